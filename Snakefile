@@ -1,0 +1,325 @@
+"""The stages of a run: one notebook each, and what flows between them. `coda reproduce` starts it.
+
+Paths without a folder of their own are inside the run's folder, where Snakemake works. A stage is run again when a file
+that it reads, a setting that it depends on, its notebook or library code behind the notebook has changed.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from coda_lib.config import APPS, SYSTEMS, read_profile
+from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
+from coda_lib.pipeline import DISPLAYS, checkpoint_files, code_files, data_files
+
+RUN = Run(config["run"])
+P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
+BOOKS = Path(config.get("notebooks", NOTEBOOKS))
+ATTACHED = "--attached" if "attached" in config else ""
+PYTHON = sys.executable
+
+
+def relative(paths):
+    """The clone can be moved without a stage being run again."""
+    return [os.path.relpath(path, RUN.folder) for path in paths]
+
+
+def book(name):
+    return relative([BOOKS / f"{name}.ipynb"])
+
+
+def code(name, without=DISPLAYS):
+    return relative(code_files(BOOKS / f"{name}.ipynb", without)) if (BOOKS / f"{name}.ipynb").exists() else []
+
+
+def settings(*fields):
+    values = P.model_dump(mode="json")
+    return json.dumps({"profile": P.name, "seed": P.seed} | {field: values[field] for field in fields})
+
+
+def model(role):
+    return relative(checkpoint_files(getattr(P.models, role)))
+
+
+def planner_files(wildcards):
+    """The files of the checkpoint behind a planner or a system of Table 1."""
+    made = {"specialist": f"specialist/{wildcards.app}/done.json", "stage1": f"specialist/{wildcards.app}/done.json"}
+    made |= {"generalist": "generalist/done.json", "stage2": "generalist/done.json", "executor": []}
+    name = wildcards.get("planner", wildcards.get("system"))
+    return model("planner") if name == "base" else made[name]
+
+
+def tasks(wildcards):
+    """The task files, but for those of other applications."""
+    others = set(APPS) - {wildcards.app}
+    return [path for path in TASK_FILES if not others.intersection(Path(path).with_suffix("").parts)]
+
+
+TASK_FILES = relative(data_files(TASKS))
+ALL_DATA = relative(data_files(DATA, without="checkpoints"))
+MODEL_FILES = model("planner") + model("executor") + model("judge")
+ACTING = ("models", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+STAGE = (
+    "{PYTHON} -m coda_lib.notebook {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
+    " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
+    " --inputs {input:q} --outputs {output:q}"
+)
+
+
+wildcard_constraints:
+    app="|".join(APPS),
+    planner="base|specialist",
+    system="|".join(SYSTEMS),
+
+
+# ---- tutorials ----
+
+
+rule quickstart:
+    input:
+        notebook=book("00_quickstart"),
+        code=code("00_quickstart", without=()),
+        data=ALL_DATA + MODEL_FILES,
+    output:
+        executed="notebooks/00_quickstart.ipynb",
+    params:
+        stage="quickstart",
+        set="",
+        settings=settings(*ACTING),
+    shell:
+        STAGE
+
+
+rule sciencedesk:
+    input:
+        notebook=book("01_sciencedesk"),
+        code=code("01_sciencedesk", without=()),
+        data=TASK_FILES,
+    output:
+        executed="notebooks/01_sciencedesk.ipynb",
+    params:
+        stage="sciencedesk",
+        set="",
+        settings=settings(),
+    shell:
+        STAGE
+
+
+rule planner_executor:
+    input:
+        notebook=book("02_planner_executor"),
+        code=code("02_planner_executor", without=()),
+        data=TASK_FILES + MODEL_FILES,
+    output:
+        executed="notebooks/02_planner_executor.ipynb",
+    params:
+        stage="planner_executor",
+        set="",
+        settings=settings(*ACTING),
+    shell:
+        STAGE
+
+
+rule reward:
+    input:
+        notebook=book("05_reward"),
+        code=code("05_reward", without=()),
+        data=TASK_FILES + MODEL_FILES,
+        judged=f"judged/base/{P.apps[0]}.parquet",
+    output:
+        executed="notebooks/05_reward.ipynb",
+    params:
+        stage="reward",
+        set=f"app={P.apps[0]}",
+        settings=settings(*ACTING, "specialize"),
+    shell:
+        STAGE
+
+
+# ---- exploration, judgement, training ----
+
+
+rule explore:
+    input:
+        notebook=book("03_explore"),
+        code=code("03_explore"),
+        tasks=tasks,
+        data=model("executor"),
+        planner=planner_files,
+    output:
+        rollouts="rollouts/{planner}/{app}.parquet",
+        executed="notebooks/03_explore-{planner}-{app}.ipynb",
+    params:
+        stage="explore/{planner}/{app}",
+        set=f"planner={{planner}} app={{app}} threads={P.threads}",
+        settings=settings(*ACTING, "train_tasks", "rollouts_per_task"),
+    threads: P.threads
+    priority: 10
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+rule judge:
+    input:
+        notebook=book("04_judge"),
+        code=code("04_judge"),
+        data=model("judge"),
+        rollouts="rollouts/{planner}/{app}.parquet",
+    output:
+        judged="judged/{planner}/{app}.parquet",
+        scores="judged/{planner}/{app}.json",
+        executed="notebooks/04_judge-{planner}-{app}.ipynb",
+    params:
+        stage="judge/{planner}/{app}",
+        set=f"planner={{planner}} app={{app}} threads={P.threads}",
+        settings=settings("models", "prompts", "judge", "threads"),
+    threads: P.threads
+    priority: 10
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+# The trainers' checkpoints are inside the folder of the model and no output, so that an interrupted training goes on.
+rule specialize:
+    input:
+        notebook=book("06_specialize"),
+        code=code("06_specialize"),
+        data=model("planner") + model("executor"),
+        judged="judged/base/{app}.parquet",
+    output:
+        done="specialist/{app}/done.json",
+        executed="notebooks/06_specialize-{app}.ipynb",
+    params:
+        stage="specialize/{app}",
+        set=f"app={{app}} threads={P.specialize.threads}",
+        settings=settings("models", "prompts", "planner", "executor", "specialize"),
+        folder="specialist/{app}",
+    threads: P.specialize.threads
+    priority: 10
+    resources:
+        mem_mb=6000,
+    shell:
+        STAGE + " --resumable {params.folder}"
+
+
+rule generalize:
+    input:
+        notebook=book("07_generalize"),
+        code=code("07_generalize"),
+        data=model("planner"),
+        judged=expand("judged/specialist/{app}.parquet", app=P.apps),
+    output:
+        done="generalist/done.json",
+        executed="notebooks/07_generalize.ipynb",
+    params:
+        stage="generalize",
+        set=f"threads={P.generalize.threads}",
+        settings=settings("apps", "models", "prompts", "generalize"),
+        folder="generalist",
+    threads: P.generalize.threads
+    priority: 10
+    resources:
+        mem_mb=6000,
+    shell:
+        STAGE + " --resumable {params.folder}"
+
+
+# ---- evaluation and results ----
+
+
+rule evaluate:
+    input:
+        notebook=book("08_evaluate"),
+        code=code("08_evaluate"),
+        tasks=tasks,
+        data=model("executor"),
+        planner=planner_files,
+    output:
+        episodes="evaluation/{system}/{app}.parquet",
+        executed="notebooks/08_evaluate-{system}-{app}.ipynb",
+    params:
+        stage="evaluate/{system}/{app}",
+        set=f"system={{system}} app={{app}} threads={P.threads}",
+        settings=settings(*ACTING, "test_tasks", "evaluation_runs"),
+    threads: P.threads
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+rule results:
+    input:
+        notebook=book("09_results"),
+        code=code("09_results", without=()),
+        data=ALL_DATA,
+        episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+        scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
+        trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
+    output:
+        table="tables/table1.csv",
+        text="tables/table1.md",
+        report="report.html",
+        executed="notebooks/09_results.ipynb",
+    params:
+        stage="results",
+        set="",
+        settings=json.dumps(P.model_dump(mode="json")),
+    shell:
+        STAGE
+
+
+# ---- appendix: the laptop's base models, a target of its own ----
+
+
+rule base_models:
+    input:
+        notebook=book("A1_base_models"),
+        code=code("A1_base_models"),
+        data=TASK_FILES,
+    output:
+        done="base_models/done.json",
+        executed="notebooks/A1_base_models.ipynb",
+    params:
+        stage="base_models",
+        set=f"threads={P.base_models.threads}",
+        settings=settings("apps", "base_models"),
+        folder="base_models",
+    threads: P.base_models.threads
+    resources:
+        mem_mb=6000,
+    shell:
+        STAGE + " --resumable {params.folder}"
+
+
+# ---- targets: `coda reproduce --until STAGE` asks for until_STAGE ----
+
+TARGETS = {
+    "quickstart": ["notebooks/00_quickstart.ipynb"],
+    "sciencedesk": ["notebooks/01_sciencedesk.ipynb"],
+    "planner_executor": ["notebooks/02_planner_executor.ipynb"],
+    "explore": expand("rollouts/base/{app}.parquet", app=P.apps),
+    "judge": expand("judged/base/{app}.parquet", app=P.apps),
+    "reward": ["notebooks/05_reward.ipynb"],
+    "specialize": expand("specialist/{app}/done.json", app=P.apps),
+    "explore_specialists": expand("rollouts/specialist/{app}.parquet", app=P.apps),
+    "judge_specialists": expand("judged/specialist/{app}.parquet", app=P.apps),
+    "generalize": ["generalist/done.json"],
+    "evaluate": expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+    "results": ["tables/table1.md"],
+}
+TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included
+TARGETS["base_models"] = ["base_models/done.json"]
+
+for stage, files in TARGETS.items():
+
+    rule:
+        name:
+            f"until_{stage}"
+        input:
+            files,

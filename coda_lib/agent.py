@@ -1,0 +1,107 @@
+"""The dual brain: planner, then executor; one step for many concurrent episodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from coda_lib.action import Action, ActionError, format_action
+from coda_lib.executor import Executor, read_actions
+from coda_lib.planner import Observation, PlanError, Planner, control_action, parse_plan
+
+TRIES = 3  # replies asked for before a step counts as failed (released inference code)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the agent does at one step; `error` says why no reply could be parsed in three tries."""
+
+    plan: str
+    reply: str
+    actions: tuple[Action, ...] = ()
+    error: str | None = None
+
+
+class Agent(Protocol):
+    name: str
+
+    def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        """One decision for each observation, in order."""
+
+
+class DualAgent:
+    """Planner and executor (CODA)."""
+
+    def __init__(self, planner: Planner, executor: Executor, name: str):
+        self.planner, self.executor, self.name = planner, executor, name
+
+    def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        return _in_tries(self._try, observations, seed)
+
+    def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        replies = self.planner.plan(observations, seed)
+        plans = [_plan(reply) for reply in replies]
+        return carry_out(self.executor, observations, plans, seed + 1)
+
+
+class SoloAgent:
+    """The executor alone, which reads the instruction itself."""
+
+    def __init__(self, executor: Executor, name: str = "executor"):
+        self.executor, self.name = executor, name
+
+    def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        return _in_tries(self._try, observations, seed)
+
+    def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        replies = self.executor.act_alone(observations, seed)
+        return [_read("", reply, o) for reply, o in zip(replies, observations, strict=True)]
+
+
+def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:
+    """Turn plans into actions: control plans (ANS, DONE, FAIL, WAIT) directly, all others by one batch of the executor."""
+    direct = [control_action(plan) for plan in plans]
+    asked = [i for i, action in enumerate(direct) if action is None and plans[i]]
+    replies = executor.execute([observations[i] for i in asked], [plans[i] for i in asked], seed) if asked else []
+    written = dict(zip(asked, replies, strict=True))
+    decisions = []
+    for i, (plan, action) in enumerate(zip(plans, direct, strict=True)):
+        if action is not None:
+            decisions.append(Decision(plan, "", (action,)))
+        elif not plan:
+            decisions.append(Decision(plan, "", error="the planner's reply holds no plan"))
+        else:
+            decisions.append(_read(plan, written[i], observations[i]))
+    return decisions
+
+
+def action_text(actions: Sequence[Action], size: tuple[int, int]) -> str:
+    """Actions as the history shows them, in pixels of a screenshot of `size` (width, height)."""
+    return "\n\n".join(format_action(action, size) for action in actions)
+
+
+def _plan(reply: str) -> str:
+    try:
+        return parse_plan(reply)
+    except PlanError:
+        return ""
+
+
+def _read(plan: str, reply: str, observation: Observation) -> Decision:
+    try:
+        return Decision(plan, reply, read_actions(reply, observation))
+    except ActionError as error:
+        return Decision(plan, reply, error=str(error))
+
+
+def _in_tries(attempt, observations: Sequence[Observation], seed: int) -> list[Decision]:
+    """Ask again, up to three times, for those decisions alone whose reply could not be parsed."""
+    decisions = attempt(observations, seed)
+    for again in range(1, TRIES):
+        failed = [i for i, decision in enumerate(decisions) if decision.error]
+        if not failed:
+            break
+        for i, decision in zip(failed, attempt([observations[i] for i in failed], seed + 1000 * again), strict=True):
+            decisions[i] = decision
+    return decisions

@@ -1,0 +1,145 @@
+"""What the base models can do, and whether they look: the figures on their cards."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from coda_lib.action import ActionError, ActionType, parse_actions
+from coda_lib.base_rows import (
+    SIZE,
+    Row,
+    alike,
+    grounding_row,
+    hindsights,
+    judge_tasks,
+    judged_attempt,
+    planner_row,
+    swap_pictures,
+)
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.walk import Moment, typed_words
+from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
+from coda_lib.model import ChatModel, Sampling
+from coda_lib.trajectory import decode_image
+
+GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
+
+
+def grounding(model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[bytes], samples: int, seed: int) -> dict[str, Any]:
+    """Share of clicks inside the named element and of typed texts exact, on screens that training did not see.
+
+    `known` are the training screens.  `click_swapped` is the first share with the screenshot of another state: a model that
+    looks must fall there.
+    """
+    rng = random.Random(seed)
+    unseen = [[m for m in moments if m.screen not in known] for moments in walks]
+    drawn = []
+    while len(drawn) < samples:
+        moments = rng.choice([m for m in unseen if m])
+        moment = rng.choice(moments)
+        drawn.append((moment, grounding_row(moment, rng, typed_words(moment.app))))
+    rows = [row for _, row in drawn]
+    everything = [m for moments in walks for m in moments]
+    swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]
+    hits = _hits(model, drawn, rows)
+    blind = _hits(model, drawn, swapped)
+    return {
+        "unseen_screens": sum(len({m.screen for m in moments}) for moments in unseen),
+        "clicks": len(hits["point"]),
+        "click_inside": _share(hits["point"]),
+        "click_swapped": _share(blind["point"]),
+        "texts": len(hits["type"]),
+        "text_exact": _share(hits["type"]),
+    }
+
+
+def _hits(model: ChatModel, drawn: Sequence[tuple[Moment, Row]], rows: Sequence[Row]) -> dict[str, list[bool]]:
+    found: dict[str, list[bool]] = {"point": [], "type": []}
+    for (moment, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
+        (wanted,) = parse_actions(row.reply, SIZE)
+        try:
+            got = parse_actions(reply, SIZE)
+        except ActionError:
+            got = ()
+        if wanted.type == ActionType.TYPE:
+            found["type"].append(got == (wanted,))
+        elif wanted.x is not None:
+            found["point"].append(len(got) == 1 and got[0].type == wanted.type and _inside(moment, wanted, got[0]))
+    return found
+
+
+def _inside(moment: Moment, wanted: Any, got: Any) -> bool:
+    """Whether the points of an action fall into the elements that the wanted action points at."""
+    ends = [((wanted.x, wanted.y), (got.x, got.y))]
+    if wanted.x2 is not None:
+        ends.append(((wanted.x2, wanted.y2), (got.x2, got.y2)))
+    return all(any(_within(e.box, a) and _within(e.box, b) and _middle(e, a) for e in moment.elements) for a, b in ends)
+
+
+def _within(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
+    x, y = point[0] * SIZE[0], point[1] * SIZE[1]
+    return box[0] <= x <= box[0] + box[2] and box[1] <= y <= box[1] + box[3]
+
+
+def _middle(element: Any, point: tuple[float, float]) -> bool:
+    """Whether the wanted point (on the coordinate grid) is this element's middle."""
+    cx, cy = element.center
+    return abs(cx - point[0]) * SIZE[0] <= 4.5 and abs(cy - point[1]) * SIZE[1] <= 4.5
+
+
+def planning(model: ChatModel, walks: Sequence[Sequence[Moment]], samples: int, seed: int) -> dict[str, Any]:
+    """Share of hindsight decisions on new walks that the base planner plans exactly so (greedy), and with swapped pictures."""
+    rng = random.Random(seed)
+    pools = [hindsights(moments[0].app, moments) for moments in walks]
+    rows = [planner_row(rng.choice(rng.choice([p for p in pools if p]))) for _ in range(samples)]
+    everything = [m for moments in walks for m in moments]
+    swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]
+    return {"decisions": samples, "plan_exact": _exact(model, rows), "plan_swapped": _exact(model, swapped)}
+
+
+def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
+    return _share([r == row.reply for r, row in zip(model.generate([r.messages for r in rows], GREEDY, 0), rows, strict=True)])
+
+
+def judging(model: ChatModel, apps: Sequence[str], samples: int, seed: int) -> dict[str, Any]:
+    """Accuracy, precision and recall of single judgments on new attempts at the judge's own tasks, and with swapped pictures."""
+    rng = random.Random(seed)
+    rows = []
+    for app in apps:
+        env = ScienceDesk(app)
+        tasks = judge_tasks(app, env.desk.defaults)
+        drawn = [rng.choice(tasks) for _ in range(samples // len(apps))]
+        rows += [judged_attempt(env, task, alike(task, tasks), rng) for task in drawn]
+    pool = [part["image"] for row in rows for m in row.messages for part in m["content"] if part["type"] == "image"]
+    swapped = [swap_pictures(row, lambda: rng.choice(pool)) for row in rows]
+    truth = [parse_verdict(row.reply).correct for row in rows]
+    said = _verdicts(model, rows)
+    valid = [(s, t) for s, t in zip(said, truth, strict=True) if s is not None]
+    positive = [t for s, t in valid if s]
+    return {
+        "attempts": len(rows),
+        "successes": _share(truth),
+        "invalid": said.count(None),
+        "accuracy": _share([s == t for s, t in zip(said, truth, strict=True)]),
+        "precision": _share(positive),
+        "recall": _share([bool(s) for s, t in valid if t]),
+        "accuracy_swapped": _share([s == t for s, t in zip(_verdicts(model, swapped), truth, strict=True)]),
+    }
+
+
+def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:
+    sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens // 8)
+    return [_correct(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
+
+
+def _correct(reply: str) -> bool | None:
+    try:
+        return parse_verdict(reply).correct
+    except VerdictError:
+        return None
+
+
+def _share(values: Sequence[bool]) -> float:
+    return round(sum(values) / len(values), 4) if values else float("nan")

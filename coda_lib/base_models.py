@@ -1,0 +1,240 @@
+"""Training the laptop profile's base models from scratch: vision tower first, then executor, planner and judge.
+
+They stand for downloads (Qwen2.5-VL, UI-TARS-1.5, a judge): made once, committed under data/checkpoints with a card, and loaded
+by the same code as the real ones.  The order matters (measured while this was built): with the language-model loss alone a
+tiny model learns where a label usually is, without looking; a tower trained first on what covers each patch prevents that.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import Qwen2_5_VLForConditionalGeneration, get_cosine_schedule_with_warmup
+
+from coda_lib.base_rows import (
+    Row,
+    alike,
+    copying_row,
+    grounding_row,
+    hindsights,
+    judge_tasks,
+    judged_attempt,
+    planner_row,
+    reading,
+    solo_row,
+)
+from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
+from coda_lib.explore import aims
+from coda_lib.model import ImageTextProcessor, encode
+from coda_lib.tiny import PATCH, configuration, processor, tokenizer
+from coda_lib.trajectory import decode_image
+
+CELL = 14  # px; the tower is taught what covers each of the 3 x 3 cells of a patch
+_IGNORE = -100
+
+
+def collect(app: str, moments: int, seed: int) -> list[Moment]:
+    """A random walk of so many moments."""
+    return list(islice(walk(ScienceDesk(app).desk, random.Random(f"{app} {seed}")), moments))
+
+
+def build_processor(walks: Sequence[Sequence[Moment]]) -> ImageTextProcessor:
+    """Tokenizer and image processor from the walks: the words of plans, goals and screens, the pictures' own statistics."""
+    rng = random.Random(0)
+    corpus: list[str] = []
+    for moments in walks:
+        app = moments[0].app
+        corpus += [moment.plan for moment in moments]
+        corpus += [e.name for moment in moments[::5] for e in moment.elements]
+        corpus += [aim.text for aim in aims(app)] * 20 + list(typed_words(app)) * 20
+        corpus += [f"ANS {aim.value}" for aim in aims(app) if aim.goal.ask] * 10
+        corpus += [aim.text[0].upper() + aim.text[1:] + " and" for aim in aims(app)] * 5
+    corpus += ['{"Correctness": true, "Redundant": [1, 2], "First_Error_Step": null}', "assistant\nuser\nsystem\n"] * 50
+    sample = [np.asarray(decode_image(rng.choice(rng.choice(walks)).screen), np.float32) / 255 for _ in range(200)]
+    pixels = np.stack(sample).reshape(-1, 3)
+    return processor(tokenizer(corpus), pixels.mean(0).round(4).tolist(), pixels.std(0).round(4).tolist())
+
+
+# -- vision tower --------------------------------------------------------------------------------------------------------
+
+
+def _cells(moment: Moment, names: dict[str, int], texts: dict[str, int]) -> np.ndarray:
+    """Labels (2, patches, 9): for each cell the class of the element on top of it, and of what that element shows."""
+    grid = np.zeros((2, HEIGHT // CELL, WIDTH // CELL), np.int64)
+    for element in sorted(moment.elements, key=lambda e: -e.box[2] * e.box[3]):
+        x, y, w, h = element.box
+        centres = (slice(round(y / CELL), max(round(y / CELL) + 1, round((y + h) / CELL))),
+                   slice(round(x / CELL), max(round(x / CELL) + 1, round((x + w) / CELL))))  # fmt: skip
+        grid[0][centres] = names.get(element.name, 0)
+        grid[1][centres] = texts.get(element.text, 0)
+    k = PATCH // CELL
+    tiles = grid.reshape(2, HEIGHT // PATCH, k, WIDTH // PATCH, k).transpose(0, 1, 3, 2, 4)
+    return tiles.reshape(2, -1, k * k)
+
+
+def train_vision(
+    network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, moments: Sequence[Moment], steps: int,
+    seed: int, log: Callable[[dict], None], batch: int = 32, rate: float = 1e-3,
+) -> float:  # fmt: skip
+    """Teach the tower what covers every cell of a screen; returns the accuracy on the cells of elements in the last steps."""
+    names = _classes((e.name for m in moments for e in m.elements), 400)
+    texts = _classes((e.text for m in moments for e in m.elements), 600)
+    width, cells = network.config.vision_config.out_hidden_size, (PATCH // CELL) ** 2
+    heads = nn.ModuleList([nn.Linear(width, cells * (len(c) + 1)) for c in (names, texts)])
+    tower = network.model.visual
+    optimizer = torch.optim.AdamW([*tower.parameters(), *heads.parameters()], lr=rate, weight_decay=0.01)
+    schedule = get_cosine_schedule_with_warmup(optimizer, 50, steps)
+    rng, right = random.Random(seed), 0.0
+    unique = list({moment.screen: moment for moment in moments}.values())
+    for step in range(steps):
+        chosen = rng.sample(unique, min(batch, len(unique)))
+        labels = torch.from_numpy(np.stack([_cells(m, names, texts) for m in chosen]))
+        inputs = words.image_processor([decode_image(m.screen) for m in chosen], return_tensors="pt")
+        features = tower(inputs["pixel_values"], inputs["image_grid_thw"]).pooler_output
+        loss = 0.0
+        for i, head in enumerate(heads):
+            logits = head(features).view(labels.shape[0] * labels.shape[2] * cells, -1)
+            target = labels[:, i].reshape(-1)
+            weight = torch.ones(logits.shape[1])
+            weight[0] = 0.1  # most cells are empty: without this the tower learns to say so
+            loss = loss + nn.functional.cross_entropy(logits, target, weight)
+            if i == 0:
+                on = target > 0
+                accuracy = (logits.argmax(-1)[on] == target[on]).float().mean().item()
+        loss.backward()
+        nn.utils.clip_grad_norm_(tower.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        right = accuracy if step == 0 else 0.95 * right + 0.05 * accuracy
+        if step % 25 == 0 or step == steps - 1:
+            log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), "cell_accuracy": round(right, 4)})
+    return right
+
+
+def _classes(values, most: int) -> dict[str, int]:
+    common = Counter(value for value in values if value).most_common(most)
+    return {value: i + 1 for i, (value, _) in enumerate(common)}
+
+
+# -- language ------------------------------------------------------------------------------------------------------------
+
+
+def batch_of(words: ImageTextProcessor, rows: Sequence[Row]):
+    """A training batch: inputs and labels, the loss on the reply and its end alone."""
+    chats = [[*row.messages, {"role": "assistant", "content": [{"type": "text", "text": row.reply}]}] for row in rows]
+    inputs = encode(words, chats, generate=False)
+    labels = torch.full_like(inputs["input_ids"], _IGNORE)
+    for i, row in enumerate(rows):
+        tail = len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2  # the reply, its end, a newline
+        labels[i, -tail:-1] = inputs["input_ids"][i, -tail:-1]
+    return inputs, labels
+
+
+def train_language(
+    network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, draw: Callable[[random.Random], Row], steps: int,
+    seed: int, log: Callable[[dict], None], stage: str, batch: int = 32, rate: float = 1e-3,
+) -> None:  # fmt: skip
+    """Next-token training on rows drawn without end."""
+    network.train()
+    optimizer = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
+    schedule = get_cosine_schedule_with_warmup(optimizer, 60, steps)
+    rng, average, start = random.Random(seed), None, time.time()
+    for step in range(steps):
+        inputs, labels = batch_of(words, [draw(rng) for _ in range(batch)])
+        loss = network(**inputs, labels=labels).loss
+        loss.backward()
+        nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
+        average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
+        if step % 25 == 0 or step == steps - 1:
+            log({"stage": stage, "step": step, "loss": round(average, 4), "seconds": round(time.time() - start, 1)})
+
+
+def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
+    """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself."""
+    seen = [hindsights(moments[0].app, moments) for moments in walks]
+
+    def draw(rng: random.Random) -> Row:
+        i = rng.randrange(len(walks))
+        if rng.random() < 0.2 and seen[i]:
+            return solo_row(rng.choice(seen[i]))
+        return grounding_row(rng.choice(walks[i]), rng, typed_words(walks[i][0].app))
+
+    return draw
+
+
+def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
+    """Rows for the base planner: hindsight of one or two steps, every instruction equally often, and questions about a screen."""
+    by_instruction = []
+    for moments in walks:
+        groups: dict[str, list] = {}
+        for hindsight in hindsights(moments[0].app, moments):
+            groups.setdefault(hindsight.instruction, []).append(hindsight)
+        by_instruction.append([groups[key] for key in sorted(groups)])
+
+    def draw(rng: random.Random) -> Row:
+        i = rng.randrange(len(walks))
+        question = reading(rng.choice(walks[i]), rng) if rng.random() < 0.06 else None
+        return planner_row(question or rng.choice(rng.choice(by_instruction[i])))
+
+    return draw
+
+
+def judge_source(apps: Sequence[str]) -> Callable[[random.Random], Row]:
+    """Rows for the judge: attempts at tasks of its own, played as they are drawn."""
+    envs = [ScienceDesk(app) for app in apps]
+    tasks = [judge_tasks(env.app, env.desk.defaults) for env in envs]
+    near: dict[str, list] = {}
+
+    def draw(rng: random.Random) -> Row:
+        i = rng.randrange(len(envs))
+        task = rng.choice(tasks[i])
+        if task.id not in near:
+            near[task.id] = alike(task, tasks[i])
+        return judged_attempt(envs[i], task, near[task.id], rng)
+
+    return draw
+
+
+def copying_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
+    """Rows without pictures that teach to copy a text: cheap, and learned late otherwise."""
+    words = sorted({word for moments in walks for word in typed_words(moments[0].app)})
+    return lambda rng: copying_row(rng, words)
+
+
+# -- checkpoints ---------------------------------------------------------------------------------------------------------
+
+
+def new_network(words: ImageTextProcessor, seed: int) -> Qwen2_5_VLForConditionalGeneration:
+    torch.manual_seed(seed)
+    return Qwen2_5_VLForConditionalGeneration(configuration(words.tokenizer))
+
+
+def save(network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, folder: Path) -> None:
+    """Write a checkpoint as a hub would hold it: processor and tokenizer beside the weights."""
+    network.save_pretrained(folder)
+    words.save_pretrained(folder)
+
+
+def json_log(path: Path) -> Callable[[dict], None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def log(entry: dict) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    return log

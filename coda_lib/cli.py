@@ -1,0 +1,343 @@
+"""The `coda` command: every body is a few calls of the library, imported when it is needed, so that --help is quick.
+
+Exit codes: 0 all is well, 1 a stage or a check failed, 2 something was asked for that does not exist, 130 stopped.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import Progress, track
+from rich.table import Table
+
+from coda_lib.errors import StageError, UserError
+
+if TYPE_CHECKING:
+    from coda_lib.agent import Agent
+    from coda_lib.config import Profile
+    from coda_lib.task import Task
+
+app = typer.Typer(
+    help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
+app.add_typer(tasks_app, name="tasks")
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (an hour), gpu or paper.")]
+AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
+PlannerOption = Annotated[
+    str | None,
+    typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."),
+]
+ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")]
+SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
+
+
+@app.command()
+def reproduce(
+    profile: ProfileOption = "laptop",
+    run: Annotated[str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Stages that may run side by side. Default: all cores.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
+    ] = None,
+    until: Annotated[str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")] = "results",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what this run has computed and start over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which stages would be run.")] = False,
+    notebooks: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the notebooks.")] = None,
+) -> None:
+    """Run the study: explore, judge, train, evaluate, and write tables and figures.
+
+    What is already computed and still up to date is kept: after an interruption, the same command goes on.
+    """
+    from coda_lib import pipeline
+    from coda_lib.config import load_profile
+    from coda_lib.paths import NOTEBOOKS, Run, display
+
+    chosen = load_profile(profile, tuple(settings or ()))
+    target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()
+    if dry_run:
+        expected = pipeline.expected_seconds(target, chosen)
+        for stage in pipeline.plan(target, chosen, until, books, fresh):
+            out.print(f"{stage:34} {pipeline.clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
+        return
+    number = cores or pipeline.usable_cores()
+    out.print(f"run {target.folder.name}: profile {chosen.name}, seed {chosen.seed}, {number} cores", markup=False)
+    try:
+        outcome = pipeline.reproduce(target, chosen, number, until, fresh, out, books)
+    except KeyboardInterrupt:
+        err.print("stopped; the same command goes on from here")
+        raise typer.Exit(130) from None
+    if target.table1.exists() and until == "results":
+        out.print("\n" + target.table1.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    for path in outcome.files:
+        out.print(display(path), markup=False, soft_wrap=True)
+    done = f"{outcome.stages} stages in {pipeline.clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
+    out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
+
+
+@tasks_app.command("list")
+def tasks_list(
+    app_name: AppOption = None,
+    split: Annotated[str, typer.Option(help="test (held out) or train (explored).")] = "test",
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks with their step limit and instruction."""
+    from dataclasses import asdict
+
+    tasks = [task for name in _apps(app_name) for task in _tasks(name, split)]
+    if as_json:
+        _print_json([asdict(task) for task in tasks])
+        return
+    table = Table("task", "grade", "steps", "instruction", box=None, pad_edge=False)
+    for task in tasks:
+        table.add_row(task.id, task.grade, str(task.steps), escape(task.instruction))
+    out.print(table)
+    out.print(f"{len(tasks)} {split} tasks")
+
+
+@tasks_app.command("check")
+def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
+    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool."""
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.envs.sciencedesk.script import idle, solve
+
+    rows, problems = [], []
+    for name in _apps(app_name):
+        env, test = ScienceDesk(name), _tasks(name, "test")
+        for split, tasks in (("test", test), ("train", _tasks(name, "train"))):
+            solved, passed_idle = [], []
+            for task in track(tasks, f"{name} {split}", console=err, transient=True):
+                (solved if solve(env, task) else problems).append(task.id)
+                passed_idle += [task.id] if idle(env, task) else []
+            rows.append({"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)})
+            problems += passed_idle
+        train = [wanted for task in _tasks(name, "train") for wanted in (task.instruction, task.goal)]
+        problems += [task.id for task in test if {task.instruction, task.goal}.intersection(train)]
+    if as_json:
+        _print_json({"splits": rows, "problems": problems})
+    else:
+        table = Table("application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        out.print(table)
+        totals = [f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")]
+        out.print(f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}")
+        out.print("\n".join(problems), markup=False, end="\n" if problems else "")
+    if problems:
+        raise typer.Exit(1)
+
+
+@app.command()
+def episode(
+    task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
+    planner: PlannerOption = None,
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "laptop",
+    seed: SeedOption = None,
+    save: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of every step.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play one task and show what was planned and done at each step."""
+    from coda_lib.agent import action_text
+    from coda_lib.config import load_profile
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.rollout import rollout
+
+    settings, wanted = load_profile(profile), _find_task(task)
+    agent = _agent(settings, planner, executor)
+    used = settings.seed if seed is None else seed
+    (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), used, step_limit=settings.step_limit)
+    steps = [
+        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
+    ]
+    if as_json:
+        _print_json({"task": wanted.id, "seed": used, "stop": str(played.stop), "success": played.success, "steps": steps})
+    else:
+        out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
+        for number, step in enumerate(steps, 1):
+            out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
+        outcome = "solved" if played.success else f"not solved; the answer was {wanted.ans}" if wanted.ans else "not solved"
+        out.print(f"ended with {played.stop}: {outcome}", markup=False)
+    if save:
+        from coda_lib.files import atomic_path
+        from coda_lib.plotting import strip
+
+        with atomic_path(save) as temporary:
+            strip(played).savefig(temporary, format="png")
+        err.print(f"wrote {save}", markup=False)
+
+
+@app.command()
+def desk(
+    app_name: Annotated[str, typer.Argument(metavar="APP", help="algebra, biochem, gis or astron")],
+    task: Annotated[str | None, typer.Option(help="Start in the first state of this task and say when it is solved.")] = None,
+) -> None:
+    """Open one of the ScienceDesk applications as a window, to use it by hand."""
+    from coda_lib.desktop import open_desk
+
+    open_desk(app_name, _find_task(task) if task else None, out)
+
+
+@app.command()
+def evaluate(
+    planner: PlannerOption = None,
+    app_name: AppOption = None,
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "laptop",
+    runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks of an application.")] = None,
+    seed: SeedOption = None,
+    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a planner with the frozen executor on the test tasks: Average@k and Pass@k with 95 % intervals."""
+    import numpy as np
+    import pandas as pd
+
+    from coda_lib import statistics
+    from coda_lib.config import load_profile
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.rollout import episodes, jobs, rollout
+
+    settings = load_profile(profile)
+    k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
+    used = settings.seed if seed is None else seed
+    agent = _agent(settings, planner, executor)
+    rows, tables = [], []
+    with Progress(console=err, transient=True) as progress:
+        for name in _apps(app_name):
+            wanted = _tasks(name, "test")[:limit]
+            bar = progress.add_task(name, total=len(wanted) * k)
+            played = rollout(
+                agent, jobs(wanted, k), lambda name=name: ScienceDesk(name), used, settings.concurrency, settings.step_limit,
+                lambda done, total, bar=bar: progress.update(bar, completed=done),
+            )  # fmt: skip
+            table = episodes(played, wanted, agent.name, used)
+            matrix = statistics.success_matrix(table)
+            for metric, scores in (
+                ("Average", statistics.task_average(matrix)),
+                ("Pass", statistics.task_pass(matrix, k)),
+            ):
+                estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), settings.bootstrap_resamples)
+                rows.append({"app": name, "metric": f"{metric}@{k}", "tasks": len(wanted), "value": estimate.value,
+                             "low": estimate.low, "high": estimate.high})  # fmt: skip
+            tables.append(table)
+    if save:
+        from coda_lib.files import atomic_path
+
+        with atomic_path(save) as temporary:
+            pd.concat(tables).to_parquet(temporary, index=False)
+    if as_json:
+        _print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
+        return
+    shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
+    for row in rows:
+        interval = "[{:.1f}, {:.1f}]".format(100 * row["low"], 100 * row["high"])
+        shown.add_row(row["app"], row["metric"], str(row["tasks"]), escape(f"{100 * row['value']:.1f} {interval}"))
+    out.print(shown)
+
+
+@app.command()
+def bench(as_json: JsonOption = False) -> None:
+    """Measure speed and memory on this machine, beside what is promised."""
+    from coda_lib.bench import measure
+
+    rows = measure(err)
+    if as_json:
+        _print_json(rows)
+        return
+    table = Table("what", "measured", "unit", "promised", box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(row["name"], f"{row['value']:.4g}", row["unit"], row["target"])
+    out.print(table)
+
+
+def _apps(name: str | None) -> tuple[str, ...]:
+    from coda_lib.config import APPS
+
+    if name is not None and name not in APPS:
+        raise UserError(f"unknown application {name!r}: choose one of {', '.join(APPS)}")
+    return APPS if name is None else (name,)
+
+
+def _tasks(name: str, split: str) -> list[Task]:
+    from coda_lib.envs.sciencedesk.env import desk_class
+    from coda_lib.explore import train_pool
+    from coda_lib.task import test_tasks
+
+    if split not in ("test", "train"):
+        raise UserError(f"unknown split {split!r}: choose test or train")
+    return test_tasks(name) if split == "test" else train_pool(name, desk_class(name).defaults)
+
+
+def _find_task(identity: str) -> Task:
+    name, slash, _ = identity.partition("/")
+    if not slash:
+        raise UserError(f"{identity!r} is no task: write APP/TASK, for example algebra/A-01")
+    (name,) = _apps(name)
+    known = {task.id: task for split in ("test", "train") for task in _tasks(name, split)}
+    if identity not in known:
+        raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` shows what there is")
+    return known[identity]
+
+
+def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
+    """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
+    from coda_lib.agent import DualAgent, SoloAgent
+    from coda_lib.executor import Executor
+    from coda_lib.model import LocalModel, Sampling
+    from coda_lib.paths import checkpoint_path
+    from coda_lib.planner import Planner
+
+    def load(given: str | None, default: str) -> LocalModel:
+        path = given if given and Path(given).exists() else checkpoint_path(given or default)
+        return LocalModel(path, batch_size=settings.concurrency)
+
+    acting = Executor(
+        load(executor, settings.models.executor), Sampling(**settings.executor.model_dump()), settings.prompts
+    )
+    if planner == "none":
+        return SoloAgent(acting)
+    sampling = Sampling(**settings.planner.model_dump())
+    planning = Planner(load(planner, settings.models.planner), sampling, settings.prompts)
+    return DualAgent(planning, acting, planner or "base")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def main() -> None:
+    """Run the command; what is the user's to fix, or a stage's failure, is one message without a traceback."""
+    try:
+        app()
+    except UserError as error:
+        _fail(error, 2)
+    except StageError as error:
+        _fail(error, 1)
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _fail(f"the disk is full ({error.filename or 'results/'}): free some space and start the same command again", 1)
+
+
+def _fail(message: object, code: int) -> None:
+    err.print(f"error: {message}", markup=False, soft_wrap=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Profiles: every number that sizes a run, read from profiles/NAME.yaml, validated, and stored with the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from coda_lib.errors import UserError
+from coda_lib.files import write_text
+from coda_lib.paths import PROFILES, Run, display
+
+APPS = ("algebra", "biochem", "gis", "astron")
+SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
+
+App = Literal["algebra", "biochem", "gis", "astron"]
+System = Literal["base", "executor", "stage1", "stage2"]
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Probability = Annotated[float, Field(gt=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A part of a profile: cannot change, knows no other fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Models(Section):
+    """Checkpoints: a path such as data/checkpoints/planner, or a name on the Hugging Face hub."""
+
+    planner: str
+    executor: str
+    judge: str
+
+
+class SamplingSettings(Section):
+    temperature: NotNegative
+    top_p: Probability
+    max_new_tokens: Count
+
+
+class JudgeSettings(SamplingSettings):
+    votes: Count  # independent replies that must all agree
+
+
+class SpecializeSettings(Section):
+    """Stage 1: decoupled GRPO, one specialist an application."""
+
+    group_size: Annotated[int, Field(ge=2)]  # G of eq. 2: plans sampled for one state
+    completions_per_step: Count  # plans behind one optimizer step: a multiple of group_size
+    steps: Count  # optimizer steps
+    learning_rate: Positive
+    beta: NotNegative  # β of eq. 3, weight of the KL term
+    epsilon: Probability  # ε of eq. 3, clip range
+    threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> SpecializeSettings:
+        if self.completions_per_step % self.group_size:
+            step, group = self.completions_per_step, self.group_size
+            raise ValueError(f"completions_per_step {step} is no multiple of group_size {group}")
+        return self
+
+
+class GeneralizeSettings(Section):
+    """Stage 2: supervised fine-tuning of a fresh base planner."""
+
+    steps: Count | None = None  # optimizer steps; either these
+    epochs: Positive | None = None  # or passes over the data
+    batch_size: Count
+    learning_rate: Positive
+    threads: Count = 1  # torch threads
+
+    @model_validator(mode="after")
+    def _one_length(self) -> GeneralizeSettings:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError(f"give either steps or epochs, not {'neither' if self.steps is None else 'both'}")
+        return self
+
+
+class BaseModelSettings(Section):
+    """The appendix that trains the laptop's base models from scratch."""
+
+    scale: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the recipe's samples and steps
+    publish: bool = False  # replace data/checkpoints/ by what was trained
+    threads: Count = 1  # torch threads
+
+
+class Profile(Section):
+    """One size of a run. The files in profiles/ say unit, meaning and source beside every number."""
+
+    name: str
+    seed: Annotated[int, Field(ge=0)]
+    apps: Annotated[tuple[App, ...], Field(min_length=1)]
+    models: Models
+    prompts: Literal["compact", "full"]
+    train_tasks: Count | None  # per application; None: all of them
+    rollouts_per_task: Count
+    test_tasks: Count | None  # per application; None: all of them
+    evaluation_runs: Count  # k of Average@k and Pass@k
+    systems: Annotated[tuple[System, ...], Field(min_length=1)]
+    step_limit: Count | None  # steps an episode; None: each task's own limit
+    concurrency: Count  # episodes played side by side; their model calls go in one batch
+    planner: SamplingSettings
+    executor: SamplingSettings
+    judge: JudgeSettings
+    specialize: SpecializeSettings
+    generalize: GeneralizeSettings
+    base_models: BaseModelSettings = BaseModelSettings()
+    bootstrap_resamples: Count
+    threads: Count = 1  # torch threads of the stages that do not set their own
+
+    @model_validator(mode="after")
+    def _no_duplicates(self) -> Profile:
+        for field in ("apps", "systems"):
+            values = getattr(self, field)
+            if len(set(values)) < len(values):
+                raise ValueError(f"{field} names one twice: {', '.join(values)}")
+        return self
+
+
+def profile_names() -> list[str]:
+    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
+
+
+def load_profile(name: str, overrides: tuple[str, ...] = ()) -> Profile:
+    """Return profiles/<name>.yaml with overrides such as 'specialize.steps=10' applied.
+
+    Raises UserError naming the file and the field (or the override) at fault.
+    """
+    path = PROFILES / f"{name}.yaml"
+    if name not in profile_names():
+        raise UserError(f"unknown profile {name!r}: choose one of {', '.join(profile_names())}")
+    return read_profile(path, overrides)
+
+
+def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:
+    """Return the profile in the file `path`; raises UserError naming the file and the field at fault."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise UserError(f"{display(path)}: not YAML: {error}") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{display(path)}: expected 'field: value' lines")
+    for override in overrides:
+        _apply(override, values)
+    try:
+        return Profile.model_validate(values)
+    except ValidationError as error:
+        source = display(path) + (f" with --set {' --set '.join(overrides)}" if overrides else "")
+        raise UserError(f"{source}: {_describe(error.errors())}") from error
+
+
+def profile_text(profile: Profile) -> str:
+    return yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+
+
+def store_profile(profile: Profile, run: Run) -> None:
+    """Write the profile to the run's profile.yaml unless the very same is there."""
+    text = profile_text(profile)
+    if not run.profile_file.exists() or run.profile_file.read_text(encoding="utf-8") != text:
+        write_text(run.profile_file, text)
+
+
+def _apply(override: str, values: dict[str, Any]) -> None:
+    field, equals, text = override.partition("=")
+    if not equals:
+        raise UserError(f"--set {override}: expected FIELD=VALUE, as in specialize.steps=10")
+    *sections, last = field.strip().split(".")
+    if last == "name" and not sections:
+        raise UserError("--set name: a profile's name cannot be changed; use --run to name the run")
+    for section in sections:
+        values = values.setdefault(section, {})
+        if not isinstance(values, dict):
+            raise UserError(f"--set {override}: {section} has no fields of its own")
+    try:
+        values[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
+
+
+def _describe(errors: list[Any]) -> str:
+    """Return one line for all errors; the length of a list is no news when its items are at fault."""
+    if len(errors) > 1:
+        errors = [item for item in errors if item["type"] != "too_short"]
+    return "; ".join(_describe_one(item) for item in errors)
+
+
+def _describe_one(item: Any) -> str:
+    field = ".".join(str(part) for part in item["loc"])
+    if item["type"] == "extra_forbidden":
+        return f"{field}: unknown field"
+    if item["type"] == "missing":
+        return f"{field}: missing"
+    message = ": ".join(filter(None, [field, item["msg"].removeprefix("Value error, ")]))
+    return message if isinstance(item["input"], dict) else f"{message} (got {item['input']!r})"

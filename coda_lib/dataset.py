@@ -1,0 +1,78 @@
+"""From judged trajectories to training data: rows of states with a labelled positive action a_T."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from datasets import Dataset, Features, Image, List, Value
+
+from coda_lib.agent import action_text
+from coda_lib.judge import positive_steps
+from coda_lib.planner import Observation, Turn, planner_messages
+from coda_lib.trajectory import Trajectory, decode_image
+
+_TURN = {"plan": Value("string"), "action": Value("string")}
+_PART = {"type": Value("string"), "text": Value("string")}
+_MESSAGES = List({"role": Value("string"), "content": List(_PART)})
+
+
+def observation(trajectory: Trajectory, index: int) -> Observation:
+    """What the agent saw at step `index` (from 0) of a trajectory."""
+    current = decode_image(trajectory.steps[index].screenshot)
+    previous = decode_image(trajectory.steps[index - 1].screenshot) if index else current
+    turns = tuple(Turn(s.plan, action_text(s.actions, current.size)) for s in trajectory.steps[:index])
+    return Observation(trajectory.instruction, turns, previous, current)
+
+
+def positives(trajectories: Sequence[Trajectory]) -> Iterator[tuple[Trajectory, int]]:
+    """Every labelled positive step: all steps of the trajectories that the judge calls clean, none of any other."""
+    return ((t, index) for t in trajectories for index in positive_steps(t))
+
+
+def grpo_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
+    """Stage-1 rows (state, instruction, history, screenshots, a_T) in TRL's conversational form with images.
+
+    Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar, in pixels of
+    o_t), instruction, turns (m_{t-1}), task_id.
+    """
+    rows = []
+    for trajectory, index in positives(trajectories):
+        state = observation(trajectory, index)
+        rows.append(
+            _prompt(state, prompts)
+            | {
+                "target": action_text(trajectory.steps[index].actions, state.current.size),
+                "instruction": state.instruction,
+                "turns": [vars(turn) for turn in state.history],
+                "task_id": trajectory.task_id,
+            }
+        )
+    extra = {"target": Value("string"), "instruction": Value("string"), "turns": List(_TURN), "task_id": Value("string")}
+    return _dataset(rows, extra)
+
+
+def sft_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
+    """Stage-2 rows: prompt, images and the completion (the plan of a positive step) that the generalist learns to write."""
+    rows = []
+    for trajectory, index in positives(trajectories):
+        plan = trajectory.steps[index].plan
+        completion = [{"role": "assistant", "content": [{"type": "text", "text": plan}]}]
+        rows.append(_prompt(observation(trajectory, index), prompts) | {"completion": completion})
+    return _dataset(rows, {"completion": _MESSAGES})
+
+
+def _prompt(state: Observation, prompts: str) -> dict[str, Any]:
+    """Messages without pictures and the pictures beside them, as TRL wants them."""
+    messages, pictures = [], []
+    for message in planner_messages(state, prompts):
+        pictures += [part["image"] for part in message["content"] if part["type"] == "image"]
+        content = [{"type": part["type"], "text": part.get("text")} for part in message["content"]]
+        messages.append({"role": message["role"], "content": content})
+    return {"prompt": messages, "images": pictures}
+
+
+def _dataset(rows: list[dict[str, Any]], extra: dict[str, Any]) -> Dataset:
+    features = Features({"prompt": _MESSAGES, "images": List(Image())} | extra)
+    columns = {name: [row[name] for row in rows] for name in features}
+    return Dataset.from_dict(columns, features=features)

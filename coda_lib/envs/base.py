@@ -1,0 +1,39 @@
+"""What every environment offers, in Gymnasium's terms: the screenshot is the observation, an `Action` the action."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from coda_lib.action import Action
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason
+
+
+class EnvironmentFault(RuntimeError):
+    """The environment itself broke (a crash, a hung machine): the episode is marked, never counted as a failed task."""
+
+
+class Environment(gymnasium.Env[np.ndarray, Action]):
+    """An application that is seen and acted on as a person would.
+
+    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: success is asked for with
+    `check`, and training rewards come from `coda_lib.reward`.
+    """
+
+    task: Task | None = None
+
+    @abstractmethod
+    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Bring the application into the task's first state."""
+
+    @abstractmethod
+    def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        """Perform one action; terminated is True when it is DONE, FAIL or ANS."""
+
+    @abstractmethod
+    def check(self, stop: StopReason, answer: str | None = None) -> bool:
+        """Whether the task is solved in the present state."""

@@ -1,0 +1,95 @@
+"""Scripts in names of widgets: how tasks are proved solvable and base models get their grounding data.
+
+A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]}, {'scroll': [NAME, DIRECTION]},
+{'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent ever sees the widget tree behind the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from coda_lib.action import Action
+from coda_lib.envs.sciencedesk.desk import Desk, Element
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason
+
+_POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
+
+
+class ScriptError(LookupError):
+    """A script names something that is not on the screen."""
+
+
+def find(desk: Desk, name: str) -> Element:
+    """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
+    found = [e for e in desk.elements() if e.name == name]
+    if len(found) > 1:
+        found = [e for e in found if e.role != "value"]
+    if len(found) != 1:
+        names = ", ".join(e.name for e in desk.elements())
+        raise ScriptError(f"{len(found)} elements are called {name!r} in {desk.app}; visible: {names}")
+    return found[0]
+
+
+def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:
+    """The action that a script step stands for on the present screen."""
+    ((kind, what),) = step.items()
+    match kind:
+        case "click" | "double" | "right":
+            return _POINTED[kind](*find(desk, what).center)
+        case "drag":
+            return Action.drag(*find(desk, what[0]).center, *find(desk, what[1]).center)
+        case "scroll":
+            return Action.scroll(*find(desk, what[0]).center, what[1])
+        case "type":
+            return Action.type_text(what)
+        case "press":
+            return Action.hotkey(what)
+        case "answer":
+            return Action.answer(what)
+        case "done":
+            return Action.done()
+    raise ScriptError(f"unknown script step {kind!r}")
+
+
+def to_plan(step: Mapping[str, Any]) -> str:
+    """The plan that says a script step in words, as a planner would."""
+    ((kind, what),) = step.items()
+    match kind:
+        case "click":
+            return f"Click '{what}'."
+        case "double":
+            return f"Double-click '{what}'."
+        case "right":
+            return f"Right-click '{what}'."
+        case "drag":
+            return f"Drag '{what[0]}' to '{what[1]}'."
+        case "scroll":
+            return f"Scroll {what[1]} on '{what[0]}'."
+        case "type":
+            return f"Type '{what.rstrip()}' and press Enter." if what.endswith("\n") else f"Type '{what}'."
+        case "press":
+            return f"Press '{what}'."
+        case "answer":
+            return f"ANS {what}"
+        case "done":
+            return "DONE"
+    raise ScriptError(f"unknown script step {kind!r}")
+
+
+def solve(env: ScienceDesk, task: Task) -> bool:
+    """Reset, run the task's script, and say whether the task is then solved.  ScriptError if the script cannot run."""
+    env.reset(task)
+    answer = None
+    for step in task.solution:
+        env.step(to_action(env.desk, step))
+        answer = step.get("answer", answer)
+    return env.check(StopReason.ANS if answer is not None else StopReason.DONE, answer)
+
+
+def idle(env: ScienceDesk, task: Task) -> bool:
+    """Whether doing nothing would pass (it must not)."""
+    env.reset(task)
+    return env.check(StopReason.DONE) or env.check(StopReason.ANS, "")

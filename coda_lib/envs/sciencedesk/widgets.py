@@ -1,0 +1,166 @@
+"""The widgets of ScienceDesk that Qt does not have in this form: they answer the mouse the same on and off screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from PySide6.QtCore import QPoint, QRect, Qt, Signal
+from PySide6.QtGui import QColor, QPainter
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListWidget, QWidget
+
+
+class Field(QLineEdit):
+    """A text field that marks its whole text when it is clicked, so that typing replaces it."""
+
+    def __init__(self, name: str, parent: QWidget):
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setMaxLength(40)
+
+    def mouseReleaseEvent(self, event) -> None:
+        self.selectAll()
+
+    def paintEvent(self, event) -> None:
+        super().paintEvent(event)
+        if self.window().focusWidget() is self:  # drawn by hand: an off-screen window never has Qt's own focus
+            painter = QPainter(self)
+            painter.setPen(QColor("#1f6feb"))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+            painter.drawRect(self.rect().adjusted(1, 1, -2, -2))
+
+
+class Rows(QListWidget):
+    """A list whose rows can be selected, opened (double click), asked for a menu (right click) and dragged."""
+
+    opened = Signal(str)
+    context = Signal(str)
+    moved = Signal(str, str)
+
+    def __init__(self, name: str, parent: QWidget):
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self._pressed: str | None = None
+
+    def fill(self, texts: Iterable[str], selected: str | None = None) -> None:
+        """Show these rows; keeps the scroll position, which is part of what the agent did."""
+        texts = list(texts)
+        if texts != [self.item(i).text() for i in range(self.count())]:
+            self.clear()
+            self.addItems(texts)
+        row = texts.index(selected) if selected in texts else -1
+        if row != self.currentRow():
+            scroll = self.verticalScrollBar().value()
+            self.setCurrentRow(row)
+            self.verticalScrollBar().setValue(scroll)
+
+    def _text_at(self, position: QPoint) -> str | None:
+        item = self.itemAt(position)
+        return item.text() if item else None
+
+    def mousePressEvent(self, event) -> None:
+        self._pressed = self._text_at(event.position().toPoint())
+        if event.button() == Qt.MouseButton.RightButton and self._pressed is not None:
+            self.context.emit(self._pressed)
+
+    def mouseMoveEvent(self, event) -> None:
+        pass  # Qt's own drag would run an event loop of its own
+
+    def mouseReleaseEvent(self, event) -> None:
+        text, pressed, self._pressed = self._text_at(event.position().toPoint()), self._pressed, None
+        if event.button() != Qt.MouseButton.LeftButton or text is None or pressed is None:
+            return
+        if text == pressed:
+            self.itemClicked.emit(self.itemAt(event.position().toPoint()))
+        else:
+            self.moved.emit(pressed, text)
+
+    def mouseDoubleClickEvent(self, event) -> None:
+        text = self._text_at(event.position().toPoint())
+        if text is not None:
+            self.opened.emit(text)
+
+
+class Slider(QWidget):
+    """A horizontal slider with a tick under each of its values; dragged or clicked to a tick."""
+
+    changed = Signal(int)
+
+    def __init__(self, name: str, ticks: Iterable[int], parent: QWidget):
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self.ticks, self.value = list(ticks), 0
+
+    def _x(self, tick: int) -> int:
+        return 10 + (self.width() - 20) * self.ticks.index(tick) // (len(self.ticks) - 1)
+
+    def targets(self) -> list[tuple[str, str, QRect]]:
+        handle = (self.accessibleName(), "slider", QRect(self._x(self.value) - 5, 2, 10, 12))
+        return [handle] + [(str(t), "target", QRect(self._x(t) - 10, 15, 20, 11)) for t in self.ticks]
+
+    def mousePressEvent(self, event) -> None:
+        pass
+
+    def mouseReleaseEvent(self, event) -> None:
+        nearest = min(self.ticks, key=lambda tick: abs(self._x(tick) - event.position().x()))
+        self.changed.emit(nearest)
+
+    def paintEvent(self, event) -> None:
+        painter = QPainter(self)
+        painter.setPen(QColor("#888888"))
+        painter.drawLine(10, 8, self.width() - 10, 8)
+        painter.setPen(QColor("#222222"))
+        for tick in self.ticks:
+            painter.drawText(QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick))
+        painter.fillRect(QRect(self._x(self.value) - 4, 2, 8, 12), QColor("#1f6feb"))
+
+
+class Canvas(QWidget):
+    """A picture drawn by the application; its visible objects are elements, and clicks and drags reach the desk."""
+
+    clicked = Signal(str, str)  # name of the object under the mouse ('' if none), button: left, right, double
+    dragged = Signal(str, str, float, float)  # objects at both ends ('' if none), distance in fractions of the canvas
+
+    def __init__(
+        self,
+        name: str,
+        parent: QWidget,
+        draw: Callable[[QPainter, QRect], None],
+        objects: Callable[[QRect], Mapping[str, QRect]],
+    ):
+        super().__init__(parent)
+        self.setAccessibleName(name)
+        self._draw, self._objects, self._start = draw, objects, QPoint()
+
+    def targets(self) -> list[tuple[str, str, QRect]]:
+        return [(name, "target", box) for name, box in self._objects(self.rect()).items()]
+
+    def _hit(self, position: QPoint) -> str:
+        return next((name for name, box in self._objects(self.rect()).items() if box.contains(position)), "")
+
+    def mousePressEvent(self, event) -> None:
+        self._start = event.position().toPoint()
+
+    def mouseReleaseEvent(self, event) -> None:
+        end = event.position().toPoint()
+        way = end - self._start
+        if way.manhattanLength() > 6:
+            self.dragged.emit(self._hit(self._start), self._hit(end), way.x() / self.width(), way.y() / self.height())
+        else:
+            button = "right" if event.button() == Qt.MouseButton.RightButton else "left"
+            self.clicked.emit(self._hit(end), button)
+
+    def mouseDoubleClickEvent(self, event) -> None:
+        self._start = event.position().toPoint()
+        self.clicked.emit(self._hit(self._start), "double")
+
+    def paintEvent(self, event) -> None:
+        painter = QPainter(self)
+        painter.fillRect(self.rect(), QColor("white"))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        self._draw(painter, self.rect())
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QColor("#999999"))
+        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))

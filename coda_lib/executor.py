@@ -1,0 +1,47 @@
+"""The executor (the frozen 'cerebellum'): a plan and the screen in, low-level actions out (paper, section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from coda_lib.action import Action, parse_actions
+from coda_lib.model import ChatModel, Message, Sampling
+from coda_lib.planner import HISTORY, Observation
+from coda_lib.prompts import render
+
+
+class Executor:
+    """Writes the action of a given plan; it is never trained (`coda_lib.trainer` asks for no gradient of it)."""
+
+    trainable = False
+
+    def __init__(self, model: ChatModel, sampling: Sampling, prompts: str = "compact"):
+        self.model, self.sampling, self.prompts = model, sampling, prompts
+
+    def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
+        """Raw replies in the UI-TARS grammar, one for each (observation, plan)."""
+        pairs = zip(observations, plans, strict=True)
+        return self.model.generate([executor_messages(o, p, self.prompts) for o, p in pairs], self.sampling, seed)
+
+    def act_alone(self, observations: Sequence[Observation], seed: int) -> list[str]:
+        """Raw replies to the instruction itself, without a planner ('executor alone' of Table 1)."""
+        return self.model.generate([solo_messages(o, self.prompts) for o in observations], self.sampling, seed)
+
+
+def read_actions(reply: str, observation: Observation) -> tuple[Action, ...]:
+    """The actions of a reply about this screen.  ActionError if it cannot be parsed."""
+    return parse_actions(reply, observation.current.size)
+
+
+def executor_messages(observation: Observation, plan: str, prompts: str) -> list[Message]:
+    return render(prompts, "executor", plan=plan, **_context(observation))
+
+
+def solo_messages(observation: Observation, prompts: str) -> list[Message]:
+    return render(prompts, "solo", **_context(observation))
+
+
+def _context(observation: Observation) -> dict:
+    history = [vars(turn) for turn in observation.history[-HISTORY:]]
+    return {"instruction": observation.instruction, "history": history, "previous": observation.previous,
+            "current": observation.current}  # fmt: skip

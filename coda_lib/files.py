@@ -1,0 +1,66 @@
+"""Atomic writes: a file is either the old one or the whole new one, whatever is killed and whenever."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+@contextmanager
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Give a temporary path in the folder of `path` to write a file or a folder to; rename it to `path` on success.
+
+    A folder replaces an existing folder. On an exception the temporary path is removed and `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        yield temporary
+        if path.is_dir():
+            remove(path)
+        os.replace(temporary, path)
+    finally:
+        remove(temporary)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder if it exists; a folder vanishes at once, by a rename, before its files are deleted."""
+    if path.is_dir() and not path.is_symlink():
+        import shutil
+
+        doomed = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        os.replace(path, doomed)
+        shutil.rmtree(doomed)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(content)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as indented JSON, keys in their order."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of the file's bytes in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

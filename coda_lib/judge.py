@@ -1,0 +1,168 @@
+"""The judge: did a trajectory do its task, and which of its actions may be learned from (paper, section 4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coda_lib.model import ChatModel, Message, Sampling
+from coda_lib.prompts import render
+from coda_lib.trajectory import Trajectory, decode_image
+
+VOTES = 4  # independent runs that must agree (paper, section 4)
+SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, section 4; the length is ours
+
+
+class VerdictError(ValueError):
+    """A judge's reply that is no verdict: counted and reported, never taken as a 'no'."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One judgment; step numbers count from 1."""
+
+    correct: bool
+    redundant: tuple[int, ...] = ()
+    first_error_step: int | None = None
+    optimized: str | None = None
+    error_type: str | None = None
+    correct_action: str | None = None
+
+    @property
+    def clean(self) -> bool:
+        """Correct, nothing redundant, no error: then every action is a labelled positive action."""
+        return self.correct and not self.redundant and self.first_error_step is None
+
+
+def parse_verdict(reply: str) -> Verdict:
+    """Read the JSON object of a reply (a Markdown fence around it is allowed).  VerdictError names what is wrong."""
+    start, end = reply.find("{"), reply.rfind("}")
+    if start < 0 or end < start:
+        raise VerdictError(f"no JSON object in {reply[:80]!r}")
+    try:
+        raw = json.loads(reply[start : end + 1])
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise VerdictError(f"not JSON: {reply[:80]!r}") from error
+    if not isinstance(raw, dict) or not isinstance(raw.get("Correctness"), bool):
+        raise VerdictError(f"Correctness must be true or false in {reply[:80]!r}")
+    redundant, first = raw.get("Redundant") or [], raw.get("First_Error_Step")
+    if not isinstance(redundant, list) or not all(_is_step(step) for step in redundant):
+        raise VerdictError(f"Redundant must be a list of step numbers in {reply[:80]!r}")
+    if first is not None and not _is_step(first):
+        raise VerdictError(f"First_Error_Step must be a step number or null in {reply[:80]!r}")
+    words = {key: _words(raw.get(key)) for key in ("Optimized", "Error_Type", "Correct_Action")}
+    return Verdict(
+        raw["Correctness"], tuple(redundant), first, words["Optimized"], words["Error_Type"], words["Correct_Action"]
+    )
+
+
+def format_verdict(verdict: Verdict, details: bool = True) -> str:
+    """A verdict as the JSON that `parse_verdict` reads; without `details` only the three fields that decide."""
+    raw: dict[str, Any] = {
+        "Correctness": verdict.correct,
+        "Redundant": list(verdict.redundant),
+        "First_Error_Step": verdict.first_error_step,
+    }
+    if details:
+        raw |= {"Optimized": verdict.optimized, "Error_Type": verdict.error_type, "Correct_Action": verdict.correct_action}
+    return json.dumps(raw)
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _words(value: Any) -> str | None:
+    return None if value in (None, "") else str(value)
+
+
+def judge_messages(instruction: str, screenshots: Sequence[Any], answer: str | None, prompts: str) -> list[Message]:
+    """What a judge is asked: the instruction, all screenshots in order, and the answer of a question task."""
+    return render(prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer)
+
+
+class Judge:
+    def __init__(self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES):
+        self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
+
+    def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+        """The same trajectories with the raw replies of `votes` independent runs as their verdicts."""
+        asked = [
+            judge_messages(t.instruction, [decode_image(png) for png in t.screenshots], t.answer, self.prompts)
+            for t in trajectories
+        ]
+        runs = [self.model.generate(asked, self.sampling, seed + 7919 * vote) for vote in range(self.votes)]
+        return [replace(t, verdicts=replies) for t, replies in zip(trajectories, zip(*runs, strict=True), strict=True)]
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """What a set of votes amounts to."""
+
+    success: bool  # all votes say correct
+    clean: bool  # all votes say clean
+    invalid: int  # votes that were no verdict
+
+
+def unanimous(replies: Sequence[str]) -> Opinion:
+    """The voting rule of the paper: successful only if all votes agree that it is.
+
+    A vote that is no verdict is counted in `invalid` and cannot be agreement.  ValueError if there is no vote at all.
+    """
+    if not replies:
+        raise ValueError("a trajectory without a vote has no opinion")
+    verdicts, invalid = [], 0
+    for reply in replies:
+        try:
+            verdicts.append(parse_verdict(reply))
+        except VerdictError:
+            invalid += 1
+    return Opinion(
+        success=not invalid and all(v.correct for v in verdicts),
+        clean=not invalid and all(v.clean for v in verdicts),
+        invalid=invalid,
+    )
+
+
+def positive_steps(trajectory: Trajectory) -> tuple[int, ...]:
+    """Indices (from 0) of the steps whose actions are labelled positive: all of a clean trajectory, none of another.
+
+    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.
+    """
+    broken = any(step.error for step in trajectory.steps)
+    return tuple(range(len(trajectory.steps))) if unanimous(trajectory.verdicts).clean and not broken else ()
+
+
+@dataclass(frozen=True)
+class JudgeScore:
+    """A judge against the environment's own check, which is used for nothing but this."""
+
+    trajectories: int
+    successes: int
+    true_positive: int
+    false_positive: int
+    invalid_votes: int
+
+    @property
+    def precision(self) -> float | None:
+        said = self.true_positive + self.false_positive
+        return self.true_positive / said if said else None
+
+    @property
+    def recall(self) -> float | None:
+        return self.true_positive / self.successes if self.successes else None
+
+
+def score(trajectories: Sequence[Trajectory]) -> JudgeScore:
+    """Precision and recall of the unanimous vote; None where nothing was said or nothing was there."""
+    opinions = [unanimous(t.verdicts) for t in trajectories]
+    said = [(o.success, bool(t.success)) for o, t in zip(opinions, trajectories, strict=True)]
+    return JudgeScore(
+        trajectories=len(said),
+        successes=sum(truth for _, truth in said),
+        true_positive=sum(yes and truth for yes, truth in said),
+        false_positive=sum(yes and not truth for yes, truth in said),
+        invalid_votes=sum(o.invalid for o in opinions),
+    )

@@ -1,0 +1,136 @@
+"""Chat models: messages with images in, text out, in batches.
+
+A message is {'role': 'system'|'user'|'assistant', 'content': [{'type': 'text', 'text': …} | {'type': 'image', 'image': PIL}]}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from PIL import Image
+from transformers import AutoConfig, AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from coda_lib.errors import UserError
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How replies are drawn; temperature 0 is greedy."""
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    max_new_tokens: int = 64
+
+
+class ChatModel(Protocol):
+    name: str
+
+    def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
+        """One reply for each conversation, in order."""
+
+
+class ReplayModel:
+    """Recorded or scripted replies, so that everything that asks a model can be tested and shown without one."""
+
+    def __init__(self, replies: Iterable[str] | Callable[[list[Message]], str], name: str = "replay"):
+        self.name = name
+        self._replies = replies if callable(replies) else iter(replies)
+
+    def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
+        if callable(self._replies):
+            return [self._replies(conversation) for conversation in conversations]
+        return [next(self._replies) for _ in conversations]
+
+
+class ImageTextProcessor(Qwen2_5_VLProcessor):
+    """Qwen2.5-VL's processor without its video half, which cannot be loaded where torchvision is missing."""
+
+    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **kwargs):
+        super().__init__(image_processor, tokenizer, chat_template=chat_template, **kwargs)
+
+    def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+        return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
+
+
+def load_processor(path: str | Path) -> ImageTextProcessor:
+    """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only."""
+    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+    return ImageTextProcessor(Qwen2VLImageProcessorPil.from_pretrained(path), tokenizer, tokenizer.chat_template)
+
+
+def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
+    """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for a gradient.
+
+    UserError if the folder is missing, partial or of another architecture.
+    """
+    folder = Path(path)
+    if (str(path).startswith((".", "/")) or "data/checkpoints" in str(path)) and not (folder / "config.json").is_file():
+        raise UserError(f"no checkpoint at {path}: config.json is missing")
+    try:
+        config = AutoConfig.from_pretrained(path)
+        if config.model_type != "qwen2_5_vl":
+            raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
+        network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            path, dtype=torch.float32 if device == "cpu" else torch.bfloat16, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError) as error:
+        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
+    if report["missing_keys"]:
+        raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
+    return network.to(device).requires_grad_(trainable).train(trainable)
+
+
+class LocalModel:
+    """A Qwen2.5-VL checkpoint run by transformers in this process."""
+
+    def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
+        self.name = str(path)
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.processor = load_processor(path)
+        self.network = load_network(path, trainable=False, device=self.device).eval()
+        self.batch_size = batch_size
+
+    def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
+        """Sample replies; the same conversations, sampling and seed give the same replies on the same machine."""
+        replies: list[str] = []
+        for start in range(0, len(conversations), self.batch_size):
+            torch.manual_seed(seed + start)
+            replies += self._generate(conversations[start : start + self.batch_size], sampling)
+        return replies
+
+    @torch.inference_mode()
+    def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:
+        inputs = encode(self.processor, conversations).to(self.device)
+        draw = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        output = self.network.generate(
+            **inputs,
+            **(draw if sampling.temperature > 0 else {"do_sample": False}),
+            max_new_tokens=sampling.max_new_tokens,
+            pad_token_id=self.processor.tokenizer.pad_token_id,
+        )
+        return self.processor.tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:
+    """Conversations as a left-padded batch of tensors, ending in the assistant's turn when `generate`."""
+    texts = [
+        processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=generate)
+        for conversation in conversations
+    ]
+    images = [[part["image"] for m in c for part in m["content"] if part["type"] == "image"] for c in conversations]
+    return processor(text=texts, images=images if any(images) else None, padding=True, return_tensors="pt")
+
+
+def text(content: str) -> dict[str, Any]:
+    return {"type": "text", "text": content}
+
+
+def image(picture: Image.Image) -> dict[str, Any]:
+    return {"type": "image", "image": picture}

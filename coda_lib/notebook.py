@@ -1,0 +1,328 @@
+"""Run one notebook headlessly: checked parameters, an executed copy, and a record of time, memory and files.
+
+`python -m coda_lib.notebook STAGE ...` is what the Snakefile calls; `execute` is the same without the record.
+The kernel is this interpreter, whatever kernels are installed, with one BLAS/OpenMP thread unless the notebook sets
+more: stages run side by side, and two processes with default threading slow each other down several times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+import yaml
+
+from coda_lib.errors import StageError, UserError
+from coda_lib.files import read_json, remove, sha256, write_json
+from coda_lib.paths import Run, display
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermill, to the executed copy
+PARTS_OF_TRAINING = "checkpoints"  # folder of a resumable stage that its trainer resumes from; no result
+DONE = "done.json"  # hashes of what a resumable stage made: its only output for Snakemake
+FINGERPRINT = "fingerprint.json"  # of everything that a resumable stage was started with
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and the processes that this started."""
+
+    wall_s: float
+    peak_rss_mb: float
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a stage of a run; files are named by path, with their SHA-256."""
+
+    stage: str
+    notebook: str
+    parameters: list[str]
+    state: str  # running, done or failed
+    started: float  # seconds since the epoch
+    wall_s: float | None = None
+    peak_rss_mb: float | None = None
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+def declared_parameters(notebook: Path) -> dict[str, str]:
+    """Return the parameters of the cell tagged `parameters`, each with its type as annotated ('None' without one)."""
+    import papermill
+
+    if not notebook.exists():
+        raise UserError(f"there is no notebook {display(notebook)}")
+    with warnings.catch_warnings():  # that the cell is missing is said where a parameter is asked for
+        warnings.simplefilter("ignore")
+        inspected = papermill.inspect_notebook(str(notebook))
+    return {name: entry["inferred_type_name"] for name, entry in inspected.items()}
+
+
+def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
+    """Raise UserError if the notebook does not declare a given parameter, or declares it with another type."""
+    declared = declared_parameters(notebook)
+    for name, value in given.items():
+        _type_of(notebook, declared, name)
+        allowed = TYPES.get(declared[name], (type(value),))
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise UserError(f"{display(notebook)}: parameter {name} must be {declared[name]}, not {value!r}")
+
+
+def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
+    """Return 'name=value' pairs as values of the types that the notebook declares; raises UserError as above."""
+    declared = declared_parameters(notebook)
+    named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
+    return {name: text if _type_of(notebook, declared, name) == "str" else yaml.safe_load(text) for name, text in named}
+
+
+def _type_of(notebook: Path, declared: Mapping[str, str], name: str) -> str:
+    if name not in declared:
+        known = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
+        raise UserError(f"{display(notebook)}: unknown parameter {name!r}; it declares {known}")
+    return declared[name]
+
+
+def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Cost:
+    """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or absent.
+
+    Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception when a cell
+    fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
+    """
+    check_parameters(notebook, parameters)
+    import papermill
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    failed = executed.with_name(f"{executed.stem}.failed.ipynb")
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    remove(executed)
+    start = time.monotonic()
+    with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
+        try:
+            papermill.execute_notebook(
+                notebook,
+                failed,  # written cell by cell; becomes `executed` at the end
+                parameters=dict(parameters),
+                kernel_name="python3",
+                language="python",
+                progress_bar=False,
+                cwd=notebook.parent,
+                kernel_manager_class=_kernel_manager(sockets),
+            )
+        except papermill.PapermillExecutionError as error:
+            raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
+        except (DeadKernelError, CellTimeoutError) as error:
+            reason = f"the notebook's process died ({error}); it may have run out of memory"
+            raise StageError(_describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")) from error
+    os.replace(failed, executed)
+    return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
+
+
+def run_stage(
+    run: Run,
+    stage: str,
+    notebook: Path,
+    executed: Path,
+    parameters: Sequence[str],
+    inputs: Sequence[Path] = (),
+    outputs: Sequence[Path] = (),
+    settings: str = "",
+    resumable: Path | None = None,
+) -> Record:
+    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are 'name=value'.
+
+    A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if it was
+    started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end done.json lists
+    the hashes of what was made. Raises what `execute` raises, and StageError if an output is missing afterwards.
+    """
+    hashes = {display(path.resolve()): sha256(path) for path in inputs}
+    record = Record(stage, notebook.name, list(parameters), "running", time.time(), inputs=hashes)
+    write_json(run.stage_record(stage), asdict(record))
+    made = [path for path in outputs if path.name != DONE]
+    try:
+        if resumable:
+            _prepare(resumable, {"parameters": list(parameters), "settings": settings, "inputs": hashes})
+        cost = execute(notebook, executed, read_parameters(notebook, parameters))
+        missing = [display(path) for path in made if not path.exists()]
+        if missing:
+            raise StageError(f"{display(notebook)} ended without an error but did not write {', '.join(missing)}")
+        if resumable:
+            write_json(resumable / DONE, {"files": _hash_folder(resumable)})
+    except BaseException as error:
+        message = str(error) or "stopped"
+        _finish(run, record, state="failed", error=message, wall_s=round(time.time() - record.started, 2))
+        raise
+    return _finish(
+        run, record, state="done", outputs={display(path.resolve()): sha256(path) for path in outputs}, **asdict(cost)
+    )
+
+
+def _finish(run: Run, record: Record, **changes: Any) -> Record:
+    finished = Record(**asdict(record) | changes)
+    write_json(run.stage_record(record.stage), asdict(finished))
+    return finished
+
+
+def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
+    known = folder / FINGERPRINT
+    if folder.exists() and not (known.exists() and read_json(known) == fingerprint):
+        remove(folder)
+    write_json(known, fingerprint)
+
+
+def _hash_folder(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file under the folder, except the trainer's checkpoints and this module's own files."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    own = (DONE, FINGERPRINT)
+    return {name: sha256(path) for name, path in names.items() if name not in own and not name.startswith(PARTS_OF_TRAINING)}
+
+
+def _kernel_manager(folder: str) -> type:
+    """Return the class that starts ipykernel under the running Python, whichever kernels are installed.
+
+    It talks over sockets in `folder` rather than over ports, which two stages could happen to choose alike.
+    """
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+    from traitlets import default
+
+    class ThisInterpreter(AsyncKernelManager):
+        @default("transport")
+        def _use_sockets(self) -> str:
+            return "ipc"
+
+        @default("connection_file")
+        def _in_folder(self) -> str:
+            return os.path.join(folder, "kernel.json")
+
+        @property
+        def kernel_spec(self) -> KernelSpec:
+            return KernelSpec(
+                argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+                display_name="Python 3",
+                language="python",
+                env=dict.fromkeys(THREAD_VARIABLES, "1"),
+            )
+
+    return ThisInterpreter
+
+
+@contextmanager
+def _peak_memory(interval_s: float = 0.25) -> Iterator[list[int]]:
+    """Yield a list whose only item grows to the largest memory, in bytes, that this process' descendants used together."""
+    peak, stop, me = [0], threading.Event(), psutil.Process()
+
+    def size(process: psutil.Process) -> int:
+        try:
+            return process.memory_info().rss
+        except psutil.Error:  # it ended between being listed and being asked
+            return 0
+
+    def watch() -> None:
+        while not stop.wait(interval_s):
+            peak[0] = max(peak[0], sum(size(child) for child in me.children(recursive=True)))
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield peak
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _largest_child() -> int:
+    """Return the largest memory of any ended child in bytes, exact where sampling may miss a short peak."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+
+
+def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
+    """Return one message: which notebook, which cell, what was raised, where to look."""
+    import nbformat
+
+    cells = nbformat.read(copy, as_version=4).cells
+    own = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
+    begun = [(number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")]
+    where = "before its first cell"
+    if begun:
+        number, cell = begun[-1]
+        first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+        where = f"cell {number} (`{first}`)"
+    return f"{display(notebook)}, {where}: {name}: {value}\nsee the partly executed copy {display(copy)}"
+
+
+def _stop(*_: Any) -> None:
+    """End the notebook's process, which may be deaf while it computes, then unwind."""
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    raise KeyboardInterrupt
+
+
+def _stop_with(starter: int) -> None:
+    """Wait until the pipe from the process that started the run closes, which says that it is gone; then stop."""
+    while os.read(starter, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(5)
+    os._exit(1)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m coda_lib.notebook", description="Run the notebook of one stage.")
+    parser.add_argument("stage")
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--notebook", type=Path, required=True)
+    parser.add_argument("--executed", type=Path, required=True)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters of the notebook")
+    parser.add_argument("--inputs", nargs="*", type=Path, default=[])
+    parser.add_argument("--outputs", nargs="*", type=Path, default=[])
+    parser.add_argument("--settings", default="", help="what else the stage depends on, as text")
+    parser.add_argument("--resumable", type=Path, help="folder that the stage trains into")
+    parser.add_argument("--attached", action="store_true", help="end when standard input closes")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = _parse(argv)
+    signal.signal(signal.SIGTERM, _stop)
+    if arguments.attached:
+        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
+    try:
+        run_stage(
+            Run(arguments.run),
+            arguments.stage,
+            arguments.notebook.resolve(),
+            arguments.executed,
+            arguments.set,
+            arguments.inputs,
+            arguments.outputs,
+            arguments.settings,
+            arguments.resumable,
+        )
+    except (UserError, StageError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{arguments.stage} was stopped", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,139 @@
+"""Where files are: the folders of the kit, and the layout of one run under results/<run>/."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coda_lib.errors import UserError
+
+if TYPE_CHECKING:
+    from coda_lib.config import Profile
+
+REPO = Path(__file__).resolve().parent.parent
+DATA = REPO / "data"
+CHECKPOINTS = DATA / "checkpoints"
+TASKS = DATA / "tasks"
+NOTEBOOKS = REPO / "notebooks"
+PROFILES = REPO / "profiles"
+RESULTS = REPO / "results"
+REFERENCE = RESULTS / "reference"
+
+
+def checkpoint_path(name: str) -> str:
+    """Return what `from_pretrained` takes: a path of this repository made absolute, or a hub name as it is."""
+    is_path = name.startswith(("data/", "results/", "/", "./"))
+    return str(REPO / name) if is_path else name
+
+
+def display(path: Path) -> str:
+    """Return the path relative to the repository where it lies inside, as a person would type it."""
+    return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The files of one run. `name` is a folder under results/, or an absolute path of a folder elsewhere."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name) and self.name != REFERENCE.name
+        if not is_name and not Path(self.name).is_absolute():
+            raise UserError(f"{self.name!r} names no run: use letters, digits, '.', '_' and '-', not 'reference'")
+
+    @property
+    def folder(self) -> Path:
+        return RESULTS / self.name
+
+    def profile(self, default: str = "laptop") -> Profile:
+        """Return the profile stored with the run, overrides included; before there is one, profiles/<default>.yaml."""
+        from coda_lib.config import load_profile, read_profile
+
+        return read_profile(self.profile_file) if self.profile_file.exists() else load_profile(default)
+
+    @property
+    def profile_file(self) -> Path:
+        return self.folder / "profile.yaml"
+
+    def rollouts(self, planner: str, app: str) -> Path:
+        return self.folder / "rollouts" / planner / f"{app}.parquet"
+
+    def judged(self, planner: str, app: str) -> Path:
+        return self.folder / "judged" / planner / f"{app}.parquet"
+
+    def judge_scores(self, planner: str, app: str) -> Path:
+        """Precision and recall of the judge against the environment's own check, as JSON."""
+        return self.folder / "judged" / planner / f"{app}.json"
+
+    def specialist(self, app: str) -> Path:
+        """Checkpoint folder of an application's specialist; `checkpoints/` inside is the trainer's, for resuming."""
+        return self.folder / "specialist" / app
+
+    @property
+    def generalist(self) -> Path:
+        return self.folder / "generalist"
+
+    @property
+    def base_models(self) -> Path:
+        """Working folder of the appendix that trains the base models."""
+        return self.folder / "base_models"
+
+    def evaluation(self, system: str, app: str) -> Path:
+        return self.folder / "evaluation" / system / f"{app}.parquet"
+
+    @property
+    def tables(self) -> Path:
+        return self.folder / "tables"
+
+    @property
+    def table1(self) -> Path:
+        return self.tables / "table1.md"
+
+    @property
+    def figures(self) -> Path:
+        return self.folder / "figures"
+
+    @property
+    def claims(self) -> Path:
+        return self.folder / "claims.json"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
+
+    @property
+    def manifest(self) -> Path:
+        return self.folder / "manifest.json"
+
+    @property
+    def timings(self) -> Path:
+        """Seconds that each stage took when it last ended well; kept by --fresh."""
+        return self.folder / "timings.json"
+
+    @property
+    def notebooks(self) -> Path:
+        """Executed copies of the notebooks."""
+        return self.folder / "notebooks"
+
+    def stage_record(self, stage: str) -> Path:
+        """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of inputs and outputs."""
+        return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
+
+    def planner_checkpoint(self, planner: str, app: str) -> str | None:
+        """Return the checkpoint behind a planner ('base', 'specialist', 'generalist') or a system of Table 1.
+
+        Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the generalist).
+        """
+        if planner in ("specialist", "stage1"):
+            return str(self.specialist(app))
+        if planner in ("generalist", "stage2"):
+            return str(self.generalist)
+        if planner == "executor":
+            return None
+        if planner == "base":
+            return checkpoint_path(self.profile().models.planner)
+        known = "base, executor, specialist, generalist, stage1 or stage2"
+        raise UserError(f"unknown planner or system {planner!r}: choose {known}")

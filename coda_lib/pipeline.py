@@ -1,0 +1,359 @@
+"""Drive a run: Snakemake over the notebooks, one line of progress a stage, and a manifest at the end.
+
+The stages themselves are in the Snakefile. Snakemake works in the run's folder and writes its own messages to
+snakemake.log there; what a person sees comes from the records that the stages keep (`notebook.run_stage`).
+"""
+
+from __future__ import annotations
+
+import ast
+import fcntl
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, Any
+
+import psutil
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from coda_lib.config import Profile, profile_text, store_profile
+from coda_lib.errors import StageError, UserError
+from coda_lib.files import read_json, remove, write_json
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, checkpoint_path, display
+from coda_lib.provenance import write_manifest
+
+LIBRARY = REPO / "coda_lib"
+SNAKEFILE = REPO / "Snakefile"
+DRIVERS = ("cli", "notebook", "pipeline", "provenance")  # run the stages, do not change what comes out of them
+DISPLAYS = ("plotting", "report")  # matter to the results and to the tutorials only
+STAGES = (  # in the order of the story; names for --until
+    "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "results", "base_models",
+)  # fmt: skip
+CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
+PATIENCE_S = 20  # for processes that were told to end
+
+
+# ---- what a stage depends on (used by the Snakefile) ----
+
+
+def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
+    """Return the library files behind a notebook: modules that it imports, directly or not, and the package's data files.
+
+    Modules named in `without`, and the drivers, are left out.
+    """
+    without = {*without, *DRIVERS}
+    found: set[Path] = set()
+    waiting = list(_imports(_source(notebook)))
+    while waiting:
+        name = waiting.pop()
+        path = _module_file(name)
+        if path is None or path in found or name.split(".")[1:2] and name.split(".")[1] in without:
+            continue
+        found.add(path)
+        waiting += _imports(path.read_text(encoding="utf-8"))
+    data = [path for path in LIBRARY.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    return sorted(found) + sorted(path for path in data if "report" not in without or "templates" not in path.parts)
+
+
+def checkpoint_files(name: str) -> list[Path]:
+    """Return the files of a checkpoint that lies in this repository; a name on the hub has none."""
+    folder = Path(checkpoint_path(name))
+    return data_files(folder) if folder.is_absolute() else []
+
+
+def data_files(folder: Path, without: str = "") -> list[Path]:
+    """Return the files under a folder, sorted, but for a subfolder `without`; hidden files are left out."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = [(path, path.relative_to(folder).parts) for path in paths]
+    return [path for path, parts in names if parts[0] != without and not any(part.startswith(".") for part in parts)]
+
+
+def _source(notebook: Path) -> str:
+    """Return the code cells as one program, without the lines that only IPython understands."""
+    cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
+    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+
+
+def _imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            parts = name.split(".")
+            if parts[0] == "coda_lib":
+                yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _module_file(name: str) -> Path | None:
+    path = REPO.joinpath(*name.split("."))
+    candidates = (path.with_suffix(".py"), path / "__init__.py")
+    return next((candidate for candidate in candidates if candidate.exists()), None)
+
+
+# ---- a run ----
+
+
+@dataclass(frozen=True)
+class Outcome:
+    stages: int  # how many were run
+    wall_s: float
+    files: tuple[Path, ...]  # tables, figures and report of the run
+
+
+def reproduce(
+    run: Run,
+    profile: Profile,
+    cores: int,
+    until: str = "results",
+    fresh: bool = False,
+    console: Console | None = None,
+    notebooks: Path = NOTEBOOKS,
+) -> Outcome:
+    """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
+
+    Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed goes on where it
+    was; a second one of the same name is refused while the first is alive.
+    """
+    console = console or Console()
+    start = time.time()
+    _check(run, profile, until)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with _lock(run) as lock:
+        if fresh:
+            _clear(run)
+        store_profile(profile, run)
+        stages = plan(run, profile, until, notebooks)
+        expected = expected_seconds(run, profile)
+        total = _total(stages, expected, cores)
+        console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
+        if stages:
+            _drive(run, _command(run, profile, until, notebooks, cores), lock, stages, expected, console)
+            write_manifest(run, profile)
+    files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
+    return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
+
+
+def plan(run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False) -> list[str]:
+    """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
+    _check(run, profile, until)
+    with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
+        file.write(profile_text(profile))
+        file.flush()
+        command = _command(run, profile, until, notebooks, 1) + [f"profile_file={file.name}"]
+        flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
+        result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr)}")
+    return re.findall(r"-m coda_lib\.notebook (\S+) ", result.stdout + result.stderr)
+
+
+def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
+    """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
+    reference = REFERENCE / profile.name / "manifest.json"
+    past = {stage: entry["wall_s"] for stage, entry in read_json(reference)["stages"].items()} if reference.exists() else {}
+    return past | (read_json(run.timings) if run.timings.exists() else {})
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check(run: Run, profile: Profile, until: str) -> None:
+    if until not in STAGES:
+        raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
+    if run.folder.is_dir() and not run.profile_file.exists() and any(path.name[0] != "." for path in run.folder.iterdir()):
+        raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
+    if run.profile_file.exists() and (name := run.profile().name) != profile.name:
+        raise UserError(
+            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
+        )
+    for role, model in (profile.models if until != "base_models" else ()):
+        folder = Path(checkpoint_path(model))
+        if folder.is_absolute() and not folder.is_dir():
+            raise UserError(f"the {role} checkpoint {model} is missing; `make base-models` trains the laptop's models")
+
+
+def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int) -> list[str]:
+    memory_mb = psutil.virtual_memory().total // 2**20
+    options = {
+        "--snakefile": [SNAKEFILE],
+        "--directory": [run.folder],
+        "--cores": [cores],
+        "--resources": [f"mem_mb={memory_mb * 8 // 10}"],
+        "--scheduler": ["greedy"],
+        "--rerun-triggers": ["mtime", "params", "input"],
+        "--max-checksum-file-size": [CHECKSUM_LIMIT],
+        "--profile": ["none"],
+        "--workflow-profile": ["none"],
+        "--config": [f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}", "attached=1"],  # stays last
+    }
+    flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
+    words = [str(word) for option, values in options.items() for word in (option, *values)]
+    return [sys.executable, "-m", "snakemake", f"until_{until}", *flags, *words]
+
+
+@contextmanager
+def _lock(run: Run) -> Iterator[IO[str]]:
+    """Hold the run's lock, which the system frees when the last process that holds it is gone."""
+    with (run.folder / ".lock").open("a+") as file:
+        deadline = time.time() + PATIENCE_S  # for the processes of a run that was killed to notice it
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                file.seek(0)
+                owner = int(file.read() or 0)
+                if time.time() > deadline or psutil.pid_exists(owner):
+                    raise UserError(f"{display(run.folder)} is being made by process {owner}; wait for it or end it") from None
+                time.sleep(0.2)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file
+
+
+def _clear(run: Run) -> None:
+    for path in run.folder.iterdir():
+        if path not in (run.timings, run.folder / ".lock"):
+            remove(path)
+
+
+def _drive(
+    run: Run, command: list[str], lock: IO[str], stages: list[str], expected: dict[str, float], console: Console
+) -> None:
+    """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does."""
+    started = time.time()
+    log = run.folder / "snakemake.log"
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # closes when this process dies, and the stages watch it
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=[lock.fileno()],
+        )
+    with _ended(process), _Lines(run, stages, expected, console) as lines:
+        while process.poll() is None:
+            lines.update(started)
+            time.sleep(0.2)
+        lines.update(started)
+    if lines.errors:
+        raise StageError("\n".join(lines.errors))
+    if process.returncode:
+        raise StageError(f"the run stopped: {_last_words(log.read_text(encoding='utf-8'))}\nsee {display(log)}")
+
+
+@contextmanager
+def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """End the process and its children on every way out, an interrupt or a termination signal included."""
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        process.stdin.close()  # stages end themselves
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        signal.signal(signal.SIGTERM, before)
+
+
+class _Lines:
+    """One line for each stage that ended and, on a terminal, a bar for each that runs."""
+
+    def __init__(self, run: Run, stages: list[str], expected: dict[str, float], console: Console) -> None:
+        self.run, self.stages, self.expected, self.console = run, stages, expected, console
+        self.ended: dict[str, float] = {}
+        self.errors: list[str] = []
+        self.bars: dict[str, Any] = {}
+        columns = (TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}"))
+        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+    def __enter__(self) -> _Lines:
+        self.progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.progress.stop()
+
+    def update(self, since: float) -> None:
+        """Look at the records of stages that were started after `since`."""
+        for stage in self.stages:
+            path = self.run.stage_record(stage)
+            if stage in self.ended or not path.exists():
+                continue
+            record = read_json(path)
+            if record["started"] < since:
+                continue
+            if record["state"] == "running":
+                self._running(stage, time.time() - record["started"])
+            else:
+                self._ended(stage, record)
+
+    def _running(self, stage: str, elapsed: float) -> None:
+        usual = self.expected.get(stage)
+        clock = f"{clock(elapsed)} of about {clock(usual)}" if usual else clock(elapsed)
+        if stage not in self.bars:
+            self.bars[stage] = self.progress.add_task(stage, total=usual, clock=clock)
+        self.progress.update(self.bars[stage], completed=elapsed, clock=clock)
+
+    def _ended(self, stage: str, record: dict[str, Any]) -> None:
+        self.ended[stage] = record["wall_s"]
+        if stage in self.bars:
+            self.progress.remove_task(self.bars.pop(stage))
+        usual = self.expected.get(stage)
+        words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (f", expected {clock(usual)}" if usual else "")
+        width = len(str(len(self.stages)))
+        self.console.print(f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False)
+        if record["state"] == "done":
+            known = read_json(self.run.timings) if self.run.timings.exists() else {}
+            write_json(self.run.timings, known | {stage: record["wall_s"]})
+        else:
+            self.errors.append(f"stage {stage} failed: {record['error']}")
+
+
+def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:
+    """Return seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
+    known = [expected[stage] for stage in stages if stage in expected]
+    return max(sum(known) / cores, max(known)) if known and len(known) == len(stages) else None
+
+
+def _count(stages: list[str]) -> str:
+    return f"{len(stages)} stage{'s' if len(stages) != 1 else ''}"
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as a person reads them."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def _last_words(log: str) -> str:
+    """Return the end of Snakemake's messages, which is where it says what is wrong, without the long command lines."""
+    return "\n".join([line for line in log.strip().splitlines() if len(line) < 300][-12:])
+

@@ -1,0 +1,249 @@
+"""Average@k, Pass@k, their intervals, and paired comparisons of two systems.
+
+Everything starts from a success matrix (tasks x runs, bool): one system, k independent runs of every task.  The runs
+of one task are not independent of each other, so uncertainty is always over *tasks*: both metrics are means over tasks
+of a score per task, and it is tasks that are resampled, within their application.  Functions that resample take a NumPy
+generator; the same generator state gives the same figures.
+
+What rests on which library: bootstrap and sign-flip test on SciPy; Wilson, Newcombe and McNemar on statsmodels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import special, stats
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
+
+from coda_lib.errors import UserError
+
+# StopReason.ENVIRONMENT_ERROR, spelt out so that making tables does not import the agent; a test holds them equal.
+ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
+LEVEL = 0.95  # of every interval
+RESAMPLES = 10_000
+
+Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
+
+
+class EpisodesError(UserError):
+    """The episodes do not form a full matrix of tasks x runs.
+
+    Attributes: `missing`, `broken` and `repeated`, each a tuple of (task_id, run).  `broken` are episodes without an
+    outcome: the environment failed, which says nothing about the agent.
+    """
+
+    def __init__(self, message: str, missing: Pairs = (), broken: Pairs = (), repeated: Pairs = ()) -> None:
+        super().__init__(message)
+        self.missing, self.broken, self.repeated = tuple(missing), tuple(broken), tuple(repeated)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its interval, and how the interval was made (`bootstrap`, `Wilson` or `Newcombe`)."""
+
+    value: float
+    low: float
+    high: float
+    method: str
+
+
+@dataclass(frozen=True)
+class Difference(Estimate):
+    """Second system minus first, with the two-sided p value of a sign-flip test over tasks."""
+
+    p: float
+
+
+# ---------------------------------------------------------------------------------------------- episodes to matrices
+
+
+def success_matrix(
+    episodes: pd.DataFrame, tasks: Collection[str] | None = None, runs: Collection[int] | None = None, name: str = ""
+) -> pd.DataFrame:
+    """Successes of one system (tasks x runs, bool; index task_id sorted, columns run sorted).
+
+    `episodes` has a row per episode with task_id, run, stop, success.  `tasks` and `runs` are those that must be there;
+    without them, all that occur.  `name` says in messages whose episodes these are.
+
+    Raises EpisodesError, naming tasks and runs, where an episode is missing, occurs twice, belongs to no expected task,
+    or has no outcome (stop ENVIRONMENT_ERROR, or success not recorded).  Nothing is dropped and nothing counts as zero.
+    """
+    name = name or "these episodes"
+    if episodes.empty:
+        raise EpisodesError(f"{name}: no episodes")
+    tasks = sorted(episodes["task_id"].unique() if tasks is None else tasks)
+    runs = sorted(episodes["run"].unique() if runs is None else runs)
+    without_outcome = (episodes["stop"] == ENVIRONMENT_ERROR) | episodes["success"].isna()
+    broken = _pairs(episodes[without_outcome])
+    repeated = _pairs(episodes[episodes.duplicated(["task_id", "run"])])
+    found = set(_pairs(episodes))
+    expected = {(task, run) for task in tasks for run in runs}
+    missing, unexpected = sorted(expected - found), sorted(found - expected)
+    problems = [
+        f"{len(pairs)} {what}: {_spell(pairs)}"
+        for pairs, what in (
+            (missing, f"of {len(expected)} episodes missing"),
+            (broken, f"without an outcome ({ENVIRONMENT_ERROR}, or success not recorded)"),
+            (repeated, "recorded more than once"),
+            (unexpected, "of a task or run that is not expected"),
+        )
+        if pairs
+    ]
+    if problems:
+        message = f"{name}: " + "; ".join(problems) + ". Run these episodes again; no table is made from the others."
+        raise EpisodesError(message, missing, broken, repeated)
+    return episodes.pivot(index="task_id", columns="run", values="success").astype(bool)
+
+
+def _pairs(episodes: pd.DataFrame) -> Pairs:
+    return sorted(set(zip(episodes["task_id"], episodes["run"].astype(int), strict=True)))
+
+
+def _spell(pairs: Pairs, shown: int = 12) -> str:
+    """`algebra/A-01 runs 2, 3; gis/B-04 run 0`, at most `shown` tasks."""
+    runs: dict[str, list[str]] = {}
+    for task, run in pairs:
+        runs.setdefault(task, []).append(str(run))
+    spelt = [f"{task} run{'s' * (len(of) > 1)} {', '.join(of)}" for task, of in list(runs.items())[:shown]]
+    rest = [f"and {len(runs) - shown} more tasks"] if len(runs) > shown else []
+    return "; ".join(spelt + rest)
+
+
+# --------------------------------------------------------------------------------------------------- scores per task
+
+
+def task_average(successes: np.ndarray | pd.DataFrame) -> np.ndarray:
+    """Share of runs that succeed, per task: (tasks x runs) -> (tasks,)."""
+    return np.asarray(successes, dtype=float).mean(axis=1)
+
+
+def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
+    """Unbiased chance of a success among k of n runs, per task: 1 - C(n-c, k) / C(n, k); (tasks x runs) -> (tasks,)."""
+    successes = np.asarray(successes, dtype=bool)
+    n = successes.shape[1]
+    if not 1 <= k <= n:
+        raise ValueError(f"Pass@{k} needs 1 <= k <= runs, and there are {n} runs")
+    failures = n - successes.sum(axis=1)
+    return 1.0 - special.comb(failures, k) / special.comb(n, k)
+
+
+def average_at_k(successes: np.ndarray | pd.DataFrame) -> float:
+    """Average@k of a success matrix (tasks x k runs), as a fraction."""
+    return float(task_average(successes).mean())
+
+
+def pass_at_k(successes: np.ndarray | pd.DataFrame, k: int) -> float:
+    """Pass@k of a success matrix (tasks x n runs, n >= k), as a fraction; at n = k the share of tasks ever solved."""
+    return float(task_pass(successes, k).mean())
+
+
+# --------------------------------------------------------------------------------------------------------- intervals
+
+
+def wilson(successes: float, trials: float, level: float = LEVEL) -> Estimate:
+    """Proportion of independent trials with Wilson's interval."""
+    low, high = proportion_confint(successes, trials, alpha=1 - level, method="wilson")
+    return Estimate(float(successes / trials), float(low), float(high), "Wilson")
+
+
+def bootstrap_mean(
+    strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Estimate:
+    """Unweighted mean over applications of the mean score per task, with a percentile bootstrap interval.
+
+    `strata` holds one array of scores per task (tasks,) for each application.  With one application this is the cluster
+    bootstrap over its tasks; with four, the stratified bootstrap of Overall.
+
+    Where no task of any application differs from another (all fail, or all succeed) resampling would report a width of
+    zero, which no benchmark of finite size supports: the interval is then Wilson's, with tasks as the trials.
+    """
+    value = float(np.mean([scores.mean() for scores in strata]))
+    spread = _resample(strata, rng, resamples, level)
+    if spread is None:
+        tasks = _effective_tasks(strata)
+        return Estimate(value, *_bounds(wilson(value * tasks, tasks, level)), "Wilson")
+    return Estimate(value, *spread, "bootstrap")
+
+
+def paired_difference(
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    resamples: int = RESAMPLES,
+    level: float = LEVEL,
+) -> Difference:
+    """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over tasks.
+
+    `first` and `second` hold one array of scores per task for each application, tasks in the same order.  Tasks are
+    resampled within their application, both systems with the same tasks.  The p value is that of flipping the sign of
+    each task's difference (exact where few tasks differ): under the null hypothesis the two systems are exchangeable.
+
+    Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the trials.
+    """
+    gaps = [np.asarray(b) - np.asarray(a) for a, b in zip(first, second, strict=True)]
+    value = float(np.mean([gap.mean() for gap in gaps]))
+    spread, method = _resample(gaps, rng, resamples, level), "bootstrap"
+    if spread is None:
+        tasks, method = _effective_tasks(gaps), "Newcombe"
+        counts = [float(np.mean([np.mean(scores) for scores in side])) * tasks for side in (second, first)]
+        low, high = confint_proportions_2indep(
+            counts[0], tasks, counts[1], tasks, method="newcomb", compare="diff", alpha=1 - level
+        )
+        spread = float(low), float(high)
+    weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps])
+    return Difference(value, *spread, method, _sign_flip(weighted[weighted != 0], rng, resamples))
+
+
+def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
+    """Exact p value of McNemar's test on tasks solved by the first and by the second system, bool (tasks,) each."""
+    table = pd.crosstab(
+        pd.Categorical(first, categories=[False, True]), pd.Categorical(second, categories=[False, True]), dropna=False
+    )
+    return float(mcnemar(table.to_numpy(), exact=True).pvalue)
+
+
+def _bounds(estimate: Estimate) -> tuple[float, float]:
+    return estimate.low, estimate.high
+
+
+def _resample(
+    strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int, level: float
+) -> tuple[float, float] | None:
+    """Percentile interval of the unweighted mean of the strata's means; None where no stratum varies."""
+    varying = [scores for scores in strata if np.ptp(scores) > 0]
+    if not varying:
+        return None
+    constant = sum(scores[0] for scores in strata if np.ptp(scores) == 0)  # resampling cannot change these means
+    interval = stats.bootstrap(
+        varying,
+        lambda *samples, axis: (constant + sum(sample.mean(axis=axis) for sample in samples)) / len(strata),
+        n_resamples=resamples,
+        vectorized=True,
+        confidence_level=level,
+        method="percentile",
+        rng=rng,
+    ).confidence_interval
+    return float(interval.low), float(interval.high)
+
+
+def _effective_tasks(strata: Sequence[np.ndarray]) -> float:
+    """Size of one sample whose mean is as uncertain as the strata's unweighted mean; all tasks if equally large."""
+    return len(strata) ** 2 / sum(1 / len(scores) for scores in strata)
+
+
+def _sign_flip(gaps: np.ndarray, rng: np.random.Generator, resamples: int) -> float:
+    if gaps.size < 2:  # one task's sign, flipped, is as extreme as before: the exact p value is 1
+        return 1.0
+    test = stats.permutation_test(
+        (gaps,),
+        lambda sample, axis: sample.sum(axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=resamples,
+        rng=rng,
+    )
+    return float(test.pvalue)

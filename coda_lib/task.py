@@ -1,0 +1,112 @@
+"""Tasks: what to achieve, in words for the agent and in conditions for the check.
+
+Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one JSON file a task.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from coda_lib.errors import UserError
+from coda_lib.paths import DATA
+from coda_lib.predicate import PREDICATES, holds
+from coda_lib.trajectory import StopReason
+
+APPS = ("algebra", "biochem", "gis", "astron")
+GRADES = ("A", "B", "C", "D")
+TEST_TASKS = {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33}  # as in ScienceBoard (paper, section 5)
+
+
+@dataclass(frozen=True)
+class Task:
+    id: str  # 'algebra/A-01'
+    app: str
+    grade: str  # A (one or two actions) … D (several goals, or a question that needs work first)
+    instruction: str
+    steps: int  # limit of planner–executor steps
+    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: settings that the application starts with
+    evaluate: tuple[Mapping[str, Any], ...]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
+    ans: str | None = None  # the answer of a question task
+    solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets: tests replay it, the agent never sees it
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {item["key"]: item["value"] for item in self.initialize}
+
+    @property
+    def goal(self) -> str:
+        """The goal state as canonical text, to compare tasks by what they ask for."""
+        return json.dumps([self.app, sorted(json.dumps(item, sort_keys=True) for item in self.evaluate)])
+
+
+def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:
+    """Whether an episode that ended so solved the task (the environment's own verdict)."""
+    return all(_item_holds(item, state, stop, answer) for item in task.evaluate)
+
+
+def _item_holds(item: Mapping[str, Any], state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:
+    if item["type"] == "state":
+        return holds(item, state)
+    given = (answer or "").strip().casefold()
+    return stop == item["value"] and given in [str(a).casefold() for a in item.get("args", [given])]
+
+
+def load_task(path: Path) -> Task:
+    """Read one task file.  UserError names the file and the field that is wrong."""
+    try:
+        raw = json.loads(path.read_text())
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: not a JSON file ({error.msg} at line {error.lineno})") from error
+    return parse_task(raw, f"{path.parent.name}/{path.stem}", str(path))
+
+
+def parse_task(raw: Any, identity: str, source: str) -> Task:
+    def need(condition: bool, field: str, expected: str) -> None:
+        if not condition:
+            raise UserError(f"{source}: field {field!r} must be {expected}")
+
+    need(isinstance(raw, dict), "(file)", "an object")
+    missing = [k for k in ("type", "sort", "steps", "instruction", "initialize", "evaluate") if k not in raw]
+    need(not missing, missing[0] if missing else "", "there")
+    need(raw["type"] in APPS, "type", f"one of {', '.join(APPS)}, not {raw['type']!r}")
+    need(raw["sort"] == "ScienceDesk", "sort", "'ScienceDesk'")
+    need(isinstance(raw["steps"], int) and raw["steps"] > 0, "steps", "a positive number")
+    need(isinstance(raw["instruction"], str) and raw["instruction"].strip() != "", "instruction", "text")
+    for field in ("initialize", "evaluate", "solution"):
+        items = raw.get(field, [])
+        need(isinstance(items, list) and all(isinstance(i, dict) for i in items), field, "a list of objects")
+    need(len(raw["evaluate"]) > 0, "evaluate", "a list with at least one condition")
+    for i, item in enumerate(raw["initialize"]):
+        need(item.get("func") == "set" and {"key", "value"} <= set(item), f"initialize[{i}]", "func 'set', key and value")
+    for i, item in enumerate(raw["evaluate"]):
+        need(item.get("type") in ("state", "stop"), f"evaluate[{i}].type", "'state' or 'stop'")
+        if item["type"] == "state":
+            need(isinstance(item.get("key"), str), f"evaluate[{i}].key", "text")
+            need(item.get("pred", "equals") in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}")
+        else:
+            need(item.get("value") in list(StopReason), f"evaluate[{i}].value", f"one of {', '.join(StopReason)}")
+    grade = raw.get("grade", identity.rpartition("/")[2][:1])
+    need(grade in GRADES, "grade", f"one of {', '.join(GRADES)}")
+    return Task(
+        identity, raw["type"], grade, raw["instruction"], raw["steps"], tuple(raw["initialize"]), tuple(raw["evaluate"]),
+        raw.get("ans"), tuple(raw.get("solution", [])),
+    )  # fmt: skip
+
+
+def save_task(task: Task, path: Path) -> None:
+    raw = asdict(task)
+    shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
+    order = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(shape | {key: raw[key] for key in order}, indent=1, ensure_ascii=False) + "\n")
+
+
+def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:
+    """The held-out tasks of one application, in order of their names.  UserError for an application that is not there."""
+    if not (folder / app).is_dir():
+        raise UserError(f"no test tasks for application {app!r}; there are {', '.join(APPS)}")
+    return [load_task(path) for path in sorted((folder / app).glob("*.json"))]

@@ -1,0 +1,110 @@
+"""What happened in an episode: steps, the reason it ended, and whether it succeeded."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+from coda_lib.action import Action
+from coda_lib.errors import UserError
+from coda_lib.files import atomic_path
+
+
+class StopReason(StrEnum):
+    """Why an episode ended (paper, section 2 and the released inference code)."""
+
+    DONE = "DONE"  # the agent says that the task is finished
+    FAIL = "FAIL"  # the agent gives up
+    ANS = "ANS"  # the agent submits an answer to a question task
+    STEP_LIMIT = "STEP_LIMIT"
+    ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"  # the environment broke: never counted as a failed task
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step t: what was seen (o_t), planned (p_t) and done (a_t)."""
+
+    screenshot: bytes  # o_t as PNG, taken before the action
+    plan: str  # p_t, the thought handed to the executor; the raw reply if it could not be parsed
+    reply: str  # the executor's raw reply
+    actions: tuple[Action, ...]  # parsed from the reply; empty if it could not be parsed
+    error: str | None = None  # why the step failed (reply not parsable), else None
+
+    @property
+    def image(self) -> Image.Image:
+        return decode_image(self.screenshot)
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One episode of one task: (o_1, p_1, a_1, …, o_T, p_T, a_T, o_{T+1})."""
+
+    task_id: str
+    app: str
+    instruction: str
+    planner: str  # name of the planner that was rolled out
+    run: int  # which of the k independent runs of this task
+    steps: tuple[Step, ...]
+    final_screenshot: bytes  # o_{T+1} as PNG
+    stop: StopReason
+    answer: str | None = None  # what was submitted with ANS
+    success: bool | None = None  # the environment's own check; used for evaluation only, never for training labels
+    verdicts: tuple[str, ...] = field(default=())  # the judge's raw replies, one a vote
+
+    @property
+    def screenshots(self) -> list[bytes]:
+        """All that was seen, in order; the last action of DONE, FAIL or ANS changes nothing and adds no picture."""
+        seen = [step.screenshot for step in self.steps]
+        return seen if self.stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS) else [*seen, self.final_screenshot]
+
+
+def encode_image(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", compress_level=1)
+    return buffer.getvalue()
+
+
+def decode_image(png: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(png)).convert("RGB")
+
+
+_ACTION = pa.struct(
+    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()), ("y2", pa.float64()),
+     ("text", pa.string()), ("direction", pa.string())]
+)  # fmt: skip
+_STEP = pa.struct(
+    [("screenshot", pa.binary()), ("plan", pa.string()), ("reply", pa.string()), ("actions", pa.list_(_ACTION)),
+     ("error", pa.string())]
+)  # fmt: skip
+_SCHEMA = pa.schema(
+    [("task_id", pa.string()), ("app", pa.string()), ("instruction", pa.string()), ("planner", pa.string()),
+     ("run", pa.int64()), ("steps", pa.list_(_STEP)), ("final_screenshot", pa.binary()), ("stop", pa.string()),
+     ("answer", pa.string()), ("success", pa.bool_()), ("verdicts", pa.list_(pa.string()))]
+)  # fmt: skip
+
+
+def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
+    """Write trajectories to one Parquet file, atomically; the same trajectories give the same bytes."""
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.Table.from_pylist([asdict(t) for t in trajectories], _SCHEMA), temporary, compression="zstd")
+
+
+def load_trajectories(path: Path) -> list[Trajectory]:
+    """Read what `save_trajectories` wrote.  UserError if the file is not there or is no such file."""
+    try:
+        rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UserError(f"cannot read trajectories from {path}: {error}") from error
+    return [_trajectory(row) for row in rows]
+
+
+def _trajectory(row: dict) -> Trajectory:
+    steps = tuple(Step(**(step | {"actions": tuple(Action(**a) for a in step["actions"])})) for step in row["steps"])
+    return Trajectory(**(row | {"steps": steps, "stop": StopReason(row["stop"]), "verdicts": tuple(row["verdicts"])}))
