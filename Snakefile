@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from coda_lib.config import APPS, SYSTEMS, read_profile
+from coda_lib.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
-from coda_lib.pipeline import DISPLAYS, checkpoint_files, code_files, data_files
 
 RUN = Run(config["run"])
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
@@ -61,7 +61,7 @@ ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
 ACTING = ("models", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 STAGE = (
-    "{PYTHON} -m coda_lib.notebook {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
+    "{PYTHON} -m coda_lib.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
     " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
     " --inputs {input:q} --outputs {output:q}"
 )

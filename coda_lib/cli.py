@@ -21,7 +21,7 @@ from coda_lib.errors import StageError, UserError
 
 if TYPE_CHECKING:
     from coda_lib.agent import Agent
-    from coda_lib.config import Profile
+    from coda_lib.config import Profile, SamplingSettings
     from coda_lib.task import Task
 
 app = typer.Typer(
@@ -41,19 +41,28 @@ PlannerOption = Annotated[
     str | None,
     typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."),
 ]
-ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")]
+ExecutorOption = Annotated[
+    str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
+]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
 
 
 @app.command()
 def reproduce(
     profile: ProfileOption = "laptop",
-    run: Annotated[str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")] = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Stages that may run side by side. Default: all cores.")] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
+    run: Annotated[
+        str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")
     ] = None,
-    until: Annotated[str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")] = "results",
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Stages that may run side by side. Default: all cores.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10."),
+    ] = None,
+    until: Annotated[
+        str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")
+    ] = "results",
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what this run has computed and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which stages would be run.")] = False,
     notebooks: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the notebooks.")] = None,
@@ -71,7 +80,9 @@ def reproduce(
     if dry_run:
         expected = pipeline.expected_seconds(target, chosen)
         for stage in pipeline.plan(target, chosen, until, books, fresh):
-            out.print(f"{stage:34} {pipeline.clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
+            out.print(
+                f"{stage:34} {pipeline.clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
+            )
         return
     number = cores or pipeline.usable_cores()
     out.print(f"run {target.folder.name}: profile {chosen.name}, seed {chosen.seed}, {number} cores", markup=False)
@@ -122,19 +133,27 @@ def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None
             for task in track(tasks, f"{name} {split}", console=err, transient=True):
                 (solved if solve(env, task) else problems).append(task.id)
                 passed_idle += [task.id] if idle(env, task) else []
-            rows.append({"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)})
+            rows.append(
+                {"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)}
+            )
             problems += passed_idle
         train = [wanted for task in _tasks(name, "train") for wanted in (task.instruction, task.goal)]
         problems += [task.id for task in test if {task.instruction, task.goal}.intersection(train)]
     if as_json:
         _print_json({"splits": rows, "problems": problems})
     else:
-        table = Table("application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False)
+        table = Table(
+            "application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False
+        )
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)
-        totals = [f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")]
-        out.print(f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}")
+        totals = [
+            f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")
+        ]
+        out.print(
+            f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}"
+        )
         out.print("\n".join(problems), markup=False, end="\n" if problems else "")
     if problems:
         raise typer.Exit(1)
@@ -161,15 +180,20 @@ def episode(
     used = settings.seed if seed is None else seed
     (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), used, step_limit=settings.step_limit)
     steps = [
-        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
+        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error}
+        for step in played.steps
     ]
     if as_json:
-        _print_json({"task": wanted.id, "seed": used, "stop": str(played.stop), "success": played.success, "steps": steps})
+        _print_json(
+            {"task": wanted.id, "seed": used, "stop": str(played.stop), "success": played.success, "steps": steps}
+        )
     else:
         out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
         for number, step in enumerate(steps, 1):
             out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
-        outcome = "solved" if played.success else f"not solved; the answer was {wanted.ans}" if wanted.ans else "not solved"
+        outcome = (
+            "solved" if played.success else f"not solved; the answer was {wanted.ans}" if wanted.ans else "not solved"
+        )
         out.print(f"ended with {played.stop}: {outcome}", markup=False)
     if save:
         from coda_lib.files import atomic_path
@@ -183,12 +207,28 @@ def episode(
 @app.command()
 def desk(
     app_name: Annotated[str, typer.Argument(metavar="APP", help="algebra, biochem, gis or astron")],
-    task: Annotated[str | None, typer.Option(help="Start in the first state of this task and say when it is solved.")] = None,
+    task: Annotated[
+        str | None, typer.Option(help="Start in the first state of this task and say when it is solved.")
+    ] = None,
 ) -> None:
     """Open one of the ScienceDesk applications as a window, to use it by hand."""
-    from coda_lib.desktop import open_desk
+    (name,), wanted = _apps(app_name), _find_task(task) if task else None
+    if wanted and wanted.app != name:
+        raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
 
-    open_desk(app_name, _find_task(task) if task else None, out)
+    env = ScienceDesk(name, visible=True)
+    from coda_lib.envs.sciencedesk.desk import application
+    from coda_lib.trajectory import StopReason
+
+    if application().platformName() == "offscreen":
+        raise UserError("there is no display to open a window on; `coda episode` plays a task without one")
+    if wanted:
+        env.reset(wanted)
+        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when it is done", markup=False)
+    application().exec()
+    if wanted:
+        out.print("solved" if env.check(StopReason.DONE) else "the goal is not reached")
 
 
 @app.command()
@@ -222,8 +262,8 @@ def evaluate(
             wanted = _tasks(name, "test")[:limit]
             bar = progress.add_task(name, total=len(wanted) * k)
             played = rollout(
-                agent, jobs(wanted, k), lambda name=name: ScienceDesk(name), used, settings.concurrency, settings.step_limit,
-                lambda done, total, bar=bar: progress.update(bar, completed=done),
+                agent, jobs(wanted, k), lambda name=name: ScienceDesk(name), used, settings.concurrency,
+                settings.step_limit, lambda done, total, bar=bar: progress.update(bar, completed=done),
             )  # fmt: skip
             table = episodes(played, wanted, agent.name, used)
             matrix = statistics.success_matrix(table)
@@ -231,7 +271,9 @@ def evaluate(
                 ("Average", statistics.task_average(matrix)),
                 ("Pass", statistics.task_pass(matrix, k)),
             ):
-                estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), settings.bootstrap_resamples)
+                estimate = statistics.bootstrap_mean(
+                    [scores], np.random.default_rng(used), settings.bootstrap_resamples
+                )
                 rows.append({"app": name, "metric": f"{metric}@{k}", "tasks": len(wanted), "value": estimate.value,
                              "low": estimate.low, "high": estimate.high})  # fmt: skip
             tables.append(table)
@@ -302,18 +344,15 @@ def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agen
     from coda_lib.paths import checkpoint_path
     from coda_lib.planner import Planner
 
-    def load(given: str | None, default: str) -> LocalModel:
-        path = given if given and Path(given).exists() else checkpoint_path(given or default)
-        return LocalModel(path, batch_size=settings.concurrency)
+    def load(role: type, given: str, sampling: SamplingSettings) -> Any:
+        path = given if Path(given).exists() else checkpoint_path(given)
+        model = LocalModel(path, batch_size=settings.concurrency)
+        return role(model, Sampling(**sampling.model_dump()), settings.prompts)
 
-    acting = Executor(
-        load(executor, settings.models.executor), Sampling(**settings.executor.model_dump()), settings.prompts
-    )
+    acting = load(Executor, executor or settings.models.executor, settings.executor)
     if planner == "none":
         return SoloAgent(acting)
-    sampling = Sampling(**settings.planner.model_dump())
-    planning = Planner(load(planner, settings.models.planner), sampling, settings.prompts)
-    return DualAgent(planning, acting, planner or "base")
+    return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")
 
 
 def _print_json(value: Any) -> None:

@@ -1,12 +1,11 @@
 """Drive a run: Snakemake over the notebooks, one line of progress a stage, and a manifest at the end.
 
 The stages themselves are in the Snakefile. Snakemake works in the run's folder and writes its own messages to
-snakemake.log there; what a person sees comes from the records that the stages keep (`notebook.run_stage`).
+snakemake.log there; what a person sees comes from the records that the stages keep (`runner.run_stage`).
 """
 
 from __future__ import annotations
 
-import ast
 import fcntl
 import os
 import re
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,86 +25,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from coda_lib.config import Profile, profile_text, store_profile
+from coda_lib.dependencies import data_files
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove, write_json
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, checkpoint_path, display
 from coda_lib.provenance import write_manifest
 
-LIBRARY = REPO / "coda_lib"
 SNAKEFILE = REPO / "Snakefile"
-DRIVERS = ("cli", "notebook", "pipeline", "provenance")  # run the stages, do not change what comes out of them
-DISPLAYS = ("plotting", "report")  # matter to the results and to the tutorials only
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "results", "base_models",
 )  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 PATIENCE_S = 20  # for processes that were told to end
-
-
-# ---- what a stage depends on (used by the Snakefile) ----
-
-
-def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
-    """Return the library files behind a notebook: modules that it imports, directly or not, and the package's data files.
-
-    Modules named in `without`, and the drivers, are left out.
-    """
-    without = {*without, *DRIVERS}
-    found: set[Path] = set()
-    waiting = list(_imports(_source(notebook)))
-    while waiting:
-        name = waiting.pop()
-        path = _module_file(name)
-        if path is None or path in found or name.split(".")[1:2] and name.split(".")[1] in without:
-            continue
-        found.add(path)
-        waiting += _imports(path.read_text(encoding="utf-8"))
-    data = [path for path in LIBRARY.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
-    return sorted(found) + sorted(path for path in data if "report" not in without or "templates" not in path.parts)
-
-
-def checkpoint_files(name: str) -> list[Path]:
-    """Return the files of a checkpoint that lies in this repository; a name on the hub has none."""
-    folder = Path(checkpoint_path(name))
-    return data_files(folder) if folder.is_absolute() else []
-
-
-def data_files(folder: Path, without: str = "") -> list[Path]:
-    """Return the files under a folder, sorted, but for a subfolder `without`; hidden files are left out."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [(path, path.relative_to(folder).parts) for path in paths]
-    return [path for path, parts in names if parts[0] != without and not any(part.startswith(".") for part in parts)]
-
-
-def _source(notebook: Path) -> str:
-    """Return the code cells as one program, without the lines that only IPython understands."""
-    cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
-    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
-    return "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
-
-
-def _imports(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            parts = name.split(".")
-            if parts[0] == "coda_lib":
-                yield from (".".join(parts[:count]) for count in range(1, len(parts) + 1))
-
-
-def _module_file(name: str) -> Path | None:
-    path = REPO.joinpath(*name.split("."))
-    candidates = (path.with_suffix(".py"), path / "__init__.py")
-    return next((candidate for candidate in candidates if candidate.exists()), None)
-
-
-# ---- a run ----
 
 
 @dataclass(frozen=True)
@@ -159,13 +91,17 @@ def plan(run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fr
         result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
     if result.returncode:
         raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr)}")
-    return re.findall(r"-m coda_lib\.notebook (\S+) ", result.stdout + result.stderr)
+    return re.findall(r"-m coda_lib\.runner (\S+) ", result.stdout + result.stderr)
 
 
 def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
     """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
     reference = REFERENCE / profile.name / "manifest.json"
-    past = {stage: entry["wall_s"] for stage, entry in read_json(reference)["stages"].items()} if reference.exists() else {}
+    past = (
+        {stage: entry["wall_s"] for stage, entry in read_json(reference)["stages"].items()}
+        if reference.exists()
+        else {}
+    )
     return past | (read_json(run.timings) if run.timings.exists() else {})
 
 
@@ -177,13 +113,17 @@ def usable_cores() -> int:
 def _check(run: Run, profile: Profile, until: str) -> None:
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
-    if run.folder.is_dir() and not run.profile_file.exists() and any(path.name[0] != "." for path in run.folder.iterdir()):
+    if (
+        run.folder.is_dir()
+        and not run.profile_file.exists()
+        and any(path.name[0] != "." for path in run.folder.iterdir())
+    ):
         raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
     if run.profile_file.exists() and (name := run.profile().name) != profile.name:
         raise UserError(
             f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
         )
-    for role, model in (profile.models if until != "base_models" else ()):
+    for role, model in profile.models if until != "base_models" else ():
         folder = Path(checkpoint_path(model))
         if folder.is_absolute() and not folder.is_dir():
             raise UserError(f"the {role} checkpoint {model} is missing; `make base-models` trains the laptop's models")
@@ -201,7 +141,12 @@ def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int
         "--max-checksum-file-size": [CHECKSUM_LIMIT],
         "--profile": ["none"],
         "--workflow-profile": ["none"],
-        "--config": [f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}", "attached=1"],  # stays last
+        "--config": [
+            f"run={run.name}",
+            f"profile={profile.name}",
+            f"notebooks={notebooks}",
+            "attached=1",
+        ],  # stays last
     }
     flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
     words = [str(word) for option, values in options.items() for word in (option, *values)]
@@ -221,7 +166,9 @@ def _lock(run: Run) -> Iterator[IO[str]]:
                 file.seek(0)
                 owner = int(file.read() or 0)
                 if time.time() > deadline or psutil.pid_exists(owner):
-                    raise UserError(f"{display(run.folder)} is being made by process {owner}; wait for it or end it") from None
+                    raise UserError(
+                        f"{display(run.folder)} is being made by process {owner}; wait for it or end it"
+                    ) from None
                 time.sleep(0.2)
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -317,10 +264,10 @@ class _Lines:
 
     def _running(self, stage: str, elapsed: float) -> None:
         usual = self.expected.get(stage)
-        clock = f"{clock(elapsed)} of about {clock(usual)}" if usual else clock(elapsed)
+        shown = clock(elapsed) + (f" of about {clock(usual)}" if usual else "")
         if stage not in self.bars:
-            self.bars[stage] = self.progress.add_task(stage, total=usual, clock=clock)
-        self.progress.update(self.bars[stage], completed=elapsed, clock=clock)
+            self.bars[stage] = self.progress.add_task(stage, total=usual, clock=shown)
+        self.progress.update(self.bars[stage], completed=elapsed, clock=shown)
 
     def _ended(self, stage: str, record: dict[str, Any]) -> None:
         self.ended[stage] = record["wall_s"]
@@ -329,7 +276,9 @@ class _Lines:
         usual = self.expected.get(stage)
         words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (f", expected {clock(usual)}" if usual else "")
         width = len(str(len(self.stages)))
-        self.console.print(f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False)
+        self.console.print(
+            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False
+        )
         if record["state"] == "done":
             known = read_json(self.run.timings) if self.run.timings.exists() else {}
             write_json(self.run.timings, known | {stage: record["wall_s"]})
@@ -356,4 +305,3 @@ def clock(seconds: float) -> str:
 def _last_words(log: str) -> str:
     """Return the end of Snakemake's messages, which is where it says what is wrong, without the long command lines."""
     return "\n".join([line for line in log.strip().splitlines() if len(line) < 300][-12:])
-

@@ -90,7 +90,9 @@ def write_manifest(run: Run, profile: Profile) -> None:
 def _processor() -> str:
     information = Path("/proc/cpuinfo")
     if information.exists():
-        names = [line.partition(":")[2].strip() for line in information.read_text().splitlines() if "model name" in line]
+        names = [
+            line.partition(":")[2].strip() for line in information.read_text().splitlines() if "model name" in line
+        ]
         if names:
             return names[0]
     if sys.platform == "darwin":

@@ -47,7 +47,10 @@ FAKE_NOTEBOOKS = {
     "00_quickstart": ("", "1"),
     "01_sciencedesk": ("", "1"),
     "02_planner_executor": ("", "1"),
-    "03_explore": ("app planner threads", PUT + "write_text(Run(run).rollouts(planner, app), f'{app} {settings.train_tasks}')"),
+    "03_explore": (
+        "app planner threads",
+        PUT + "write_text(Run(run).rollouts(planner, app), f'{app} {settings.train_tasks}')",
+    ),
     "04_judge": (
         "app planner threads",
         PUT + "write_text(Run(run).judged(planner, app), Run(run).rollouts(planner, app).read_text())\n"

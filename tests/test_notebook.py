@@ -13,10 +13,11 @@ import pytest
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
-from coda_lib.notebook import declared_parameters, execute, main, read_parameters, run_stage
+from coda_lib.notebook import declared_parameters, execute, read_parameters
 from coda_lib.paths import Run
+from coda_lib.runner import main, run_stage
 
-TYPED = 'app: str = "gis"  # application\nsteps: int = 3  # optimizer steps\nrate: float = 0.5  # share\nquick: bool = False'
+TYPED = 'app: str = "gis"  # application\nsteps: int = 3  # optimizer steps\nrate: float = 0.5\nquick: bool = False'
 
 
 def test_parameters_are_read_with_their_types(make_notebook):
@@ -51,7 +52,9 @@ def test_a_notebook_without_parameters_says_so(make_notebook, tmp_path):
 
 
 def test_execution_uses_this_interpreter_and_one_thread(make_notebook, tmp_path):
-    code = "import os, sys\nprint(sys.executable, os.environ['OMP_NUM_THREADS'], app, steps)\nblock = bytearray(300 << 20)"
+    code = (
+        "import os, sys\nprint(sys.executable, os.environ['OMP_NUM_THREADS'], app, steps)\nblock = bytearray(300 << 20)"
+    )
     notebook = make_notebook("a.ipynb", TYPED, code)
     before = notebook.read_bytes()
     cost = execute(notebook, tmp_path / "out" / "a.ipynb", {"app": "astron"})
@@ -63,7 +66,9 @@ def test_execution_uses_this_interpreter_and_one_thread(make_notebook, tmp_path)
 
 
 def test_a_failing_cell_is_named_and_the_copy_kept(make_notebook, tmp_path):
-    notebook = make_notebook("a.ipynb", TYPED, "print('before')", "\nx = 1\nraise ValueError('no such star')", "print('after')")
+    notebook = make_notebook(
+        "a.ipynb", TYPED, "print('before')", "\nx = 1\nraise ValueError('no such star')", "print('after')"
+    )
     with pytest.raises(StageError) as caught:
         execute(notebook, tmp_path / "out" / "a.ipynb", {})
     assert "a.ipynb, cell 3 (`x = 1`): ValueError: no such star" in str(caught.value)
@@ -139,7 +144,7 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
     mark = tmp_path / "kernel"
     code = f"import os, time\n_ = open({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(100)"
     notebook = make_notebook("a.ipynb", TYPED, code)
-    command = [sys.executable, "-m", "coda_lib.notebook", "train", "--attached", "--run", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "coda_lib.runner", "train", "--attached", "--run", str(tmp_path / "run")]
     command += ["--notebook", str(notebook), "--executed", str(tmp_path / "b.ipynb")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     wait_for(lambda: mark.exists() and mark.read_text())

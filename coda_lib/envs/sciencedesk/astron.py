@@ -18,7 +18,7 @@ import ephem.stars
 import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen, QPixmap, QPolygonF
-from PySide6.QtWidgets import QFrame, QPushButton
+from PySide6.QtWidgets import QPushButton
 
 from coda_lib.envs.sciencedesk.desk import Desk
 from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
@@ -269,7 +269,6 @@ class Astron(Desk):
         places = {city: lambda city=city: self._travel(city) for city in _CITIES}
         self.add_menu("Place", {"Lock place": ("locked", True)} | places)
         self._body_menu = self.add_menu("Body", {"Mark": self._mark, "Center": self._center})
-        self._body_home = self._body_menu.pos()
         self.shortcuts = {"ctrl p": lambda: self.set("paused", not self.values["paused"]),
                           "ctrl g": lambda: self.set("grid", not self.values["grid"])}  # fmt: skip
         self._limit = self.add_dialog("Faintest stars", 84, self._set_limit, ["Magnitude"],
@@ -318,11 +317,6 @@ class Astron(Desk):
         button.setCheckable(True)
         button.setStyleSheet("QPushButton:checked { background: #1f6feb; color: white; }")
         self._choices.append((button, key, value))
-
-    def open_menu(self, frame: QFrame, at: QPoint | None = None) -> None:
-        if frame is self._body_menu and at is None:
-            frame.move(self._body_home)
-        super().open_menu(frame, at)
 
     def refresh(self) -> None:
         v, here = self.values, self._here
@@ -472,7 +466,7 @@ class Astron(Desk):
             return "Time is running"
         try:
             date = datetime(*(int(texts[name]) for name in ("Year", "Month", "Day", "Hour")))
-        except ValueError:
+        except (ValueError, OverflowError):
             return "No such date"
         if not 1900 <= date.year <= 2100:
             return "Year is from 1900 to 2100"

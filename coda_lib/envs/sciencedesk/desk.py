@@ -349,6 +349,7 @@ class Desk(QWidget):
             QTest.mouseClick(widget, button, pos=position)
             if kind == ActionType.DOUBLE_CLICK and widget.isVisible():
                 QTest.mouseDClick(widget, button, pos=position)
+                QTest.mouseRelease(widget, button, pos=position)  # Qt's double click leaves the button held down
         elif kind == ActionType.HOVER:
             widget, position = self._at(action.x, action.y)
             QTest.mouseMove(widget, position)

@@ -1,6 +1,6 @@
 """GIS: raster and vector layers of one landscape, a region, an attribute table and map tools.
 
-The elevation is real: a part of Tennessee (SRTM, bundled with matplotlib), 30 km by 32 km.  matplotlib shades it, SciPy finds
+The elevation is real: a part of Tennessee (bundled with matplotlib), 30 km by 32 km.  matplotlib shades it, SciPy finds
 slopes and peaks in it, contourpy its contours; only the peaks' names are ours.
 
 What the interface does not say: statistics want a region and a selected raster layer; the opacity and a new classification are
@@ -23,7 +23,6 @@ from matplotlib import cbook
 from matplotlib.colors import LightSource
 from PySide6.QtCore import QPoint, QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen, QPolygonF
-from PySide6.QtWidgets import QFrame
 from scipy import ndimage
 
 from coda_lib.envs.sciencedesk.desk import Desk
@@ -131,7 +130,6 @@ class Gis(Desk):
         self.add_menu("Add", {f"Add {name.lower()}": lambda name=name: self._add(name)
                               for name in ("Elevation", "Slope", "Hillshade", "Contours", "Peaks")})  # fmt: skip
         self._layer_menu = self.add_menu("Layer", {"Hide": self._hide, "Remove": self._remove})
-        self._layer_home = self._layer_menu.pos()
         self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in _ZONES}
                       | {"Bounds": lambda: self.open_dialog(self._bounds)})  # fmt: skip
         self.add_menu("Raster", {"Statistics": self._statistics, "Reclass": self._reclass,
@@ -255,10 +253,6 @@ class Gis(Desk):
         self.set("selected", layer)
         row = self.list.visualItemRect(self.list.item(self.values["layers"].index(layer)))
         self.open_menu(self._layer_menu, self.list.mapTo(self, row.bottomLeft() + QPoint(30, 2)))
-
-    def open_menu(self, frame: QFrame, at: QPoint | None = None) -> None:
-        """Open a menu; the layer menu goes back to the menu bar after it was opened at a layer."""
-        super().open_menu(frame, self._layer_home if at is None and frame is self._layer_menu else at)
 
     def _hide(self) -> None:
         if self.values["selected"]:

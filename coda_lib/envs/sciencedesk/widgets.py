@@ -132,7 +132,8 @@ class Canvas(QWidget):
     ):
         super().__init__(parent)
         self.setAccessibleName(name)
-        self._draw, self._objects, self._start = draw, objects, QPoint()
+        self._draw, self._objects = draw, objects
+        self._start: QPoint | None = None
 
     def targets(self) -> list[tuple[str, str, QRect]]:
         return [(name, "target", box) for name, box in self._objects(self.rect()).items()]
@@ -144,6 +145,8 @@ class Canvas(QWidget):
         self._start = event.position().toPoint()
 
     def mouseReleaseEvent(self, event) -> None:
+        if self._start is None:  # the release that ends a double click
+            return
         end = event.position().toPoint()
         way = end - self._start
         if way.manhattanLength() > 6:
@@ -153,8 +156,8 @@ class Canvas(QWidget):
             self.clicked.emit(self._hit(end), button)
 
     def mouseDoubleClickEvent(self, event) -> None:
-        self._start = event.position().toPoint()
-        self.clicked.emit(self._hit(self._start), "double")
+        self._start = None
+        self.clicked.emit(self._hit(event.position().toPoint()), "double")
 
     def paintEvent(self, event) -> None:
         painter = QPainter(self)

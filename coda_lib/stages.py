@@ -1,0 +1,145 @@
+"""The stages of a run, each a few calls: what a notebook runs, headless or by hand.
+
+Every function reads the files of earlier stages and writes its own (layout: `coda_lib.paths.Run`); nothing else passes between
+stages.  Each derives its random numbers from the run's seed and its own name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from coda_lib.agent import Agent, DualAgent, SoloAgent
+from coda_lib.config import Profile, SamplingSettings
+from coda_lib.dataset import grpo_rows, sft_rows
+from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.executor import Executor
+from coda_lib.explore import train_pool
+from coda_lib.files import atomic_path
+from coda_lib.judge import Judge, JudgeScore, score
+from coda_lib.model import LocalModel, Sampling
+from coda_lib.paths import Run, checkpoint_path
+from coda_lib.planner import Planner
+from coda_lib.rollout import episodes, jobs, rollout
+from coda_lib.task import Task, test_tasks
+from coda_lib.trainer import generalize, specialize
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+
+Progress = Callable[[int, int], None]
+
+
+def use_threads(threads: int) -> None:
+    """Torch threads of this process: part of the result to the last bit, and two stages side by side must not fight."""
+    torch.set_num_threads(threads)
+
+
+def stage_seed(profile: Profile, *names: str) -> int:
+    """A seed below 2^31 for one stage of a run: the same for the same run seed and names, and unlike any other's."""
+    digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()
+    return int.from_bytes(digest[:4], "big") % 2**31
+
+
+def sampling(settings: SamplingSettings) -> Sampling:
+    return Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
+
+
+def load_executor(profile: Profile) -> Executor:
+    """The frozen executor of a profile."""
+    model = LocalModel(checkpoint_path(profile.models.executor), batch_size=profile.concurrency)
+    return Executor(model, sampling(profile.executor), profile.prompts)
+
+
+def load_agent(run: Run, system: str, app: str) -> Agent:
+    """The agent of a system of Table 1, or of the planner 'base', 'specialist' or 'generalist', for one application."""
+    profile = run.profile()
+    executor = load_executor(profile)
+    checkpoint = run.planner_checkpoint(system, app)
+    if checkpoint is None:
+        return SoloAgent(executor)
+    model = LocalModel(checkpoint, batch_size=profile.concurrency)
+    return DualAgent(Planner(model, sampling(profile.planner), profile.prompts), executor, system)
+
+
+def train_tasks(profile: Profile, app: str) -> list[Task]:
+    """The train tasks that a run explores: a seeded draw from the application's pool, the same for every planner."""
+    pool = train_pool(app, desk_class(app).defaults)
+    if profile.train_tasks is None or profile.train_tasks >= len(pool):
+        return pool
+    return random.Random(stage_seed(profile, "train tasks", app)).sample(pool, profile.train_tasks)
+
+
+def held_out_tasks(profile: Profile, app: str) -> list[Task]:
+    """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
+    tasks = test_tasks(app)
+    if profile.test_tasks is None or profile.test_tasks >= len(tasks):
+        return tasks
+    return random.Random(stage_seed(profile, "test tasks", app)).sample(tasks, profile.test_tasks)
+
+
+def _roll(run: Run, system: str, app: str, tasks: list[Task], runs: int, purpose: str, progress: Progress) -> list[Trajectory]:
+    profile = run.profile()
+    seed = stage_seed(profile, purpose, system, app)
+    agent = load_agent(run, system, app)
+    play = jobs(tasks, runs)
+    return rollout(agent, play, lambda: ScienceDesk(app), seed, profile.concurrency, profile.step_limit, progress)
+
+
+def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
+    """Roll out a planner ('base' or 'specialist') on the train tasks; writes rollouts/{planner}/{app}.parquet."""
+    profile = run.profile()
+    found = _roll(run, planner, app, train_tasks(profile, app), profile.rollouts_per_task, "explore", progress)
+    save_trajectories(run.rollouts(planner, app), found)
+    return found
+
+
+def load_judge(profile: Profile) -> Judge:
+    model = LocalModel(checkpoint_path(profile.models.judge), batch_size=max(8, profile.concurrency // 2))
+    return Judge(model, sampling(profile.judge), profile.prompts, profile.judge.votes)
+
+
+def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:
+    """Let the judge vote on a planner's rollouts; writes judged/{planner}/{app}.parquet and the judge's own score beside it."""
+    profile = run.profile()
+    judged = load_judge(profile).vote(load_trajectories(run.rollouts(planner, app)), stage_seed(profile, "judge", planner, app))
+    save_trajectories(run.judged(planner, app), judged)
+    return judged, score(judged)
+
+
+def specialize_app(run: Run, app: str) -> Path:
+    """Stage 1 for one application: GRPO on the positive steps of the base planner's judged rollouts; writes specialist/{app}/."""
+    profile = run.profile()
+    rows = grpo_rows(load_trajectories(run.judged("base", app)), profile.prompts)
+    return specialize(
+        rows,
+        checkpoint_path(profile.models.planner),
+        load_executor(profile),
+        profile.specialize,
+        profile.planner,
+        run.specialist(app),
+        stage_seed(profile, "specialize", app),
+    )
+
+
+def generalize_all(run: Run) -> Path:
+    """Stage 2: SFT of a fresh base planner on the positive steps of all specialists' judged rollouts; writes generalist/."""
+    profile = run.profile()
+    judged = [t for app in profile.apps for t in load_trajectories(run.judged("specialist", app))]
+    rows = sft_rows(judged, profile.prompts)
+    seed = stage_seed(profile, "generalize")
+    return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, run.generalist, seed)
+
+
+def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
+    """Run a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an episode."""
+    profile = run.profile()
+    tasks = held_out_tasks(profile, app)
+    played = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
+    table = episodes(played, tasks, system, profile.seed)
+    with atomic_path(run.evaluation(system, app)) as temporary:
+        table.to_parquet(temporary, index=False)
+    return table
