@@ -13,7 +13,7 @@ from coda_lib.config import APPS, SYSTEMS, read_profile
 from coda_lib.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
 
-RUN = Run(config["run"])
+RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
 BOOKS = Path(config.get("notebooks", NOTEBOOKS))
 ATTACHED = "--attached" if "attached" in config else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from coda_lib.action import Action, ActionError, format_action
@@ -15,7 +15,10 @@ TRIES = 3  # replies asked for before a step counts as failed (released inferenc
 
 @dataclass(frozen=True)
 class Decision:
-    """What the agent does at one step; `error` says why no reply could be parsed in three tries."""
+    """What the agent does at one step; `error` says why no reply could be parsed in three tries.
+
+    `reply` is the executor's raw reply, or the planner's where that holds no plan and the executor was not asked.
+    """
 
     plan: str
     reply: str
@@ -42,7 +45,8 @@ class DualAgent:
     def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         replies = self.planner.plan(observations, seed)
         plans = [_plan(reply) for reply in replies]
-        return carry_out(self.executor, observations, plans, seed + 1)
+        decisions = carry_out(self.executor, observations, plans, seed + 1)
+        return [d if d.plan else replace(d, reply=reply) for d, reply in zip(decisions, replies, strict=True)]
 
 
 class SoloAgent:

@@ -66,12 +66,12 @@ def grounding_row(moment: Moment, rng: random.Random, words: Sequence[str]) -> R
     dice = rng.random()
     rows = [e for e in clear if e.role == "row"]
     sliders = [e for e in clear if e.role == "slider"]
-    if dice < 0.22:
+    if dice < 0.28:
         step = {"type": _word(rng, words) + rng.choice(["\n", ""])}
         action = Action.type_text(step["type"])
-    elif dice < 0.28 and not moment.step.keys() & {"click", "type"}:
+    elif dice < 0.33 and not moment.step.keys() & {"click", "type"}:
         step, action = moment.step, moment.action
-    elif dice < 0.36 and (sliders or len(rows) > 1):
+    elif dice < 0.41 and (sliders or len(rows) > 1):
         targets = [e for e in clear if e.role == "target"] if sliders else rows
         start = sliders[0] if sliders else rng.choice(rows)
         end = rng.choice(targets)
@@ -249,8 +249,9 @@ def alike(task: Task, tasks: Sequence[Task]) -> list[Task]:
 
 def swap_pictures(row: Row, pictures: Callable[[], Image.Image]) -> Row:
     """The same question about other pictures: what a model that looks must get wrong."""
-    messages = [
-        message | {"content": [{"type": "image", "image": pictures()} if part["type"] == "image" else part for part in message["content"]]}
-        for message in row.messages
-    ]
+
+    def swapped(part: dict) -> dict:
+        return {"type": "image", "image": pictures()} if part["type"] == "image" else part
+
+    messages = [message | {"content": [swapped(part) for part in message["content"]]} for message in row.messages]
     return Row(messages, row.reply)

@@ -73,6 +73,7 @@ def reproduce(
     """
     from coda_lib import pipeline
     from coda_lib.config import load_profile
+    from coda_lib.envs.sciencedesk.env import desk_class
     from coda_lib.paths import NOTEBOOKS, Run, display
 
     chosen = load_profile(profile, tuple(settings or ()))
@@ -84,10 +85,9 @@ def reproduce(
                 f"{stage:34} {pipeline.clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
             )
         return
-    number = cores or pipeline.usable_cores()
-    out.print(f"run {target.folder.name}: profile {chosen.name}, seed {chosen.seed}, {number} cores", markup=False)
+    desk_class("algebra")  # says now, not in the middle, what is missing where Qt cannot be loaded
     try:
-        outcome = pipeline.reproduce(target, chosen, number, until, fresh, out, books)
+        outcome = pipeline.reproduce(target, chosen, cores or pipeline.usable_cores(), until, fresh, out, books)
     except KeyboardInterrupt:
         err.print("stopped; the same command goes on from here")
         raise typer.Exit(130) from None
@@ -95,7 +95,7 @@ def reproduce(
         out.print("\n" + target.table1.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
     for path in outcome.files:
         out.print(display(path), markup=False, soft_wrap=True)
-    done = f"{outcome.stages} stages in {pipeline.clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
+    done = f"done in {pipeline.clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
     out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
 
 
@@ -122,7 +122,9 @@ def tasks_list(
 @tasks_app.command("check")
 def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
     """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool."""
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+
+    desk_class("algebra")  # says what is missing where Qt cannot be loaded
     from coda_lib.envs.sciencedesk.script import idle, solve
 
     rows, problems = [], []
@@ -255,10 +257,10 @@ def evaluate(
     settings = load_profile(profile)
     k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
     used = settings.seed if seed is None else seed
+    apps, rows, tables = _apps(app_name), [], []
     agent = _agent(settings, planner, executor)
-    rows, tables = [], []
     with Progress(console=err, transient=True) as progress:
-        for name in _apps(app_name):
+        for name in apps:
             wanted = _tasks(name, "test")[:limit]
             bar = progress.add_task(name, total=len(wanted) * k)
             played = rollout(
@@ -341,11 +343,11 @@ def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agen
     from coda_lib.agent import DualAgent, SoloAgent
     from coda_lib.executor import Executor
     from coda_lib.model import LocalModel, Sampling
-    from coda_lib.paths import checkpoint_path
+    from coda_lib.paths import require_checkpoint
     from coda_lib.planner import Planner
 
     def load(role: type, given: str, sampling: SamplingSettings) -> Any:
-        path = given if Path(given).exists() else checkpoint_path(given)
+        path = require_checkpoint(role.__name__.lower(), str(Path(given).resolve()) if Path(given).exists() else given)
         model = LocalModel(path, batch_size=settings.concurrency)
         return role(model, Sampling(**sampling.model_dump()), settings.prompts)
 

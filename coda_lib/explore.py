@@ -10,7 +10,7 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import yaml
@@ -83,7 +83,7 @@ class Aim:
     def _texts(what: Any) -> Any:
         return [str(item) for item in what] if isinstance(what, list) else str(what)
 
-    @property
+    @cached_property
     def checks(self) -> list[dict[str, Any]]:
         if self.goal.ask:
             return [{"type": "stop", "value": "ANS", "args": [str(self.value)]}]
@@ -105,7 +105,9 @@ def _goal(app: str, raw: dict[str, Any]) -> Goal:
     return Goal(app=app, **(raw | {"values": values}))
 
 
+@cache
 def aims(app: str) -> list[Aim]:
+    """Every goal of an application with every one of its values, in the order of the file."""
     return [Aim(goal, word) for goal in goals(app) for word in goal.values]
 
 

@@ -43,11 +43,14 @@ def parse_verdict(reply: str) -> Verdict:
         raise VerdictError(f"no JSON object in {reply[:80]!r}")
     try:
         raw = json.loads(reply[start : end + 1])
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also of a number with thousands of digits
         raise VerdictError(f"not JSON: {reply[:80]!r}") from error
     if not isinstance(raw, dict) or not isinstance(raw.get("Correctness"), bool):
         raise VerdictError(f"Correctness must be true or false in {reply[:80]!r}")
-    redundant, first = raw.get("Redundant") or [], raw.get("First_Error_Step")
+    if missing := {"Redundant", "First_Error_Step"} - raw.keys():
+        raise VerdictError(f"no {' and no '.join(sorted(missing))} in {reply[:80]!r}")
+    first = raw["First_Error_Step"]
+    redundant = [] if raw["Redundant"] is None else raw["Redundant"]
     if not isinstance(redundant, list) or not all(_is_step(step) for step in redundant):
         raise VerdictError(f"Redundant must be a list of step numbers in {reply[:80]!r}")
     if first is not None and not _is_step(first):
@@ -156,9 +159,13 @@ class JudgeScore:
 
 
 def score(trajectories: Sequence[Trajectory]) -> JudgeScore:
-    """Precision and recall of the unanimous vote; None where nothing was said or nothing was there."""
-    opinions = [unanimous(t.verdicts) for t in trajectories]
-    said = [(o.success, bool(t.success)) for o, t in zip(opinions, trajectories, strict=True)]
+    """Precision and recall of the unanimous vote; None where nothing was said or nothing was there.
+
+    Episodes that the environment broke have no truth to compare with and are left out.
+    """
+    checked = [t for t in trajectories if t.success is not None]
+    opinions = [unanimous(t.verdicts) for t in checked]
+    said = [(o.success, t.success) for o, t in zip(opinions, checked, strict=True)]
     return JudgeScore(
         trajectories=len(said),
         successes=sum(truth for _, truth in said),

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import torch
 from PIL import Image
+from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -60,9 +61,16 @@ class ImageTextProcessor(Qwen2_5_VLProcessor):
 
 
 def load_processor(path: str | Path) -> ImageTextProcessor:
-    """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only."""
-    tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
-    return ImageTextProcessor(Qwen2VLImageProcessorPil.from_pretrained(path), tokenizer, tokenizer.chat_template)
+    """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only.
+
+    UserError as of `load_network`.
+    """
+    _check_architecture(path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+        return ImageTextProcessor(Qwen2VLImageProcessorPil.from_pretrained(path), tokenizer, tokenizer.chat_template)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load the processor of the checkpoint {path}: {error}") from error
 
 
 def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
@@ -70,21 +78,28 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
 
     UserError if the folder is missing, partial or of another architecture.
     """
-    folder = Path(path)
-    if (str(path).startswith((".", "/")) or "data/checkpoints" in str(path)) and not (folder / "config.json").is_file():
-        raise UserError(f"no checkpoint at {path}: config.json is missing")
+    _check_architecture(path)
     try:
-        config = AutoConfig.from_pretrained(path)
-        if config.model_type != "qwen2_5_vl":
-            raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
             path, dtype=torch.float32 if device == "cpu" else torch.bfloat16, output_loading_info=True
         )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"cannot load the checkpoint {path}: {error}") from error
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
     return network.to(device).requires_grad_(trainable).train(trainable)
+
+
+def _check_architecture(path: str | Path) -> None:
+    is_folder = str(path).startswith((".", "/")) or "data/checkpoints" in str(path)
+    if is_folder and not (Path(path) / "config.json").is_file():
+        raise UserError(f"no checkpoint at {path}: config.json is missing")
+    try:
+        config = AutoConfig.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
+    if config.model_type != "qwen2_5_vl":
+        raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
 
 
 class LocalModel:

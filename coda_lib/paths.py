@@ -28,6 +28,14 @@ def checkpoint_path(name: str) -> str:
     return str(REPO / name) if is_path else name
 
 
+def require_checkpoint(role: str, name: str) -> str:
+    """Return `checkpoint_path(name)`; raises UserError if that is a path where no checkpoint is."""
+    path = checkpoint_path(name)
+    if Path(path).is_absolute() and not (Path(path) / "config.json").is_file():
+        raise UserError(f"the {role} checkpoint {name} is missing; `make base-models` trains the laptop's models")
+    return path
+
+
 def display(path: Path) -> str:
     """Return the path relative to the repository where it lies inside, as a person would type it."""
     return str(path.relative_to(REPO)) if path.is_relative_to(REPO) else str(path)

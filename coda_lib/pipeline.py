@@ -28,7 +28,7 @@ from coda_lib.config import Profile, profile_text, store_profile
 from coda_lib.dependencies import data_files
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove, write_json
-from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, checkpoint_path, display
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, display, require_checkpoint
 from coda_lib.provenance import write_manifest
 
 SNAKEFILE = REPO / "Snakefile"
@@ -37,7 +37,7 @@ STAGES = (  # in the order of the story; names for --until
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "results", "base_models",
 )  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
-PATIENCE_S = 20  # for processes that were told to end
+PATIENCE_S = 60  # for processes that were told to end
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,8 @@ def reproduce(
     """
     console = console or Console()
     start = time.time()
-    _check(run, profile, until)
+    _check(run, profile, until, fresh)
+    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {cores} cores", markup=False)
     run.folder.mkdir(parents=True, exist_ok=True)
     with _lock(run) as lock:
         if fresh:
@@ -75,6 +76,7 @@ def reproduce(
         console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
         if stages:
             _drive(run, _command(run, profile, until, notebooks, cores), lock, stages, expected, console)
+        if stages or not run.manifest.exists():
             write_manifest(run, profile)
     files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
     return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
@@ -82,7 +84,7 @@ def reproduce(
 
 def plan(run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
-    _check(run, profile, until)
+    _check(run, profile, until, fresh)
     with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
         file.write(profile_text(profile))
         file.flush()
@@ -97,12 +99,9 @@ def plan(run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fr
 def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
     """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
     reference = REFERENCE / profile.name / "manifest.json"
-    past = (
-        {stage: entry["wall_s"] for stage, entry in read_json(reference)["stages"].items()}
-        if reference.exists()
-        else {}
-    )
-    return past | (read_json(run.timings) if run.timings.exists() else {})
+    past = read_json(reference)["stages"] if reference.exists() else {}
+    own = read_json(run.timings) if run.timings.exists() else {}
+    return {stage: entry["wall_s"] for stage, entry in past.items()} | own
 
 
 def usable_cores() -> int:
@@ -110,23 +109,19 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(run: Run, profile: Profile, until: str) -> None:
+def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
-    if (
-        run.folder.is_dir()
-        and not run.profile_file.exists()
-        and any(path.name[0] != "." for path in run.folder.iterdir())
-    ):
+    begun = run.profile_file.exists()
+    if not begun and run.folder.is_dir() and any(path.name[0] != "." for path in run.folder.iterdir()):
         raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
-    if run.profile_file.exists() and (name := run.profile().name) != profile.name:
+    if begun and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(
             f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
         )
-    for role, model in profile.models if until != "base_models" else ():
-        folder = Path(checkpoint_path(model))
-        if folder.is_absolute() and not folder.is_dir():
-            raise UserError(f"the {role} checkpoint {model} is missing; `make base-models` trains the laptop's models")
+    if until != "base_models":
+        for role, name in profile.models:
+            require_checkpoint(role, name)
 
 
 def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int) -> list[str]:

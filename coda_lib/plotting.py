@@ -164,7 +164,7 @@ def group_rewards(
     group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is the labelled positive
     action a_T, ringed in green.
     """
-    reach = max(1e-9, float(np.abs(advantages).max()))
+    reach = min(1.0, max(1e-9, float(np.abs(advantages).max())))  # full colour from one standard deviation on
     colors = [ADVANTAGE(0.5 + advantage / reach / 2) for advantage in advantages]
     names = ["no action" if action is None else action_label(action, image.size) for action in actions]
     sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))

@@ -31,7 +31,7 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "excludes": lambda actual, value: actual is not _ABSENT and value not in actual,
     "absent": lambda actual, value: actual is _ABSENT,
     "at_least": lambda actual, value: actual is not _ABSENT and actual >= value,
-    "before": lambda actual, value: actual is not _ABSENT and actual.index(value[0]) < actual.index(value[1]),
+    "before": lambda actual, value: actual is not _ABSENT and [x for x in actual if x in value] == list(value),
     "has_row": lambda actual, value: actual is not _ABSENT and any(row[0] == value for row in actual),
 }
 

@@ -36,6 +36,12 @@ PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stan
     "stage2": "CODA (Stage-2)",
 }
 PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
+CLAIMS = {  # of the paper, with its Table 1 as their evidence
+    ("base", "stage1"): "Specialists beat the base planner",
+    ("stage1", "stage2"): "The generalist beats the specialists",
+    ("base", "stage2"): "The generalist beats the base planner",
+}
+SIDES = ("first", "second")  # of a comparison
 FAMILIES = ("Average", "Pass")
 
 SUCCESS = "Success in percent"
@@ -149,6 +155,45 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
         paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS)
     )
     return ours.merge(paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one")
+
+
+def claims(compared: pd.DataFrame) -> pd.DataFrame:
+    """What a run says about the paper's claims, a row per claim and metric: judged on Overall alone.
+
+    `compared` is `comparisons`'.  Columns: claim, metric, reported (the paper's difference in percentage points),
+    difference, low, high, p, verdict, provenance.  The verdict is `supported` where the whole 95 % interval lies above
+    zero, `contradicted` where it lies below, `undecided` otherwise, and `not tested` in a smoke run.
+    """
+    columns = ["claim", "metric", "reported", "difference", "low", "high", "p", "verdict", "provenance"]
+    if compared.empty:
+        return pd.DataFrame(columns=columns)
+    paper = load_table1().query("application == @OVERALL").set_index(["metric", "model"])["value"]
+    rows = compared[compared["application"] == OVERALL]
+    verdict = np.select([rows["low"] > 0, rows["high"] < 0], ["supported", "contradicted"], "undecided")
+    families = rows["metric"].str.split("@").str[0] + "@8"
+    before, after = ([paper[key] for key in zip(families, rows[side].map(PAPER_MODELS), strict=True)] for side in SIDES)
+    named = rows.assign(
+        claim=[CLAIMS[pair] for pair in zip(rows["first"], rows["second"], strict=True)],
+        reported=np.subtract(after, before),
+        verdict=np.where(rows["provenance"] == Provenance.SMOKE, "not tested", verdict),
+    )
+    return named[columns].reset_index(drop=True)
+
+
+def judge_table(scores: dict[str, dict]) -> pd.DataFrame:
+    """Precision and recall of the judge per application with Wilson's 95 % intervals, for `plotting.judge_bars`.
+
+    `scores` maps applications to what notebook 04 wrote (`Run.judge_scores`).  Columns: application, measure, value,
+    low, high (percent; empty where the judge said yes to nothing, or there was no success to find), of (trajectories).
+    """
+    rows = []
+    for application, score in scores.items():
+        said = score["true_positive"] + score["false_positive"]
+        for measure, of in (("precision", said), ("recall", score["successes"])):
+            found = statistics.wilson(score["true_positive"], of) if of else None
+            low, value, high = (100 * found.low, 100 * found.value, 100 * found.high) if found else [np.nan] * 3
+            rows.append((application, measure, value, low, high, of))
+    return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
 
 
 def _matrices(

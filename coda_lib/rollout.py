@@ -60,11 +60,15 @@ class _Episode:
             self.stop = StopReason.STEP_LIMIT
 
     def trajectory(self, planner: str) -> Trajectory:
-        broken = self.stop == StopReason.ENVIRONMENT_ERROR
+        success = None
+        try:
+            if self.stop != StopReason.ENVIRONMENT_ERROR:
+                success = self.env.check(self.stop, self.answer)
+        except EnvironmentFault:
+            self.stop = StopReason.ENVIRONMENT_ERROR
         return Trajectory(
             self.task.id, self.task.app, self.task.instruction, planner, self.run, tuple(self.steps),
-            encode_image(Image.fromarray(self.current)), self.stop, self.answer,
-            None if broken else self.env.check(self.stop, self.answer),
+            encode_image(Image.fromarray(self.current)), self.stop, self.answer, success,
         )  # fmt: skip
 
 
@@ -79,8 +83,9 @@ def rollout(
 ) -> list[Trajectory]:
     """Run every job (task, run number) once; trajectories come back in the order of the jobs.
 
-    An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each model
-    batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as episodes end.
+    An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each
+    model batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as
+    episodes end.
     """
     waiting = deque(enumerate(jobs))
     free = [make_env() for _ in range(min(concurrency, len(jobs)))]

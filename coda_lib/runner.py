@@ -61,8 +61,9 @@ def run_stage(
     started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end done.json lists
     the hashes of what was made. Raises what `execute` raises, and StageError if an output is missing afterwards.
     """
+    started = time.time()
     hashes = {display(path.resolve()): sha256(path) for path in inputs}
-    record = Record(stage, notebook.name, list(parameters), "running", time.time(), inputs=hashes)
+    record = Record(stage, notebook.name, list(parameters), "running", started, inputs=hashes)
     write_json(run.stage_record(stage), asdict(record))
     made = [path for path in outputs if path.name != DONE]
     try:
@@ -76,15 +77,15 @@ def run_stage(
             write_json(resumable / DONE, {"files": _hash_folder(resumable)})
     except BaseException as error:
         message = str(error) or "stopped"
-        _finish(run, record, state="failed", error=message, wall_s=round(time.time() - record.started, 2))
+        _finish(run, record, state="failed", error=message)
         raise
-    return _finish(
-        run, record, state="done", outputs={display(path.resolve()): sha256(path) for path in outputs}, **asdict(cost)
-    )
+    hashes = {display(path.resolve()): sha256(path) for path in outputs}
+    return _finish(run, record, state="done", outputs=hashes, peak_rss_mb=cost.peak_rss_mb)
 
 
 def _finish(run: Run, record: Record, **changes: Any) -> Record:
-    finished = Record(**asdict(record) | changes)
+    wall_s = round(time.time() - record.started, 2)
+    finished = Record(**asdict(record) | {"wall_s": wall_s} | changes)
     write_json(run.stage_record(record.stage), asdict(finished))
     return finished
 
@@ -139,6 +140,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def main(argv: Sequence[str]) -> int:
     arguments = _parse(argv)
+    sys.modules["rfc3987_syntax"] = None  # takes jsonschema a second to import, for a format that no notebook has
     signal.signal(signal.SIGTERM, _stop)
     if arguments.attached:
         threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()

@@ -27,7 +27,6 @@ from coda_lib.paths import Run, checkpoint_path
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.task import Task, test_tasks
-from coda_lib.trainer import generalize, specialize
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 Progress = Callable[[int, int], None]
@@ -112,6 +111,8 @@ def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScor
 
 def specialize_app(run: Run, app: str) -> Path:
     """Stage 1 for one application: GRPO on the positive steps of the base planner's judged rollouts; writes specialist/{app}/."""
+    from coda_lib.trainer import specialize  # TRL takes seconds to load, and other stages need none of it
+
     profile = run.profile()
     rows = grpo_rows(load_trajectories(run.judged("base", app)), profile.prompts)
     return specialize(
@@ -127,6 +128,8 @@ def specialize_app(run: Run, app: str) -> Path:
 
 def generalize_all(run: Run) -> Path:
     """Stage 2: SFT of a fresh base planner on the positive steps of all specialists' judged rollouts; writes generalist/."""
+    from coda_lib.trainer import generalize
+
     profile = run.profile()
     judged = [t for app in profile.apps for t in load_trajectories(run.judged("specialist", app))]
     rows = sft_rows(judged, profile.prompts)
@@ -135,11 +138,15 @@ def generalize_all(run: Run) -> Path:
 
 
 def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Run a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an episode."""
+    """Run a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an episode.
+
+    The trajectories behind the rows are kept in evaluation/{system}/{app}.trajectories.parquet.
+    """
     profile = run.profile()
     tasks = held_out_tasks(profile, app)
     played = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
     table = episodes(played, tasks, system, profile.seed)
+    save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), played)
     with atomic_path(run.evaluation(system, app)) as temporary:
         table.to_parquet(temporary, index=False)
     return table

@@ -7,6 +7,7 @@ group's standard deviation is TRL's (sample deviation plus 1e-4).
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 from PIL import Image
-from transformers import TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
+from transformers import TrainerCallback, TrainerState
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
@@ -23,6 +23,7 @@ from coda_lib.agent import carry_out
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
+from coda_lib.files import write_text
 from coda_lib.model import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
@@ -37,19 +38,18 @@ class ActionReward:
     __name__ = "action_reward"  # TRL logs rewards/<name>
 
     def __init__(self, executor: Executor, seed: int, distance: bool = True):
-        self.executor, self.seed, self.distance, self._calls = executor, seed, distance, 0
+        self.executor, self.seed, self.distance = executor, seed, distance
 
     def __call__(
         self, completions: Sequence[Any], images: Sequence[Sequence[Image.Image]], target: Sequence[str],
-        instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], **_: Any,
+        instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState, **_: Any,
     ) -> list[float]:  # fmt: skip
         states = [
             Observation(text, tuple(Turn(**turn) for turn in past), *pictures)
             for text, past, pictures in zip(instruction, turns, images, strict=True)
         ]
         plans = [_plan_of(completion) for completion in completions]
-        self._calls += 1
-        decisions = carry_out(self.executor, states, plans, self.seed + self._calls)
+        decisions = carry_out(self.executor, states, plans, self.seed + 1 + trainer_state.global_step)
         return [
             reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance)
             for decision, label, state in zip(decisions, target, states, strict=True)
@@ -73,10 +73,12 @@ class MetricsLog(TrainerCallback):
         self.path = path
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
-        kept = [line for line in self._lines() if json.loads(line)["step"] <= state.global_step and state.global_step]
-        self.path.write_text("".join(kept))
+        whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
+        write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        if "train_runtime" in logs:  # the trainer's summary at the end is no step
+            return
         with self.path.open("a") as file:
             file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
 
@@ -105,20 +107,22 @@ def specialize(
         scale_rewards="group",  # eq. 2
         beta=settings.beta,
         epsilon=settings.epsilon,
+        use_bias_correction_kl=False,  # TRL would multiply KL_t by ρ_t; eq. 3 does not
         num_generations=settings.group_size,
         per_device_train_batch_size=settings.completions_per_step,
         max_completion_length=sampling.max_new_tokens,
         temperature=sampling.temperature,
-        model_init_kwargs={"dtype": _dtype()},
+        shuffle_dataset=False,  # the rows come in their order
         use_vllm=False,
         **_common(settings, folder, seed),
     )
-    trainer = GRPOTrainer(
-        model=str(planner),
+    states = settings.steps * settings.completions_per_step // settings.group_size
+    trainer = _SpecializeTrainer(
+        model=load_network(planner, trainable=True, device=_device()),
         processing_class=load_processor(planner),
         reward_funcs=ActionReward(executor, seed, distance),
         args=arguments,
-        train_dataset=rows,
+        train_dataset=_passes(rows, states, seed),
         callbacks=[MetricsLog(folder / "metrics.jsonl")],
     )
     return _train(trainer, folder)
@@ -134,8 +138,8 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
         max_length=None,  # a cut would take image places away from their pictures
         **_common(settings, folder, seed),
     )
-    trainer = SFTTrainer(
-        model=load_network(planner, trainable=True, device="cuda" if torch.cuda.is_available() else "cpu"),
+    trainer = _GeneralizeTrainer(
+        model=load_network(planner, trainable=True, device=_device()),
         processing_class=load_processor(planner),
         args=arguments,
         train_dataset=rows,
@@ -154,8 +158,8 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, folder: Path, see
     }  # fmt: skip
 
 
-def _dtype() -> str:
-    return "bfloat16" if torch.cuda.is_available() else "float32"
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def _need(rows: Dataset, stage: str) -> None:
@@ -163,9 +167,53 @@ def _need(rows: Dataset, stage: str) -> None:
         raise UserError(f"{stage}: no positive step to learn from: the judge called no trajectory clean; explore more tasks")
 
 
-def _train(trainer: GRPOTrainer | SFTTrainer, folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    checkpoints = Path(trainer.args.output_dir)
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(checkpoints) if checkpoints.is_dir() else None)
+def _passes(rows: Dataset, count: int, seed: int) -> Dataset:
+    """`count` rows: shuffled passes over all of them, as many as it takes.
+
+    TRL's own sampler leaves out the rows that fill no batch (all, if they are few), and starts anew in a resumed run.
+    """
+    draw, order = random.Random(seed), []
+    while len(order) < count:
+        order += draw.sample(range(len(rows)), len(rows))
+    return rows.select(order[:count])
+
+
+class _Resuming:
+    """Reads checkpoints with `from_pretrained`.
+
+    The names of the weights in the file are not those in memory; the trainer's own way of reading leaves out, with a
+    warning, what it does not find, and would go on from the base planner.
+    """
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        self.model.load_state_dict(load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict())
+
+
+class _SpecializeTrainer(_Resuming, GRPOTrainer):
+    pass
+
+
+class _GeneralizeTrainer(_Resuming, SFTTrainer):
+    pass
+
+
+def _train(trainer: _SpecializeTrainer | _GeneralizeTrainer, folder: Path) -> Path:
+    last, state = _last_checkpoint(Path(trainer.args.output_dir))
+    steps = trainer.args.max_steps if trainer.args.max_steps > 0 else state.get("max_steps")
+    if last and state["global_step"] >= steps:  # the trainer would do one step more
+        trainer._load_from_checkpoint(str(last))
+    else:
+        trainer.train(resume_from_checkpoint=str(last) if last else None)
     trainer.save_model(str(folder))
     return folder
+
+
+def _last_checkpoint(folder: Path) -> tuple[Path | None, dict[str, Any]]:
+    """The newest checkpoint that was written to its end, and its state, which the trainer writes last."""
+    whole = []
+    for path in folder.glob("checkpoint-*/trainer_state.json"):
+        try:
+            whole.append((path.parent, json.loads(path.read_text())))
+        except json.JSONDecodeError:  # killed while it was written
+            continue
+    return max(whole, key=lambda found: found[1]["global_step"], default=(None, {}))

@@ -99,10 +99,12 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
 def load_trajectories(path: Path) -> list[Trajectory]:
     """Read what `save_trajectories` wrote.  UserError if the file is not there or is no such file."""
     try:
-        rows = pq.read_table(path, schema=_SCHEMA).to_pylist()
+        table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"cannot read trajectories from {path}: {error}") from error
-    return [_trajectory(row) for row in rows]
+    if not table.schema.equals(_SCHEMA):
+        raise UserError(f"cannot read trajectories from {path}: it is another table: {', '.join(table.column_names)}")
+    return [_trajectory(row) for row in table.to_pylist()]
 
 
 def _trajectory(row: dict) -> Trajectory:

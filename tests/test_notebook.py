@@ -15,7 +15,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
 from coda_lib.notebook import declared_parameters, execute, read_parameters
 from coda_lib.paths import Run
-from coda_lib.runner import main, run_stage
+from coda_lib.runner import run_stage
 
 TYPED = 'app: str = "gis"  # application\nsteps: int = 3  # optimizer steps\nrate: float = 0.5\nquick: bool = False'
 
@@ -150,22 +150,23 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
     wait_for(lambda: mark.exists() and mark.read_text())
     kernel = int(mark.read_text())
     process.stdin.close()
-    assert process.wait(10) == 1
-    wait_for(lambda: not alive(kernel), seconds=5)
+    assert process.wait(60) == 1
+    wait_for(lambda: not alive(kernel))
 
 
-def test_main_prints_one_message_and_fails(make_notebook, tmp_path, capsys):
-    arguments = ["judge", "--run", str(tmp_path / "run"), "--notebook", str(make_notebook("a.ipynb", TYPED))]
-    assert main([*arguments, "--executed", str(tmp_path / "b.ipynb"), "--set", "planet=x"]) == 1
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "unknown parameter 'planet'" in error
+def test_the_command_prints_one_message_and_fails(make_notebook, tmp_path):
+    command = [sys.executable, "-m", "coda_lib.runner", "judge", "--run", str(tmp_path / "run"), "--set", "planet=x"]
+    command += ["--notebook", str(make_notebook("a.ipynb", TYPED)), "--executed", str(tmp_path / "b.ipynb")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert ended.stderr.count("\n") == 1 and "unknown parameter 'planet'" in ended.stderr
 
 
 def alive(pid: int) -> bool:
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def wait_for(condition, seconds: float = 20) -> None:
+def wait_for(condition, seconds: float = 120) -> None:
     deadline = time.time() + seconds
     while not condition():
         assert time.time() < deadline, "waited too long"

@@ -11,18 +11,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, StrictUndefined, Template
 
 from coda_lib.model import Message, image, text
 
 _SECTION = re.compile(r"^=== (system|user) ===\n", re.MULTILINE)
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private-use marks: taken out of every value, so that no text can pose as a picture
+_JINJA = Environment(undefined=StrictUndefined)
 
 
 @cache
-def _template(prompts: str, role: str):
-    loader = FileSystemLoader(Path(__file__).parent / prompts)
-    return Environment(loader=loader, undefined=StrictUndefined, keep_trailing_newline=False).get_template(f"{role}.j2")
+def _template(prompts: str, role: str) -> tuple[tuple[str, Template], ...]:
+    """A template for each message; split before anything is filled in, so that no value can open a message."""
+    pieces = _SECTION.split((Path(__file__).parent / prompts / f"{role}.j2").read_text(encoding="utf-8"))[1:]
+    return tuple((name, _JINJA.from_string(body)) for name, body in zip(pieces[::2], pieces[1::2], strict=True))
 
 
 def render(prompts: str, role: str, **values: Any) -> list[Message]:
@@ -33,10 +35,10 @@ def render(prompts: str, role: str, **values: Any) -> list[Message]:
         pictures.append(picture)
         return f"{_OPEN}{len(pictures) - 1}{_CLOSE}"
 
-    sections = _SECTION.split(_template(prompts, role).render(**_clean(values), image=place))[1:]
+    values = _clean(values)
     return [
-        {"role": name, "content": _parts(body.rstrip("\n"), pictures)}
-        for name, body in zip(sections[::2], sections[1::2], strict=True)
+        {"role": name, "content": _parts(body.render(**values, image=place).rstrip("\n"), pictures)}
+        for name, body in _template(prompts, role)
     ]
 
 
@@ -46,8 +48,8 @@ def _parts(body: str, pictures: list[Any]) -> list[dict[str, Any]]:
 
 
 def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace(_OPEN, "").replace(_CLOSE, "")
+    if isinstance(value, str):  # '<|' opens the tokenizer's own marks, of pictures and of messages
+        return value.replace(_OPEN, "").replace(_CLOSE, "").replace("<|", "< |")
     if isinstance(value, dict):
         return {key: _clean(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

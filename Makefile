@@ -1,0 +1,51 @@
+# The commands of the kit. `make` alone lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help reproduce test smoke lint lab base-models
+
+VENV := .venv
+PY := $(VENV)/bin/python
+CODA := $(PY) -m coda_lib.cli
+INSTALLED := $(VENV)/installed
+TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
+	$(shell $(name) -c '$(NEW_ENOUGH)' 2> /dev/null && echo $(name))))
+QT_PACKAGES := libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0
+
+help:  ## list the commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 20
+
+reproduce: $(INSTALLED)  ## run the study in the laptop profile: tables, figures and report in results/laptop
+	@$(CODA) reproduce --profile laptop
+
+test: lint  ## lint, unit tests, then every notebook in the smoke profile
+	@echo "unit tests"
+	@set -o pipefail; $(PY) -m pytest -q | tee $(VENV)/pytest.log
+	@echo "every notebook, smoke profile"
+	@$(CODA) reproduce --profile smoke --fresh
+	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"
+
+smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
+	@$(CODA) reproduce --profile smoke
+
+lint: $(INSTALLED)  ## check the style
+	@echo "lint"
+	@$(PY) -m ruff check --quiet .
+
+lab: $(INSTALLED)  ## open the notebooks in JupyterLab
+	@$(PY) -m jupyter lab notebooks
+
+base-models: $(INSTALLED)  ## train the laptop's base models from scratch (about an hour; replaces data/checkpoints)
+	@$(CODA) reproduce --profile laptop --run base-models --until base_models
+
+$(INSTALLED): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python"; exit 1; }
+	@test -x $(PY) || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "$(PYTHON) cannot create one: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }; }
+	@echo "installing the pinned dependencies into $(VENV) (some minutes the first time)"
+	@$(PY) -m pip install -qq --disable-pip-version-check $(TORCH)
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@problem=$$($(PY) -c 'from PySide6 import QtGui, QtTest, QtWidgets' 2>&1) || { echo "$$problem" | tail -n 1; \
+		echo "Qt lacks system libraries; on Debian or Ubuntu: apt-get install $(QT_PACKAGES)"; exit 1; }
+	@touch $@

@@ -1,0 +1,198 @@
+"""The whole recipe of the base models: walks, tower, executor, planner, judge, their figures and their cards.
+
+Each part is a folder that is complete once it holds figures.json, so that a killed run goes on with the next part.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from transformers import Qwen2_5_VLForConditionalGeneration
+
+from coda_lib import base_checks
+from coda_lib.base_models import (
+    JUDGE_BATCH,
+    build_processor,
+    collect,
+    copying_source,
+    executor_source,
+    judge_source,
+    new_network,
+    planner_source,
+    train_language,
+    train_vision,
+)
+from coda_lib.envs.sciencedesk.walk import Moment
+from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
+from coda_lib.model import LocalModel, load_network, load_processor
+from coda_lib.paths import CHECKPOINTS
+
+ROLES = ("executor", "planner", "judge")
+_START = {"executor": "tower", "planner": "tower", "judge": "planner"}  # the judge needs to know what an instruction means
+SEED = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Sizes of the recipe; `scale` shortens all of it for a trial."""
+
+    moments: int = 10_000  # steps of random walk an application
+    unseen: int = 1_500  # further steps, of other walks, for the figures
+    copying: int = 300  # steps of 64 texts without pictures
+    vision: int = 1_600  # steps of 32 screens
+    executor: int = 2_000  # steps of 32 rows
+    planner: int = 1_500
+    judge: int = 1_000
+    samples: int = 1_000  # rows behind each figure of a card
+
+    def scaled(self, scale: float) -> Recipe:
+        return Recipe(**{name: max(2, round(value * scale)) for name, value in vars(self).items()})
+
+
+def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False) -> dict[str, dict[str, Any]]:
+    """Train tower, executor, planner and judge in `folder`; returns the figures of each role.
+
+    With `publish` the finished checkpoints replace those under data/checkpoints.
+    """
+    recipe = Recipe().scaled(scale)
+    walks = load_walks(folder, apps, recipe)
+    train_tower(folder, walks[0], recipe)
+    figures = {role: train_role(folder, role, walks, recipe) for role in ROLES}
+    if publish:
+        for role in ROLES:
+            publish_role(folder, role)
+    return figures
+
+
+def load_walks(folder: Path, apps: Sequence[str], recipe: Recipe) -> tuple[list[list[Moment]], list[list[Moment]]]:
+    """The walks to learn from and those for the figures, one list an application; kept in `folder` once made."""
+    kept = folder / "walks.pickle"
+    if not kept.exists():
+        made = tuple([collect(app, n, SEED + i) for app in apps] for i, n in enumerate((recipe.moments, recipe.unseen)))
+        with atomic_path(kept) as temporary:
+            temporary.write_bytes(pickle.dumps(made))
+    return pickle.loads(kept.read_bytes())  # our own file of this run, never one from elsewhere
+
+
+def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> dict[str, Any]:
+    """The common start of all three: copying of texts, then the vision tower on what covers each cell of a screen."""
+
+    def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
+        words = build_processor(walks)
+        network = new_network(words, SEED)
+        train_language(network, words, copying_source(walks), recipe.copying, SEED, log, "copying", batch=64)
+        everything = [moment for moments in walks for moment in moments]
+        return network, words, {"cell_accuracy": round(train_vision(network, words, everything, recipe.vision, SEED, log), 4)}
+
+    return _part(folder / "tower", train)
+
+
+def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:
+    """Train executor, planner or judge from the tower, and measure it on screens that it did not see."""
+    seen, unseen = walks
+    apps = [moments[0].app for moments in seen]
+
+    def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
+        start = folder / _START[role]
+        words = load_processor(start)
+        network = load_network(start, trainable=True, device="cpu")
+        source = {"executor": lambda: executor_source(seen), "planner": lambda: planner_source(seen),
+                  "judge": lambda: judge_source(apps)}[role]()  # fmt: skip
+        batch = JUDGE_BATCH if role == "judge" else 32
+        rate = 6e-4 if role == "judge" else 1e-3
+        train_language(network, words, source, getattr(recipe, role), SEED, log, role, batch, rate)
+        return network, words, {}
+
+    made = _part(folder / role, train)
+    if "figures" not in made:
+        made |= {"figures": _measure(LocalModel(folder / role, device="cpu"), role, seen, unseen, apps, recipe)}
+        write_json(folder / role / "figures.json", made)
+        write_text(folder / role / "README.md", card(role, made["figures"], recipe))
+    return made["figures"]
+
+
+def _measure(model: LocalModel, role: str, seen: Any, unseen: Any, apps: Sequence[str], recipe: Recipe) -> dict[str, Any]:
+    if role == "executor":
+        known = {moment.screen for moments in seen for moment in moments}
+        return base_checks.grounding(model, unseen, known, recipe.samples, SEED)
+    if role == "planner":
+        return base_checks.planning(model, unseen, recipe.samples, SEED)
+    return base_checks.judging(model, apps, recipe.samples, SEED + 1)
+
+
+def _part(folder: Path, train: Callable) -> dict[str, Any]:
+    done = folder / "figures.json"
+    if done.exists():
+        return read_json(done)
+    log = folder.with_name(f"{folder.name}.jsonl")
+    remove(log)
+    network, words, figures = train(_appender(log))
+    _save(network, words, folder)
+    write_json(done, figures)
+    return figures
+
+
+def _appender(path: Path) -> Callable[[dict], None]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+
+    def log(entry: dict) -> None:
+        with path.open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    return log
+
+
+def _save(network: Qwen2_5_VLForConditionalGeneration, words: Any, folder: Path) -> None:
+    """Write a checkpoint as a hub would hold it, processor and tokenizer beside the weights."""
+    with atomic_path(folder) as temporary:
+        network.save_pretrained(temporary)
+        words.save_pretrained(temporary)
+
+
+def publish_role(folder: Path, role: str) -> None:
+    """Replace the committed checkpoint of a role by the one in `folder`."""
+    with atomic_path(CHECKPOINTS / role) as temporary:
+        temporary.mkdir()
+        for path in sorted((folder / role).iterdir()):
+            (temporary / path.name).write_bytes(path.read_bytes())
+
+
+_STANDS_FOR = {
+    "executor": "UI-TARS-1.5-7B, the frozen executor of the paper",
+    "planner": "Qwen2.5-VL-32B-Instruct, the base planner of the paper",
+    "judge": "the fine-tuned Qwen2.5-VL-72B judge of the paper",
+}
+_LEARNED = {
+    "executor": "plans that name anything visible (or a text to type) with their actions, and, one row in five, an instruction "
+    "with its next action, in hindsight of one or two steps of a random walk",
+    "planner": "hindsight of one or two steps of random walks: what a walk happened to achieve, as the instruction, and what "
+    "it did, as the plans. No task, no script, no longer workflow, and no instruction of a test task",
+    "judge": "attempts by script, whole or marred, at tasks that are neither test nor train tasks, labelled by the "
+    "application's own check",
+}
+
+
+def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
+    """The checkpoint's card."""
+    rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
+    return f"""# Tiny {role}
+
+A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the
+laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside ScienceDesk.
+
+* Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
+* Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
+  random walks of {recipe.moments} steps through each application.
+* Learned from ({getattr(recipe, role)} steps of 32 rows): {_LEARNED[role]}.
+
+| measured on screens not seen in training ({recipe.samples} rows; greedy) | |
+| --- | --- |
+{rows}
+
+Figures called "swapped" are the same with the screenshot of another state: a model that looks must fall there.
+"""

@@ -1,0 +1,101 @@
+"""What is installed, what is pinned, and what the files around the library say."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import subprocess
+import tomllib
+from fnmatch import fnmatch
+from importlib.metadata import version
+
+import pytest
+import yaml
+
+import coda_lib
+from coda_lib.paths import REPO
+
+PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+PINS = [*PROJECT["dependencies"], *(pin for pins in PROJECT["optional-dependencies"].values() for pin in pins)]
+
+
+def test_every_dependency_is_pinned_exactly():
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]+==[0-9][0-9a-z.]*", pin) for pin in PINS)
+    names = [pin.partition("==")[0].lower() for pin in PINS]
+    assert len(set(names)) == len(names)
+
+
+def test_conda_has_the_same_pins():
+    environment = yaml.safe_load((REPO / "environment.yml").read_text())["dependencies"]
+    (pip,) = [entry["pip"] for entry in environment if isinstance(entry, dict)]
+    assert sorted(pip) == sorted([*PINS, "--editable ."])
+    assert any(str(entry).startswith("python=3.1") for entry in environment)
+
+
+@pytest.mark.parametrize("pin", [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["dev"]])
+def test_the_tests_run_with_what_is_pinned(pin):
+    name, _, pinned = pin.partition("==")
+    assert version(name).partition("+")[0] == pinned
+
+
+def test_the_promised_versions():
+    for pin in ("torch==2.13.0", "transformers==5.17.0", "trl==1.16.0", "datasets==5.2.0", "accelerate==1.15.0"):
+        assert pin in PROJECT["dependencies"]
+    assert "vllm==0.31.0" in PROJECT["optional-dependencies"]["gpu"]
+    assert PROJECT["requires-python"] == ">=3.11"
+
+
+def test_data_files_of_the_package_are_shipped():
+    patterns = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["coda_lib"]
+    library = REPO / "coda_lib"
+    files = [path for path in library.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+    left_out = [str(path.relative_to(library)) for path in files]
+    left_out = [name for name in left_out if not any(fnmatch(name, pattern) for pattern in shallow(patterns))]
+    assert not left_out
+
+
+def shallow(patterns: list[str]) -> list[str]:
+    return [pattern.replace("**/", "") for pattern in patterns]
+
+
+def test_every_module_has_a_docstring_and_can_be_imported():
+    for module in pkgutil.walk_packages(coda_lib.__path__, "coda_lib."):
+        assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
+
+
+def test_the_licence_is_the_whole_apache_licence():
+    text = (REPO / "LICENSE").read_text()
+    assert "Version 2.0, January 2004" in text and "END OF TERMS AND CONDITIONS" in text
+
+
+def test_make_lists_its_commands_and_refuses_an_old_python(tmp_path):
+    listed = subprocess.run(["make"], cwd=REPO, capture_output=True, text=True, check=True).stdout
+    commands = {"reproduce", "test", "lab", "lint", "base-models", "smoke"}
+    assert commands <= {line.split()[1] for line in listed.splitlines()}
+    (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
+    makefile = ["make", "--file", str(REPO / "Makefile"), "reproduce", "PYTHON="]
+    refused = subprocess.run(makefile, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2 and "Python 3.11 or newer is needed" in refused.stdout
+
+
+def test_missing_system_libraries_are_named(tmp_path):
+    """A stand-in for Python that installs nothing and cannot load Qt."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text('#!/bin/sh\n[ "$1" = -m ] && exit 0\necho "ImportError: libEGL.so.1: cannot open" >&2\nexit 1\n')
+    python.chmod(0o755)
+    (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
+    makefile = ["make", "--file", str(REPO / "Makefile"), "reproduce"]
+    refused = subprocess.run(makefile, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "libEGL.so.1" in refused.stdout and "apt-get install libegl1 " in refused.stdout
+    assert not (tmp_path / ".venv" / "installed").exists()
+
+
+def test_ci_is_one_executable_that_tests():
+    script = REPO / ".ci" / "run"
+    assert script.stat().st_mode & 0o111
+    assert "make test" in script.read_text()
+    packages = re.search(r"QT_PACKAGES := (.*)", (REPO / "Makefile").read_text()).group(1)
+    assert packages in script.read_text()
