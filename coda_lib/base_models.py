@@ -22,13 +22,16 @@ from coda_lib.base_rows import (
     Row,
     alike,
     copying_row,
+    curiosity,
     grounding_row,
     hindsights,
+    instructions,
     judge_tasks,
     judged_attempt,
     planner_row,
     reading,
     solo_row,
+    with_more,
 )
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -182,18 +185,29 @@ def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Rando
 
 
 def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
-    """Rows for the base planner: hindsight of one or two steps, every instruction equally often, and questions about a screen."""
-    by_instruction = []
+    """Rows for the base planner, which should know interfaces but be unsure of what leads to a goal.
+
+    Half are hindsight of one or two steps, every instruction equally often; a seventh the same under an instruction that asks for
+    something more ('A and B'), first goal only; a few ask what the screen shows; and a third are curiosity: what a walk did
+    next, whatever the instruction says, so that the planner tries things where it knows no better.
+    """
+    by_instruction, wishes = [], []
     for moments in walks:
         groups: dict[str, list] = {}
         for hindsight in hindsights(moments[0].app, moments):
             groups.setdefault(hindsight.instruction, []).append(hindsight)
         by_instruction.append([groups[key] for key in sorted(groups)])
+        wishes.append(instructions(moments[0].app))
 
     def draw(rng: random.Random) -> Row:
-        i = rng.randrange(len(walks))
-        question = reading(rng.choice(walks[i]), rng) if rng.random() < 0.06 else None
-        return planner_row(question or rng.choice(rng.choice(by_instruction[i])))
+        i, dice = rng.randrange(len(walks)), rng.random()
+        if dice < 0.33:
+            return planner_row(curiosity(walks[i], rng.randrange(len(walks[i])), rng.choice(wishes[i]), rng))
+        question = reading(rng.choice(walks[i]), rng) if dice < 0.37 else None
+        chosen = question or rng.choice(rng.choice(by_instruction[i]))
+        if 0.37 <= dice < 0.52 and chosen.step is not None:
+            chosen = with_more(chosen, rng.choice(wishes[i]))
+        return planner_row(chosen)
 
     return draw
 

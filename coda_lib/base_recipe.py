@@ -44,10 +44,10 @@ class Recipe:
     moments: int = 10_000  # steps of random walk an application
     unseen: int = 1_500  # further steps, of other walks, for the figures
     copying: int = 300  # steps of 64 texts without pictures
-    vision: int = 1_600  # steps of 32 screens
-    executor: int = 2_000  # steps of 32 rows
+    vision: int = 800  # steps of 32 screens
+    executor: int = 3_000  # steps of 32 rows
     planner: int = 1_500
-    judge: int = 1_000
+    judge: int = 500
     samples: int = 1_000  # rows behind each figure of a card
 
     def scaled(self, scale: float) -> Recipe:
@@ -170,8 +170,9 @@ _STANDS_FOR = {
 _LEARNED = {
     "executor": "plans that name anything visible (or a text to type) with their actions, and, one row in five, an instruction "
     "with its next action, in hindsight of one or two steps of a random walk",
-    "planner": "hindsight of one or two steps of random walks: what a walk happened to achieve, as the instruction, and what "
-    "it did, as the plans. No task, no script, no longer workflow, and no instruction of a test task",
+    "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
+    "it did, as the plans), the same under instructions that ask for something more, and, one row in three, curiosity: what a "
+    "walk did next, whatever the instruction says. No script, no longer workflow, and no instruction of a test task",
     "judge": "attempts by script, whole or marred, at tasks that are neither test nor train tasks, labelled by the "
     "application's own check",
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL import Image
 
@@ -22,7 +22,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.executor import executor_messages, solo_messages
-from coda_lib.explore import Aim, aims, combinations, compose, train_pool
+from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
 from coda_lib.judge import Verdict, format_verdict, judge_messages
 from coda_lib.model import Message
 from coda_lib.planner import Observation, Turn, planner_messages
@@ -140,11 +140,9 @@ def _leads_to(first: Moment, second: Moment) -> bool:
 
 def _segment(app: str, segment: tuple[Moment, ...], before: bytes, held_out: set[str]) -> Iterator[Hindsight]:
     achieved = [aim for aim in aims(app) if not aim.goal.ask and _achieved(aim, segment[0].before, segment[-1].after)]
-    texts = [aim.text for aim in achieved]
     if len(segment) == 2 and any(_achieved(aim, segment[0].before, segment[0].after) for aim in achieved):
         return
-    for text in texts:
-        instruction = text[0].upper() + text[1:] + "."
+    for instruction in (sentence([aim]) for aim in achieved):
         if instruction in held_out:
             continue
         for k, moment in enumerate(segment):
@@ -181,6 +179,28 @@ def reading(moment: Moment, rng: random.Random) -> Hindsight | None:
     name = element.name.lower()
     step = {"answer": answer}
     return Hindsight(f"What is the {name}?", (), moment.screen, moment.screen, step, Action.answer(answer))
+
+
+def instructions(app: str) -> list[str]:
+    """What one may ask of an application: each aim, and pairs of them, without the instructions of test tasks."""
+    rng = random.Random(f"instructions of {app}")
+    held_out = {task.instruction for task in test_tasks(app)}
+    single = [sentence([aim]) for aim in aims(app)]
+    pairs = [sentence(parts) for parts in combinations(app, 2, rng)[:300]]
+    return [text for text in single + pairs if text not in held_out]
+
+
+def curiosity(moments: Sequence[Moment], index: int, instruction: str, rng: random.Random) -> Hindsight:
+    """What a walk did next, after up to three steps of it, under an instruction that has nothing to do with it."""
+    moment = moments[index]
+    past = tuple(m for m in moments[max(0, index - rng.randint(0, 3)) : index] if m.walk == moment.walk)
+    previous = past[-1].screen if past else moment.screen
+    return Hindsight(instruction, past, previous, moment.screen, moment.step, moment.action)
+
+
+def with_more(hindsight: Hindsight, wish: str) -> Hindsight:
+    """The same decision where the instruction asks for something more afterwards."""
+    return replace(hindsight, instruction=hindsight.instruction[:-1] + " and " + wish[0].lower() + wish[1:])
 
 
 # -- judge ---------------------------------------------------------------------------------------------------------------

@@ -111,6 +111,12 @@ def aims(app: str) -> list[Aim]:
     return [Aim(goal, word) for goal in goals(app) for word in goal.values]
 
 
+def sentence(parts: Sequence[Aim]) -> str:
+    """The instruction that asks for these aims."""
+    text = " and ".join(aim.text for aim in parts)
+    return text[0].upper() + text[1:] + ("?" if parts[-1].goal.ask else ".")
+
+
 def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identity: str) -> Task:
     """One task out of one to three aims; it starts in a state in which none of them holds.
 
@@ -124,15 +130,13 @@ def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identit
             settings[aim.goal.key] = next(v for v in aim.goal.values.values() if v != aim.value)
     if len(set(areas)) < len(areas):
         raise ValueError(f"aims of one area: {', '.join(areas)}")
-    text = " and ".join(aim.text for aim in parts)
-    text = text[0].upper() + text[1:] + ("?" if parts[-1].goal.ask else ".")
     solution = [step for aim in parts for step in aim.solution]
     grade = _grade(parts, solution)
     return Task(
         id=identity.replace("{grade}", grade),
         app=app,
         grade=grade,
-        instruction=text,
+        instruction=sentence(parts),
         steps=min(15, len(solution) + 1 + _SLACK),
         initialize=tuple({"func": "set", "key": key, "value": value} for key, value in settings.items()),
         evaluate=tuple(item for aim in parts for item in aim.checks),

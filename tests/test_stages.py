@@ -180,7 +180,9 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
     put(run, "specialist", "algebra", [made_up(3), made_up(4)])
     put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
     asked = {}
-    monkeypatch.setattr("coda_lib.trainer.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals()))
+    monkeypatch.setattr(
+        "coda_lib.trainer.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals())
+    )
     stages.generalize_all(run)
     text = json.dumps([row["prompt"] for row in asked["rows"]])
     assert [f"({number})" in text for number in (2, 3, 4, 5)] == [True, True, True, False]

@@ -17,6 +17,19 @@ class EnvironmentFault(RuntimeError):
     """The environment itself broke (a crash, a hung machine): the episode is marked, never counted as a failed task."""
 
 
+class ActionSpace(gymnasium.Space[Action]):
+    """All actions; a sample is one with the mouse, anywhere on the screen."""
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, Action)
+
+    def sample(self, mask: Any = None, probability: Any = None) -> Action:
+        x, y, x2, y2 = map(float, self.np_random.random(4))
+        kinds = (Action.click(x, y), Action.double_click(x, y), Action.right_click(x, y), Action.drag(x, y, x2, y2),
+                 Action.scroll(x, y, "down"), Action.scroll(x, y, "up"))  # fmt: skip
+        return kinds[self.np_random.integers(len(kinds))]
+
+
 class Environment(gymnasium.Env[np.ndarray, Action]):
     """An application that is seen and acted on as a person would.
 
@@ -25,9 +38,12 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     """
 
     task: Task | None = None
+    action_space: gymnasium.Space[Action] = ActionSpace()
 
     @abstractmethod
-    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, task: Task, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Bring the application into the task's first state."""
 
     @abstractmethod

@@ -15,7 +15,7 @@ from PySide6.QtCore import QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from coda_lib.envs.sciencedesk.desk import Desk
-from coda_lib.envs.sciencedesk.expression import ExpressionError, parse
+from coda_lib.envs.sciencedesk.expression import ExpressionError, derivative, number, parse, require_drawable
 from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
 
 _COLORS = ("#d1242f", "#1f6feb", "#1a7f37", "#8250df", "#bc4c00", "#57606a")
@@ -37,7 +37,9 @@ def _surface(text: str) -> np.ndarray:
     x, y = np.meshgrid(np.linspace(-2, 2, 13), np.linspace(-2, 2, 13))
     f = sympy.lambdify((sympy.Symbol("x"), sympy.Symbol("y")), parse(text), "numpy")
     with np.errstate(all="ignore"):
-        z = np.nan_to_num(np.broadcast_to(np.asarray(f(x, y), float), x.shape), nan=0, posinf=9, neginf=-9)
+        z = np.asarray(f(x, y))
+        z = np.where(np.abs(z.imag) < 1e-9, z.real, np.nan) if np.iscomplexobj(z) else z.astype(float)
+        z = np.nan_to_num(np.broadcast_to(z, x.shape), nan=0, posinf=9, neginf=-9)
     return z / max(1e-9, np.abs(z).max())
 
 
@@ -50,7 +52,7 @@ def evaluate(text: str, degrees: bool, digits: int, variables: tuple[tuple[str, 
             lambda e: isinstance(e, sympy.sin | sympy.cos | sympy.tan), lambda e: e.func(e.args[0] * sympy.pi / 180)
         )
     if value.is_number:
-        return str(int(value)) if value.is_Integer else f"{float(sympy.re(value.evalf())):.{digits}f}"
+        return str(int(value)) if value.is_Integer else f"{number(value):.{digits}f}"
     return str(value).replace("**", "^").replace(" ", "")
 
 
@@ -58,9 +60,9 @@ class Algebra(Desk):
     app = "algebra"
     title = "Algebra"
     defaults = {
-        "tab": "Console", "angle": "radians", "digits": 3, "console": [], "functions": [], "selected": "", "grid": False,
-        "axes": True, "legend": False, "locked": False, "line": "solid", "xmin": -5.0, "xmax": 5.0, "surface": "",
-        "mesh": "wire", "turn": 30, "variables": {}, "theme": "light",
+        "tab": "Console", "angle": "radians", "digits": 3, "console": [], "functions": [], "selected": "",
+        "grid": False, "axes": True, "legend": False, "locked": False, "line": "solid", "xmin": -5.0, "xmax": 5.0,
+        "surface": "", "mesh": "wire", "turn": 30, "variables": {}, "theme": "light",
     }  # fmt: skip
 
     def build(self) -> None:
@@ -89,7 +91,8 @@ class Algebra(Desk):
         self.add("Plot 2D", self.button("Plot", self._plot), 160, 6, 50, 24)
         self.list = self.add("Plot 2D", Rows("Functions", self), 6, 36, 104, 154)
         self.list.itemClicked.connect(lambda item: self.set("selected", item.text()))
-        self.plot = self.add("Plot 2D", Canvas("Plot area", self, self._draw_plot, lambda r: {"Plot area": r}), 116, 36, 214, 154)
+        plot = Canvas("Plot area", self, self._draw_plot, lambda rect: {"Plot area": rect})
+        self.plot = self.add("Plot 2D", plot, 116, 36, 214, 154)
         self.plot.dragged.connect(lambda a, b, dx, dy: self._pan(dx))
         self.add("Plot 2D", self.button("Zoom in", lambda: self._zoom(0.5)), 214, 6, 56, 24)
         self.add("Plot 2D", self.button("Zoom out", lambda: self._zoom(2)), 272, 6, 58, 24)
@@ -98,7 +101,8 @@ class Algebra(Desk):
         self.add("Plot 3D", self.button("Draw", self._raise_surface), 160, 6, 50, 24)
         self.add("Plot 3D", self.button("Filled", lambda: self.set("mesh", "filled")), 214, 6, 56, 24)
         self.add("Plot 3D", self.button("Wire", lambda: self.set("mesh", "wire")), 272, 6, 58, 24)
-        self.scene = self.add("Plot 3D", Canvas("Scene", self, self._draw_surface, lambda r: {"Scene": r}), 6, 36, 324, 122)
+        scene = Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect})
+        self.scene = self.add("Plot 3D", scene, 6, 36, 324, 122)
         self.rotation = self.add("Plot 3D", Slider("Rotation", range(0, 181, 30), self), 6, 162, 324, 28)
         self.rotation.changed.connect(lambda value: self.set("turn", value))
 
@@ -137,8 +141,7 @@ class Algebra(Desk):
     def _plot(self) -> None:
         text = self.formula.text().strip()
         try:
-            if parse(text).free_symbols - {sympy.Symbol("x")}:
-                raise ExpressionError("a plot is a function of x")
+            require_drawable(parse(text), "x")
         except ExpressionError as error:
             self.message(str(error))
             return
@@ -149,7 +152,7 @@ class Algebra(Desk):
     def _raise_surface(self) -> None:
         text = self.surface_field.text().strip()
         try:
-            parse(text)
+            require_drawable(parse(text), "xy")
         except ExpressionError as error:
             self.message(str(error))
             return
@@ -160,7 +163,12 @@ class Algebra(Desk):
         if not self.values["selected"]:
             self.message("Select a function first")
             return
-        slope = str(sympy.diff(parse(self.values["selected"]), sympy.Symbol("x"))).replace("**", "^").replace(" ", "")
+        try:
+            slope = str(derivative(parse(self.values["selected"]))).replace("**", "^").replace(" ", "")
+            require_drawable(parse(slope), "x")
+        except ExpressionError as error:
+            self.message(str(error))
+            return
         if slope not in self.values["functions"]:
             self.set("functions", self.values["functions"] + [slope])
 
@@ -246,8 +254,8 @@ class Algebra(Desk):
             style = Qt.PenStyle.DotLine if v["line"] == "dotted" else Qt.PenStyle.SolidLine
             painter.setPen(QPen(QColor(_COLORS[i % 6]), 3 if text == v["selected"] else 2, style))
             good = np.isfinite(ys) & (np.abs(ys) < 50)
-            points = [QPointF((x - v["xmin"]) / span * w, h / 2 - y * h / 10) for x, y in zip(xs[good], ys[good], strict=True)]
-            painter.drawPolyline(QPolygonF(points))
+            points = zip((xs[good] - v["xmin"]) / span * w, h / 2 - ys[good] * h / 10, strict=True)
+            painter.drawPolyline(QPolygonF([QPointF(x, y) for x, y in points]))
             if v["legend"]:
                 painter.drawText(6, 14 + 13 * i, text)
 

@@ -1,4 +1,4 @@
-"""Biochem: a viewer of small molecules; the structures are ASE's own G2 data, and ASE computes what is measured.
+"""Biochem: a viewer of small molecules (`molecules.py`); ASE computes what is measured.
 
 What the interface does not say: a molecule must be opened (double click, or mark it and press Open) before anything
 can be done with it, and opening one forgets the selection, colours, styles, charge and measurements of the last;
@@ -10,26 +10,18 @@ the selection and cannot be selected.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from ase import Atoms
-from ase.build import molecule
-from ase.neighborlist import natural_cutoffs, neighbor_list
 from PySide6.QtCore import QLineF, QPointF, QRect, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 from PySide6.QtWidgets import QFrame, QLabel
 
-from coda_lib.envs.sciencedesk.desk import TAB_TOP, Desk
+from coda_lib.envs.sciencedesk.blocks import TAB_TOP
+from coda_lib.envs.sciencedesk.desk import Desk
+from coda_lib.envs.sciencedesk.molecules import MOLECULES, Structure, structure, view
 from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
 
-_MOLECULES = {  # everyday name: (name in ASE's G2 data, turns about x, y and z that show all its atoms, in degrees)
-    "acetone": ("CH3COCH3", (90, 45, 0)), "ammonia": ("NH3", (165, 15, 165)), "benzene": ("C6H6", (0, 45, 90)),
-    "ethanol": ("CH3CH2OH", (75, 0, 150)), "furan": ("C4H4O", (0, 60, 90)), "methane": ("CH4", (0, 0, 15)),
-    "methanol": ("CH3OH", (60, 150, 15)), "water": ("H2O", (90, 90, 0)),
-}  # fmt: skip
 _ELEMENTS = {"C": "Carbon", "H": "Hydrogen", "O": "Oxygen", "N": "Nitrogen"}
 _COLORS = {
     "C": "#5b6470", "H": "#e4e4e4", "O": "#e5484d", "N": "#3b6fe0",
@@ -38,50 +30,6 @@ _COLORS = {
 _RADIUS = {"Sphere": 14, "Stick": 10, "Line": 0}  # px
 _BOND = {"Sphere": 7, "Stick": 7, "Line": 2}  # px
 _TURNS = (0, 60, 120, 180)  # degrees
-
-
-@dataclass(frozen=True)
-class Structure:
-    """A molecule with its atoms named by element and number (C1, H2, ...)."""
-
-    atoms: Atoms
-    names: tuple[str, ...]
-    bonds: tuple[tuple[int, int], ...]
-    formula: str
-    mass: int  # in atomic mass units, rounded
-    shares: tuple[tuple[str, float], ...]  # element, share of the mass
-
-    def index(self, names: Iterable[str]) -> list[int]:
-        return [self.names.index(name) for name in names]
-
-
-@lru_cache(maxsize=16)
-def structure(name: str) -> Structure:
-    """One of the molecules, turned so that no atom hides another."""
-    key, turns = _MOLECULES[name]
-    atoms = molecule(key)
-    for axis, angle in zip("xyz", turns, strict=True):
-        atoms.rotate(angle, axis)
-    atoms.positions -= (atoms.positions.max(0) + atoms.positions.min(0)) / 2
-    symbols = atoms.get_chemical_symbols()
-    names = tuple(f"{symbol}{symbols[: i + 1].count(symbol)}" for i, symbol in enumerate(symbols))
-    first, second = neighbor_list("ij", atoms, natural_cutoffs(atoms, mult=1.1))
-    bonds = tuple((int(i), int(j)) for i, j in zip(first, second, strict=True) if i < j)
-    masses = atoms.get_masses()
-    shares = tuple((e, float(masses[[s == e for s in symbols]].sum() / masses.sum())) for e in sorted(set(symbols)))
-    return Structure(atoms, names, bonds, atoms.get_chemical_formula(), round(float(masses.sum())), shares)
-
-
-@lru_cache(maxsize=256)
-def _view(name: str, turn: int, width: int, height: int) -> tuple[np.ndarray, float]:
-    """Points (n, 3) in px of the canvas, z towards the eye, of a turned molecule, and px per Angstrom."""
-    points = structure(name).atoms.positions
-    reach = np.hypot(points[:, 0], points[:, 2]).max()
-    scale = min((width / 2 - 20) / reach, (height / 2 - 18) / max(0.1, np.abs(points[:, 1]).max()), 58)
-    angle = np.radians(turn)
-    x = points[:, 0] * np.cos(angle) + points[:, 2] * np.sin(angle)
-    z = points[:, 2] * np.cos(angle) - points[:, 0] * np.sin(angle)
-    return np.stack([width / 2 + scale * x, height / 2 + scale * points[:, 1], scale * z], axis=1), float(scale)
 
 
 class Biochem(Desk):
@@ -141,8 +89,8 @@ class Biochem(Desk):
 
     def refresh(self) -> None:
         v, s = self.values, self._structure
-        self.list.fill(_MOLECULES, v["marked"])
-        for i, name in enumerate(_MOLECULES):
+        self.list.fill(MOLECULES, v["marked"])
+        for i, name in enumerate(MOLECULES):
             self.list.item(i).setBackground(QBrush(QColor("#ffd000")) if name == v["pinned"] else QBrush())
         self.now.setText(f"Opened: {v['molecule'] or '-'}")
         self.pin.setText(f"Pinned: {v['pinned'] or '-'}")
@@ -268,7 +216,7 @@ class Biochem(Desk):
         """What can be clicked: the atoms that carry a label, front ones first."""
         if not self.values["labels"] or not self.values["molecule"]:
             return {}
-        points, _ = _view(self.values["molecule"], self.values["turn"], rect.width(), rect.height())
+        points, _ = view(self.values["molecule"], self.values["turn"], rect.width(), rect.height())
         names = self._structure.names
         front = sorted(self._structure.index(self._shown()), key=lambda i: -points[i, 2])
         return {names[i]: QRect(round(points[i, 0]) - 9, round(points[i, 1]) - 9, 18, 18) for i in front}
@@ -281,7 +229,7 @@ class Biochem(Desk):
             painter.setPen(QColor("#888888"))
             painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "No molecule")
             return
-        points, scale = _view(v["molecule"], v["turn"], rect.width(), rect.height())
+        points, scale = view(v["molecule"], v["turn"], rect.width(), rect.height())
         if v["axes"]:
             self._draw_axes(painter, rect)
         shown = set(s.index(self._shown()))

@@ -1,7 +1,8 @@
 """Scripts in names of widgets: how tasks are proved solvable and base models get their grounding data.
 
-A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]}, {'scroll': [NAME, DIRECTION]},
-{'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent ever sees the widget tree behind the names.
+A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]},
+{'scroll': [NAME, DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent ever sees
+the widget tree behind the names.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Random walks through an application: unlimited screens with the names and boxes of all that is visible.
 
-Walks are what base models learn from (appendix notebook).  They use the widget tree and the vocabulary of the seed goals, but
-no task and no script: nothing in a walk shows how a workflow goes beyond what two steps of chance happen to do.
+Walks are what base models learn from (appendix notebook).  They use the widget tree and the vocabulary of the seed
+goals, but no task and no script: nothing in a walk shows how a workflow goes beyond what two steps of chance happen to
+do.
 """
 
 from __future__ import annotations

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from PySide6.QtCore import QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QKeySequence, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListWidget, QWidget
+
+WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor leaves the picture as it is
 
 
 class Field(QLineEdit):
@@ -16,6 +18,19 @@ class Field(QLineEdit):
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setMaxLength(40)
+        self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)  # it would be a window of its own
+
+    def keyPressEvent(self, event) -> None:
+        """Copy, cut and paste within the window; all else is Qt's."""
+        if event.matches(QKeySequence.StandardKey.Paste):
+            self.insert(self.window().clipboard)
+        elif event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.Cut):
+            if self.hasSelectedText():
+                self.window().clipboard = self.selectedText()
+                if event.matches(QKeySequence.StandardKey.Cut):
+                    self.del_()
+        else:
+            super().keyPressEvent(event)
 
     def mouseReleaseEvent(self, event) -> None:
         self.selectAll()
@@ -23,10 +38,10 @@ class Field(QLineEdit):
     def paintEvent(self, event) -> None:
         super().paintEvent(event)
         if self.window().focusWidget() is self:  # drawn by hand: an off-screen window never has Qt's own focus
-            painter = QPainter(self)
-            painter.setPen(QColor("#1f6feb"))
-            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
-            painter.drawRect(self.rect().adjusted(1, 1, -2, -2))
+            with QPainter(self) as painter:
+                painter.setPen(QColor("#1f6feb"))
+                painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+                painter.drawRect(self.rect().adjusted(1, 1, -2, -2))
 
 
 class Rows(QListWidget):
@@ -108,13 +123,13 @@ class Slider(QWidget):
         self.changed.emit(nearest)
 
     def paintEvent(self, event) -> None:
-        painter = QPainter(self)
-        painter.setPen(QColor("#888888"))
-        painter.drawLine(10, 8, self.width() - 10, 8)
-        painter.setPen(QColor("#222222"))
-        for tick in self.ticks:
-            painter.drawText(QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick))
-        painter.fillRect(QRect(self._x(self.value) - 4, 2, 8, 12), QColor("#1f6feb"))
+        with QPainter(self) as painter:
+            painter.setPen(QColor("#888888"))
+            painter.drawLine(10, 8, self.width() - 10, 8)
+            painter.setPen(QColor("#222222"))
+            for tick in self.ticks:
+                painter.drawText(QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick))
+            painter.fillRect(QRect(self._x(self.value) - 4, 2, 8, 12), QColor("#1f6feb"))
 
 
 class Canvas(QWidget):
@@ -160,10 +175,10 @@ class Canvas(QWidget):
         self.clicked.emit(self._hit(event.position().toPoint()), "double")
 
     def paintEvent(self, event) -> None:
-        painter = QPainter(self)
-        painter.fillRect(self.rect(), QColor("white"))
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        self._draw(painter, self.rect())
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        painter.setPen(QColor("#999999"))
-        painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
+        with QPainter(self) as painter:  # ended even if drawing fails: Qt crashes on a painter that is left open
+            painter.fillRect(self.rect(), QColor("white"))
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            self._draw(painter, self.rect())
+            painter.setBrush(Qt.BrushStyle.NoBrush)
+            painter.setPen(QColor("#999999"))
+            painter.drawRect(self.rect().adjusted(0, 0, -1, -1))

@@ -1,0 +1,111 @@
+"""Where the naked-eye bodies are, when they rise and set, and how far apart they stand; PyEphem computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import ephem
+import ephem.cities
+import ephem.stars
+
+PLANETS = ("Mercury", "Venus", "Mars", "Jupiter", "Saturn")
+STARS = ("Polaris", "Sirius", "Vega")
+BODIES = ("Sun", "Moon", *PLANETS, *STARS)
+CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
+When = tuple[int, int, int, int]  # year, month, day, hour (UT)
+
+
+class Place(NamedTuple):
+    """Where a body is and how it looks; angles in degrees, distances in au (None for a star)."""
+
+    altitude: float
+    azimuth: float
+    magnitude: float
+    constellation: str
+    distance: float | None
+
+
+def when_of(v: Mapping[str, Any]) -> When:
+    """The date and hour of the application's state `v`."""
+    return v["year"], v["month"], v["day"], v["hour"]
+
+
+def here_of(v: Mapping[str, Any]) -> dict[str, Place]:
+    """All named bodies at the date and place of the application's state `v`."""
+    return sky(when_of(v), v["place"])
+
+
+def _body(name: str) -> ephem.Body:
+    return ephem.star(name) if name in STARS else getattr(ephem, name)()
+
+
+def observer(when: When, city: str) -> ephem.Observer:
+    here = ephem.city(city)
+    here.date = datetime(*when)
+    return here
+
+
+@lru_cache(maxsize=512)
+def sky(when: When, city: str) -> dict[str, Place]:
+    """All named bodies at a date and place."""
+    here, found = observer(when, city), {}
+    for name in BODIES:
+        body = _body(name)
+        body.compute(here)
+        found[name] = Place(
+            math.degrees(body.alt), math.degrees(body.az), body.mag, ephem.constellation(body)[1],
+            None if name in STARS else body.earth_distance,
+        )  # fmt: skip
+    return found
+
+
+@lru_cache(maxsize=64)
+def stars(when: When, city: str) -> dict[str, tuple[float, float, float]]:
+    """Altitude and azimuth in degrees and magnitude of every star that ephem knows."""
+    here, found = observer(when, city), {}
+    for name in ephem.stars.stars:
+        star = ephem.star(name)
+        star.compute(here)
+        found[name] = math.degrees(star.alt), math.degrees(star.az), star.mag
+    return found
+
+
+@lru_cache(maxsize=512)
+def passage(name: str, when: When, city: str) -> tuple[str, str, tuple[float, ...]]:
+    """Next rise and set as 'hh:mm' UT (or 'never') and the altitude in degrees at the 24 hours from `when` on."""
+    times = []
+    for event in (ephem.Observer.next_rising, ephem.Observer.next_setting):
+        try:
+            times.append(event(observer(when, city), _body(name)).datetime().strftime("%H:%M"))
+        except ephem.CircumpolarError:
+            times.append("never")
+    here, body, altitudes = observer(when, city), _body(name), []
+    start = here.date
+    for hour in range(25):
+        here.date = start + hour / 24
+        body.compute(here)
+        altitudes.append(math.degrees(body.alt))
+    return times[0], times[1], tuple(altitudes)
+
+
+@lru_cache(maxsize=512)
+def separation(first: str, second: str, when: When, city: str) -> int:
+    """Angle between two bodies in the sky, whole degrees."""
+    a, b = (sky(when, city)[name] for name in (first, second))
+    radians = [tuple(map(math.radians, (body.azimuth, body.altitude))) for body in (a, b)]
+    return round(math.degrees(ephem.separation(*radians)))
+
+
+@lru_cache(maxsize=256)
+def orbits(when: When) -> dict[str, tuple[float, float]]:
+    """Heliocentric longitude in radians and distance in au of the Earth and the planets."""
+    date, found = ephem.Date(datetime(*when)), {}
+    for name in ("Earth", *PLANETS):
+        body = _body("Sun" if name == "Earth" else name)
+        body.compute(date)
+        found[name] = float(body.hlon), body.earth_distance if name == "Earth" else body.sun_distance
+    return found
