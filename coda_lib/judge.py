@@ -12,6 +12,7 @@ from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
 VOTES = 4  # independent runs that must agree (paper, section 4)
+_PORTION = 128  # trajectories whose screenshots are held in memory at once
 SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, section 4; the length is ours
 
 
@@ -92,6 +93,10 @@ class Judge:
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of `votes` independent runs as their verdicts."""
+        portions = range(0, len(trajectories), _PORTION)
+        return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
+
+    def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         asked = [
             judge_messages(t.instruction, [decode_image(png) for png in t.screenshots], t.answer, self.prompts)
             for t in trajectories

@@ -64,7 +64,7 @@ def reproduce(
     console = console or Console()
     start = time.time()
     _check(run, profile, until, fresh)
-    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {cores} cores", markup=False)
+    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {cores} cores", soft_wrap=True)
     run.folder.mkdir(parents=True, exist_ok=True)
     with _lock(run) as lock:
         if fresh:
@@ -272,8 +272,8 @@ class _Lines:
         words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (f", expected {clock(usual)}" if usual else "")
         width = len(str(len(self.stages)))
         self.console.print(
-            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False
-        )
+            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False, soft_wrap=True
+        )  # soft_wrap: a line a stage in a log, too
         if record["state"] == "done":
             known = read_json(self.run.timings) if self.run.timings.exists() else {}
             write_json(self.run.timings, known | {stage: record["wall_s"]})

@@ -1,6 +1,7 @@
 """Tasks: what to achieve, in words for the agent and in conditions for the check.
 
-Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one JSON file a task.
+Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one JSON file a
+task.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ class Task:
     grade: str  # A (one or two actions) … D (several goals, or a question that needs work first)
     instruction: str
     steps: int  # limit of planner–executor steps
-    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: settings that the application starts with
+    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: settings the application starts with
     evaluate: tuple[Mapping[str, Any], ...]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
     ans: str | None = None  # the answer of a question task
-    solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets: tests replay it, the agent never sees it
+    solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets: tests replay it, no agent sees it
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -58,7 +59,9 @@ def _item_holds(item: Mapping[str, Any], state: Mapping[str, Any], stop: StopRea
 def load_task(path: Path) -> Task:
     """Read one task file.  UserError names the file and the field that is wrong."""
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})") from error
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: not a JSON file ({error.msg} at line {error.lineno})") from error
     return parse_task(raw, f"{path.parent.name}/{path.stem}", str(path))
@@ -69,31 +72,43 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
         if not condition:
             raise UserError(f"{source}: field {field!r} must be {expected}")
 
+    def is_text(value: Any) -> bool:
+        return isinstance(value, str) and value.strip() != ""
+
     need(isinstance(raw, dict), "(file)", "an object")
     missing = [k for k in ("type", "sort", "steps", "instruction", "initialize", "evaluate") if k not in raw]
     need(not missing, missing[0] if missing else "", "there")
     need(raw["type"] in APPS, "type", f"one of {', '.join(APPS)}, not {raw['type']!r}")
     need(raw["sort"] == "ScienceDesk", "sort", "'ScienceDesk'")
-    need(isinstance(raw["steps"], int) and raw["steps"] > 0, "steps", "a positive number")
-    need(isinstance(raw["instruction"], str) and raw["instruction"].strip() != "", "instruction", "text")
+    need(type(raw["steps"]) is int and raw["steps"] > 0, "steps", "a positive whole number")
+    need(is_text(raw["instruction"]), "instruction", "text")
+    need(raw.get("ans") is None or is_text(raw["ans"]), "ans", "text or null")
     for field in ("initialize", "evaluate", "solution"):
         items = raw.get(field, [])
         need(isinstance(items, list) and all(isinstance(i, dict) for i in items), field, "a list of objects")
     need(len(raw["evaluate"]) > 0, "evaluate", "a list with at least one condition")
     for i, item in enumerate(raw["initialize"]):
-        need(item.get("func") == "set" and {"key", "value"} <= set(item), f"initialize[{i}]", "func 'set', key and value")
+        need(item.get("func") == "set", f"initialize[{i}].func", "'set'")
+        need(is_text(item.get("key")), f"initialize[{i}].key", "text")
+        need("value" in item, f"initialize[{i}].value", "there")
     for i, item in enumerate(raw["evaluate"]):
         need(item.get("type") in ("state", "stop"), f"evaluate[{i}].type", "'state' or 'stop'")
         if item["type"] == "state":
-            need(isinstance(item.get("key"), str), f"evaluate[{i}].key", "text")
-            need(item.get("pred", "equals") in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}")
+            pred = item.get("pred", "equals")
+            need(is_text(item.get("key")), f"evaluate[{i}].key", "text")
+            need(is_text(pred) and pred in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}")
+            need("value" in item or pred == "absent", f"evaluate[{i}].value", "there")
         else:
+            args = item.get("args", [])
             need(item.get("value") in list(StopReason), f"evaluate[{i}].value", f"one of {', '.join(StopReason)}")
+            need(isinstance(args, list) and all(map(is_text, args)), f"evaluate[{i}].args", "a list of texts")
+    for i, item in enumerate(raw.get("solution", [])):
+        need(len(item) == 1, f"solution[{i}]", "one action, such as {'click': NAME}")
     grade = raw.get("grade", identity.rpartition("/")[2][:1])
     need(grade in GRADES, "grade", f"one of {', '.join(GRADES)}")
     return Task(
-        identity, raw["type"], grade, raw["instruction"], raw["steps"], tuple(raw["initialize"]), tuple(raw["evaluate"]),
-        raw.get("ans"), tuple(raw.get("solution", [])),
+        identity, raw["type"], grade, raw["instruction"], raw["steps"], tuple(raw["initialize"]),
+        tuple(raw["evaluate"]), raw.get("ans"), tuple(raw.get("solution", [])),
     )  # fmt: skip
 
 
@@ -102,11 +117,15 @@ def save_task(task: Task, path: Path) -> None:
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
     order = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(shape | {key: raw[key] for key in order}, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(shape | {key: raw[key] for key in order}, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:
-    """The held-out tasks of one application, in order of their names.  UserError for an application that is not there."""
+    """The held-out tasks of one application, in order of their names.  UserError for an application without any."""
     if not (folder / app).is_dir():
         raise UserError(f"no test tasks for application {app!r}; there are {', '.join(APPS)}")
     return [load_task(path) for path in sorted((folder / app).glob("*.json"))]
+
+
+test_tasks.__test__ = False  # pytest would take the name for a test wherever it is imported
