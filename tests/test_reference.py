@@ -1,0 +1,39 @@
+"""The committed reference run and what the README says of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from coda_lib import reference
+from coda_lib.errors import UserError
+from coda_lib.files import read_json, write_json, write_text
+from coda_lib.paths import REFERENCE, REPO, Run
+
+
+def test_an_unfinished_run_is_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="is not finished"):
+        reference.keep(Run(str(tmp_path)))
+
+
+def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) -> None:
+    run, kept = Run(str(tmp_path / "run")), tmp_path / "reference"
+    monkeypatch.setattr(reference, "REFERENCE", kept)
+    write_json(run.manifest, {"profile": {"name": "laptop"}})
+    for name in ("report.html", "tables/table1.csv", "evaluation/base/gis.parquet", "evaluation/base/gis.trajectories.parquet",
+                 "generalist/model.safetensors", "generalist/metrics.jsonl"):  # fmt: skip
+        write_text(run.folder / name, name)
+    assert reference.keep(run) == kept / "laptop"
+    names = {str(path.relative_to(kept / "laptop")) for path in kept.rglob("*") if path.is_file()}
+    small = {"manifest.json", "report.html"}
+    assert names == small | {"tables/table1.csv", "evaluation/base/gis.parquet", "generalist/metrics.jsonl"}
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_readme_shows_the_reference_run_word_for_word() -> None:
+    assert reference.readme_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_reference_run_is_of_committed_code() -> None:
+    manifest = read_json(REFERENCE / "laptop" / "manifest.json")
+    assert manifest["code"]["commit"] and not manifest["code"]["changed"]
