@@ -219,31 +219,38 @@ def judge_tasks(app: str, defaults: dict) -> list[Task]:
 def judged_attempt(env: ScienceDesk, task: Task, others: Sequence[Task], rng: random.Random) -> Row:
     """One attempt at a task by its script, half of the time marred, with the verdict that the application's check gives.
 
-    Marring: a step left out, the script of another value of the task, an early end, a step that nobody needed, a wrong answer.
+    Marring: a step left out, the script of another value of the task, an early end, a step that nobody needed, a wrong answer;
+    and wandering, with or without the beginning of the script, since that is what most rollouts of a base planner look like.
     """
-    script = [dict(step) for step in task.solution]
+    script: list[dict | None] = [dict(step) for step in task.solution]  # None: whatever a curious person might do
     first_error: int | None = None
     redundant: list[int] = []
     dice = rng.random()
-    if dice < 0.14:
+    if dice < 0.1:
         first_error = rng.randrange(len(script))
         script = script[:first_error] + script[first_error + 1 :]
-    elif dice < 0.26:
+    elif dice < 0.2:
         cut = rng.randrange(len(script))
         script, first_error = script[:cut], cut
-    elif dice < 0.48:
+    elif dice < 0.4:
         other = rng.choice(others)
         same = next((i for i, (a, b) in enumerate(zip(script, other.solution, strict=False)) if a != b), len(script))
         script, first_error = [dict(step) for step in other.solution], same
+    elif dice < 0.78:
+        cut = rng.choice([0, 0, rng.randrange(len(script) + 1)])
+        script, first_error = script[:cut] + [None] * rng.randint(1, 10), cut
     extra = rng.randrange(len(script) + 1) if rng.random() < 0.3 else None
     env.reset(task)
     pictures = [screenshot(env.desk)]
     answer = None
     for i, step in enumerate(script):
         if i == extra:
+            redundant.append(len(pictures))
             env.step(to_action(env.desk, random_step(env.desk, tuple(env.desk.elements()), rng)))
             pictures.append(screenshot(env.desk))
-            redundant.append(len(pictures) - 1)
+        if step is None:
+            step = random_step(env.desk, tuple(env.desk.elements()), rng)
+            redundant.append(len(pictures))
         try:
             action = to_action(env.desk, step)
         except ScriptError:  # the marring has taken away what this step needs: the attempt ends here

@@ -9,7 +9,7 @@ from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.agent import action_text
 from coda_lib.judge import positive_steps
-from coda_lib.planner import Observation, Turn, planner_messages
+from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
@@ -56,7 +56,7 @@ def sft_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
     """Stage-2 rows: prompt, images and the completion (the plan of a positive step) that the generalist learns to write."""
     rows = []
     for trajectory, index in positives(trajectories):
-        plan = trajectory.steps[index].plan
+        plan = format_plan(trajectory.steps[index].plan, prompts)
         completion = [{"role": "assistant", "content": [{"type": "text", "text": plan}]}]
         rows.append(_prompt(observation(trajectory, index), prompts) | {"completion": completion})
     return _dataset(rows, {"completion": _MESSAGES})

@@ -46,6 +46,11 @@ def parse_plan(reply: str) -> str:
     return thought
 
 
+def format_plan(plan: str, prompts: str) -> str:
+    """A plan as a planner of this prompt set writes it; what `parse_plan` reads back."""
+    return plan if prompts == "compact" else f"Thought: {plan}"
+
+
 def control_action(plan: str) -> Action | None:
     """The action of a plan that needs no executor (ANS value, DONE, FAIL, WAIT), or None for any other plan."""
     word, _, rest = plan.partition(" ")

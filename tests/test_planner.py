@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tiny_models import pictures_of, screen, words_of
 
+from coda_lib import planner
 from coda_lib.action import Action
 from coda_lib.model import Message, ReplayModel, Sampling
 from coda_lib.planner import HISTORY, Observation, PlanError, Planner, Turn, control_action, parse_plan
@@ -83,3 +84,10 @@ def test_the_planner_asks_all_in_one_batch_with_its_sampling_and_the_given_seed(
     raw = ["Thought: a\nAction: b", "c"]
     assert Planner(Recorder(raw), sampling).plan([observed(), observed(1)], 11) == raw
     assert calls == [(2, sampling, 11)]
+
+
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_a_plan_as_its_prompt_set_writes_it_reads_back(prompts):
+    written = planner.format_plan("Click 'Grid'.", prompts)
+    assert planner.parse_plan(written) == "Click 'Grid'."
+    assert written.startswith("Thought: ") == (prompts == "full")
