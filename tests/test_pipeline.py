@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -258,7 +259,8 @@ class Slow:
 
     def start(self) -> subprocess.Popen:
         words = [*self.words, "--until", self.until]
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background inherit that it is ignored
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
 
     def kernel(self) -> psutil.Process:
         """Wait until the training waits; return the notebook's process."""
