@@ -15,6 +15,8 @@ from coda_lib.base_rows import (
     hindsights,
     judge_tasks,
     judged_attempt,
+    judged_rollout,
+    judged_walk,
     planner_row,
     swap_pictures,
 )
@@ -22,7 +24,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
 from coda_lib.model import ChatModel, Sampling
-from coda_lib.trajectory import decode_image
+from coda_lib.trajectory import Trajectory, decode_image
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 
@@ -39,7 +41,7 @@ def grounding(model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[by
     while len(drawn) < samples:
         moments = rng.choice([m for m in unseen if m])
         moment = rng.choice(moments)
-        drawn.append((moment, grounding_row(moment, rng, typed_words(moment.app))))
+        drawn.append((moment, grounding_row(moment, rng, typed_words(moment.app), even=True)))
     rows = [row for _, row in drawn]
     everything = [m for moments in walks for m in moments]
     swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]
@@ -103,30 +105,37 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
     return _share([r == row.reply for r, row in zip(model.generate([r.messages for r in rows], GREEDY, 0), rows, strict=True)])
 
 
-def judging(model: ChatModel, apps: Sequence[str], samples: int, seed: int) -> dict[str, Any]:
-    """Accuracy, precision and recall of single judgments on new attempts at the judge's own tasks, and with swapped pictures."""
+def judging(
+    model: ChatModel, walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int
+) -> dict[str, Any]:
+    """Accuracy, precision and recall of single judgments on new attempts of each kind, and accuracy with swapped pictures."""
     rng = random.Random(seed)
-    rows = []
-    for app in apps:
-        env = ScienceDesk(app)
-        tasks = judge_tasks(app, env.desk.defaults)
-        drawn = [rng.choice(tasks) for _ in range(samples // len(apps))]
-        rows += [judged_attempt(env, task, alike(task, tasks), rng) for task in drawn]
-    pool = [part["image"] for row in rows for m in row.messages for part in m["content"] if part["type"] == "image"]
-    swapped = [swap_pictures(row, lambda: rng.choice(pool)) for row in rows]
-    truth = [parse_verdict(row.reply).correct for row in rows]
-    said = _verdicts(model, rows)
-    valid = [(s, t) for s, t in zip(said, truth, strict=True) if s is not None]
-    positive = [t for s, t in valid if s]
-    return {
-        "attempts": len(rows),
-        "successes": _share(truth),
-        "invalid": said.count(None),
-        "accuracy": _share([s == t for s, t in zip(said, truth, strict=True)]),
-        "precision": _share(positive),
-        "recall": _share([bool(s) for s, t in valid if t]),
-        "accuracy_swapped": _share([s == t for s, t in zip(_verdicts(model, swapped), truth, strict=True)]),
-    }
+    rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": []}
+    for moments, played in zip(walks, rollouts, strict=True):
+        env = ScienceDesk(moments[0].app)
+        tasks = judge_tasks(env.app, env.desk.defaults)
+        named = {task.id: task for task in tasks}
+        drawn = [rng.choice(tasks) for _ in range(samples // 3 // len(walks))]
+        rows["script"] += [judged_attempt(env, task, alike(task, tasks), rng) for task in drawn]
+        rows["walk"] += [judged_walk(moments, rng) for _ in drawn]
+        rows["rollout"] += [judged_rollout(trajectory, named[trajectory.task_id]) for trajectory in played]
+    figures: dict[str, Any] = {}
+    for kind, some in rows.items():
+        truth = [parse_verdict(row.reply).correct for row in some]
+        said = _verdicts(model, some)
+        pool = [part["image"] for row in some for m in row.messages for part in m["content"] if part["type"] == "image"]
+        swapped = [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in some]
+        blind = _verdicts(model, swapped)
+        figures |= {
+            f"{kind}s": len(some),
+            f"{kind}_successes": _share(truth),
+            f"{kind}_invalid": said.count(None),
+            f"{kind}_accuracy": _share([s == t for s, t in zip(said, truth, strict=True)]),
+            f"{kind}_precision": _share([t for s, t in zip(said, truth, strict=True) if s]),
+            f"{kind}_recall": _share([bool(s) for s, t in zip(said, truth, strict=True) if t]),
+            f"{kind}_recall_swapped": _share([bool(s) for s, t in zip(blind, truth, strict=True) if t]),
+        }
+    return figures
 
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 import torch
@@ -19,28 +19,35 @@ from torch import nn
 from transformers import Qwen2_5_VLForConditionalGeneration, get_cosine_schedule_with_warmup
 
 from coda_lib.base_rows import (
+    Hindsight,
     Row,
     alike,
     copying_row,
     curiosity,
+    distracted,
     grounding_row,
     hindsights,
     instructions,
     judge_tasks,
     judged_attempt,
+    judged_rollout,
+    judged_walk,
     planner_row,
     reading,
     solo_row,
     with_more,
+    with_past,
 )
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
-from coda_lib.explore import aims
+from coda_lib.explore import Aim, aims
 from coda_lib.model import ImageTextProcessor, encode
+from coda_lib.predicate import holds
 from coda_lib.tiny import PATCH, configuration, processor, tokenizer
-from coda_lib.trajectory import decode_image
+from coda_lib.trajectory import Trajectory, decode_image
 
+BATCH = 32  # rows a step
 CELL = 14  # px; the tower is taught what covers each of the 3 x 3 cells of a patch
 _IGNORE = -100
 
@@ -65,6 +72,11 @@ def build_processor(walks: Sequence[Sequence[Moment]]) -> ImageTextProcessor:
     sample = [np.asarray(decode_image(rng.choice(rng.choice(walks)).screen), np.float32) / 255 for _ in range(200)]
     pixels = np.stack(sample).reshape(-1, 3)
     return processor(tokenizer(corpus), pixels.mean(0).round(4).tolist(), pixels.std(0).round(4).tolist())
+
+
+def _fast_products() -> torch.autocast:
+    """Products in bfloat16 where the processor has them (four times as fast); elsewhere they would be far slower."""
+    return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu.get_capabilities()["avx512_bf16"])
 
 
 # -- vision tower --------------------------------------------------------------------------------------------------------
@@ -103,7 +115,7 @@ def train_vision(
         chosen = rng.sample(unique, min(batch, len(unique)))
         labels = torch.from_numpy(np.stack([_cells(m, names, texts) for m in chosen]))
         inputs = words.image_processor([decode_image(m.screen) for m in chosen], return_tensors="pt")
-        with torch.autocast("cpu", torch.bfloat16):
+        with _fast_products():
             features = tower(inputs["pixel_values"], inputs["image_grid_thw"]).pooler_output.float()
         loss = 0.0
         for i, head in enumerate(heads):
@@ -147,19 +159,21 @@ def batch_of(words: ImageTextProcessor, rows: Sequence[Row]):
 
 def train_language(
     network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, draw: Callable[[random.Random], Row], steps: int,
-    seed: int, log: Callable[[dict], None], stage: str, batch: int = 32, rate: float = 1e-3,
+    seed: int, log: Callable[[dict], None], stage: str, batch: int = BATCH, rate: float = 1e-3,
 ) -> None:  # fmt: skip
     """Next-token training on rows drawn without end."""
     network.train()
     network.set_attn_implementation("sdpa" if stage == "judge" else "eager")  # eager is the faster one for short sequences
-    network.model.visual.patch_embed.requires_grad_(False)  # learned with the tower; a fifth of a step's time
+    network.model.visual.requires_grad_(stage != "judge")  # its many pictures would take most of the time and memory
+    # learned with the tower, and a fifth of a step's time: only who must point at a pixel learns more of it
+    network.model.visual.patch_embed.requires_grad_(stage == "executor")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = get_cosine_schedule_with_warmup(optimizer, 60, steps)
     rng, average, start = random.Random(seed), None, time.time()
     for step in range(steps):
         inputs, labels = batch_of(words, [draw(rng) for _ in range(batch)])
-        with torch.autocast("cpu", torch.bfloat16):
+        with _fast_products():
             loss = network(**inputs, labels=labels).loss
         loss.backward()
         nn.utils.clip_grad_norm_(network.parameters(), 1.0)
@@ -172,10 +186,16 @@ def train_language(
 
 
 def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
-    """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself."""
+    """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself; one batch in four copies texts.
+
+    Texts come in batches of their own: without pictures they cost next to nothing.
+    """
     seen = [hindsights(moments[0].app, moments) for moments in walks]
+    copies, drawn = copying_source(walks), count()
 
     def draw(rng: random.Random) -> Row:
+        if next(drawn) // BATCH % 4 == 3:
+            return copies(rng)
         i = rng.randrange(len(walks))
         if rng.random() < 0.2 and seen[i]:
             return solo_row(rng.choice(seen[i]))
@@ -184,50 +204,80 @@ def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Rando
     return draw
 
 
+UNSURE = 0.3  # share of the base planner's decisions that are anything else
+
+
 def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
     """Rows for the base planner, which should know interfaces but be unsure of what leads to a goal.
 
-    Half are hindsight of one or two steps, every instruction equally often; a seventh the same under an instruction that asks for
-    something more ('A and B'), first goal only; a few ask what the screen shows; and a third are curiosity: what a walk did
-    next, whatever the instruction says, so that the planner tries things where it knows no better.
+    Four in five are hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of
+    these, a third under an instruction that asks for something more ('A and B', which is done where both hold), and
+    half of all decisions replaced by anything else that the screen offers: the planner's uncertainty, and stage 1's work.
+    The rest ask what the screen shows, or are curiosity: what a walk did next, whatever the instruction says.
     """
     by_instruction, wishes = [], []
     for moments in walks:
-        groups: dict[str, list] = {}
+        groups: dict[str, tuple[list, list]] = {}
         for hindsight in hindsights(moments[0].app, moments):
-            groups.setdefault(hindsight.instruction, []).append(hindsight)
+            groups.setdefault(hindsight.instruction, ([], []))[hindsight.step is None].append(hindsight)
         by_instruction.append([groups[key] for key in sorted(groups)])
         wishes.append(instructions(moments[0].app))
 
     def draw(rng: random.Random) -> Row:
         i, dice = rng.randrange(len(walks)), rng.random()
-        if dice < 0.33:
+        app = walks[i][0].app
+        if dice < 0.15:
             return planner_row(curiosity(walks[i], rng.randrange(len(walks[i])), rng.choice(wishes[i]), rng))
-        question = reading(rng.choice(walks[i]), rng) if dice < 0.37 else None
-        chosen = question or rng.choice(rng.choice(by_instruction[i]))
-        if 0.37 <= dice < 0.52 and chosen.step is not None:
-            chosen = with_more(chosen, rng.choice(wishes[i]))
+        if dice < 0.2 and (question := reading(rng.choice(walks[i]), rng)):
+            return planner_row(question)
+        steps, done = rng.choice(by_instruction[i])
+        chosen = with_past(rng.choice(done if rng.random() < 0.12 else steps), rng)
+        if rng.random() < 0.35:
+            chosen = with_more(chosen, _wish(app, chosen, rng), rng)
+        if chosen.step is not None and rng.random() < UNSURE:
+            chosen = distracted(chosen, rng, typed_words(app))
         return planner_row(chosen)
 
     return draw
 
 
+def _wish(app: str, chosen: Hindsight, rng: random.Random) -> Aim:
+    """Something more to ask for; where the first thing is done, something that holds as well."""
+    wishes = [aim for aim in rng.sample(aims(app), len(aims(app))) if not aim.goal.ask]
+    if chosen.after is not None:
+        wishes = [aim for aim in wishes if all(holds(item, chosen.after) for item in aim.checks)] or wishes
+    return wishes[0]
+
+
 JUDGE_BATCH = 24
+SOLVED = 0.25  # of the rollouts that the judge learns from; fewer, and it would call hardly any a success
 
 
-def judge_source(apps: Sequence[str]) -> Callable[[random.Random], Row]:
-    """Rows for the judge: attempts at tasks of its own, played as they are drawn.
+def judge_source(
+    walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]]
+) -> Callable[[random.Random], Row]:
+    """Rows for the judge, whose doubts should be those of its work: most of what it will see has failed.
 
-    Attempts of like length follow each other in groups of `JUDGE_BATCH`, so that little of a batch is padding.
+    A third are stretches of walks, a quarter scripts of tasks of its own, whole or marred and played as they are drawn, and
+    the rest `rollouts` of the base planner at such tasks (one list an application).  Attempts of like length follow each
+    other in groups of `JUDGE_BATCH`, so that little of a batch is padding.
     """
-    envs = [ScienceDesk(app) for app in apps]
+    envs = [ScienceDesk(moments[0].app) for moments in walks]
     tasks = [judge_tasks(env.app, env.desk.defaults) for env in envs]
+    short = [[task for task in own if task.grade in "AB"] for own in tasks]  # what a base planner solves now and then
+    named = {task.id: task for own in tasks for task in own}
     near: dict[str, list] = {}
     waiting: list[Row] = []
 
     def attempt(rng: random.Random) -> Row:
-        i = rng.randrange(len(envs))
-        task = rng.choice(tasks[i])
+        i, dice = rng.randrange(len(envs)), rng.random()
+        if dice < 0.35:
+            return judged_walk(walks[i], rng)
+        if dice < 0.75 and rollouts[i]:
+            solved = [played for played in rollouts[i] if played.success] if rng.random() < SOLVED else []
+            played = rng.choice(solved or rollouts[i])
+            return judged_rollout(played, named[played.task_id])
+        task = rng.choice(short[i] if rng.random() < 0.5 else tasks[i])
         if task.id not in near:
             near[task.id] = alike(task, tasks[i])
         return judged_attempt(envs[i], task, near[task.id], rng)

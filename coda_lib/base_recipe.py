@@ -1,4 +1,4 @@
-"""The whole recipe of the base models: walks, tower, executor, planner, judge, their figures and their cards.
+"""The whole recipe of the base models: walks, tower, executor, planner, rollouts for the judge, judge; figures and cards.
 
 Each part is a folder that is complete once it holds figures.json, so that a killed run goes on with the next part.
 """
@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import base_checks
+from coda_lib.agent import DualAgent
 from coda_lib.base_models import (
+    BATCH,
     JUDGE_BATCH,
     build_processor,
     collect,
@@ -27,27 +31,35 @@ from coda_lib.base_models import (
     train_language,
     train_vision,
 )
+from coda_lib.base_rows import PROMPTS, judge_tasks
+from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.walk import Moment
+from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
-from coda_lib.model import LocalModel, load_network, load_processor
+from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
+from coda_lib.planner import Planner
+from coda_lib.rollout import jobs, rollout
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 ROLES = ("executor", "planner", "judge")
 _START = {"executor": "tower", "planner": "tower", "judge": "planner"}  # the judge needs to know what an instruction means
 SEED = 0
+SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_new_tokens=32)  # of the laptop profile
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Sizes of the recipe; `scale` shortens all of it for a trial."""
 
-    moments: int = 10_000  # steps of random walk an application
+    moments: int = 20_000  # steps of random walk an application
     unseen: int = 1_500  # further steps, of other walks, for the figures
     copying: int = 300  # steps of 64 texts without pictures
     vision: int = 800  # steps of 32 screens
     executor: int = 3_000  # steps of 32 rows
     planner: int = 1_500
-    judge: int = 500
+    rollouts: int = 300  # episodes an application of the base planner at the judge's own tasks
+    judge: int = 1_000
     samples: int = 1_000  # rows behind each figure of a card
 
     def scaled(self, scale: float) -> Recipe:
@@ -62,7 +74,9 @@ def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bo
     recipe = Recipe().scaled(scale)
     walks = load_walks(folder, apps, recipe)
     train_tower(folder, walks[0], recipe)
-    figures = {role: train_role(folder, role, walks, recipe) for role in ROLES}
+    figures = {role: train_role(folder, role, walks, recipe) for role in ("executor", "planner")}
+    roll_out(folder, apps, recipe)
+    figures |= {"judge": train_role(folder, "judge", walks, recipe)}
     if publish:
         for role in ROLES:
             publish_role(folder, role)
@@ -92,6 +106,26 @@ def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe)
     return _part(folder / "tower", train)
 
 
+def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
+    """Let the base planner try tasks of the judge's own, one episode a task; kept in `folder`/rollouts, an application a file."""
+    for app in apps:
+        if not (kept := folder / "rollouts" / f"{app}.parquet").exists():
+            agent = DualAgent(
+                Planner(LocalModel(folder / "planner", device="cpu"), SAMPLING, PROMPTS),
+                Executor(LocalModel(folder / "executor", device="cpu"), SAMPLING, PROMPTS),
+                "base",
+            )
+            tasks = judge_tasks(app, desk_class(app).defaults)
+            drawn = random.Random(f"rollouts of {app}").sample(tasks, min(recipe.rollouts, len(tasks)))
+            save_trajectories(kept, rollout(agent, jobs(drawn, 1), partial(ScienceDesk, app), SEED))
+
+
+def _rollouts(folder: Path, apps: Sequence[str]) -> tuple[list[list[Trajectory]], list[list[Trajectory]]]:
+    """The rollouts to learn from and, one in six, those for the figures, one list an application."""
+    played = [load_trajectories(folder / "rollouts" / f"{app}.parquet") for app in apps]
+    return [found[len(found) // 6 :] for found in played], [found[: len(found) // 6] for found in played]
+
+
 def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:
     """Train executor, planner or judge from the tower, and measure it on screens that it did not see."""
     seen, unseen = walks
@@ -102,27 +136,31 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
         words = load_processor(start)
         network = load_network(start, trainable=True, device="cpu")
         source = {"executor": lambda: executor_source(seen), "planner": lambda: planner_source(seen),
-                  "judge": lambda: judge_source(apps)}[role]()  # fmt: skip
-        batch = JUDGE_BATCH if role == "judge" else 32
+                  "judge": lambda: judge_source(seen, _rollouts(folder, apps)[0])}[role]()  # fmt: skip
+        batch = JUDGE_BATCH if role == "judge" else BATCH
         rate = 6e-4 if role == "judge" else 1e-3
         train_language(network, words, source, getattr(recipe, role), SEED, log, role, batch, rate)
         return network, words, {}
 
     made = _part(folder / role, train)
     if "figures" not in made:
-        made |= {"figures": _measure(LocalModel(folder / role, device="cpu"), role, seen, unseen, apps, recipe)}
+        made |= {"figures": measure(folder, role, walks, recipe)}
         write_json(folder / role / "figures.json", made)
         write_text(folder / role / "README.md", card(role, made["figures"], recipe))
     return made["figures"]
 
 
-def _measure(model: LocalModel, role: str, seen: Any, unseen: Any, apps: Sequence[str], recipe: Recipe) -> dict[str, Any]:
+def measure(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:
+    """The figures of a role's card."""
+    seen, unseen = walks
+    model = LocalModel(folder / role, device="cpu")
     if role == "executor":
         known = {moment.screen for moments in seen for moment in moments}
         return base_checks.grounding(model, unseen, known, recipe.samples, SEED)
     if role == "planner":
         return base_checks.planning(model, unseen, recipe.samples, SEED)
-    return base_checks.judging(model, apps, recipe.samples, SEED + 1)
+    played = _rollouts(folder, [moments[0].app for moments in unseen])[1]
+    return base_checks.judging(model, unseen, played, recipe.samples, SEED + 1)
 
 
 def _part(folder: Path, train: Callable) -> dict[str, Any]:
@@ -171,10 +209,11 @@ _LEARNED = {
     "executor": "plans that name anything visible (or a text to type) with their actions, and, one row in five, an instruction "
     "with its next action, in hindsight of one or two steps of a random walk",
     "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
-    "it did, as the plans), the same under instructions that ask for something more, and, one row in three, curiosity: what a "
-    "walk did next, whatever the instruction says. No script, no longer workflow, and no instruction of a test task",
-    "judge": "attempts by script, whole or marred, at tasks that are neither test nor train tasks, labelled by the "
-    "application's own check",
+    "it did, as the plans), alone or under an instruction that asks for something more, half of the decisions replaced by "
+    "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
+    "that the screen answers. No script, no longer workflow, and no instruction of a test task",
+    "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, the last two at "
+    "tasks that are neither test nor train tasks; all labelled by the application's own check",
 }
 
 
@@ -189,7 +228,7 @@ laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside Scienc
 * Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
 * Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
   random walks of {recipe.moments} steps through each application.
-* Learned from ({getattr(recipe, role)} steps of 32 rows): {_LEARNED[role]}.
+* Learned from ({getattr(recipe, role)} steps of {JUDGE_BATCH if role == "judge" else BATCH} rows): {_LEARNED[role]}.
 
 | measured on screens not seen in training ({recipe.samples} rows; greedy) | |
 | --- | --- |

@@ -13,6 +13,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from PIL import Image
 
@@ -29,7 +30,7 @@ from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.predicate import holds
 from coda_lib.task import Task, test_tasks
 from coda_lib.tiny import GRID
-from coda_lib.trajectory import StopReason, decode_image
+from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
@@ -60,24 +61,29 @@ def on_grid(action: Action) -> str:
 # -- executor ----------------------------------------------------------------------------------------------------------
 
 
-def grounding_row(moment: Moment, rng: random.Random, words: Sequence[str]) -> Row:
-    """A plan about anything visible on a screen, or a text to type, and its action."""
+def grounding_row(moment: Moment, rng: random.Random, words: Sequence[str], even: bool = False) -> Row:
+    """A plan about anything visible on a screen, or a text to type, and its action.
+
+    What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last, so it is drawn more often than
+    the rest; with `even` everything visible is equally likely.
+    """
     clear = _clear(moment)
     dice = rng.random()
     rows = [e for e in clear if e.role == "row"]
     sliders = [e for e in clear if e.role == "slider"]
-    if dice < 0.28:
+    drawn = [e for e in clear if e.role == "target"]
+    if dice < 0.22:
         step = {"type": _word(rng, words) + rng.choice(["\n", ""])}
         action = Action.type_text(step["type"])
-    elif dice < 0.33 and not moment.step.keys() & {"click", "type"}:
+    elif dice < 0.26 and not moment.step.keys() & {"click", "type"}:
         step, action = moment.step, moment.action
-    elif dice < 0.41 and (sliders or len(rows) > 1):
-        targets = [e for e in clear if e.role == "target"] if sliders else rows
+    elif dice < 0.36 and (sliders or len(rows) > 1):
         start = sliders[0] if sliders else rng.choice(rows)
-        end = rng.choice(targets)
+        ticks = [e for e in drawn if e.name.lstrip("-").isdigit()] or drawn
+        end = rng.choice(ticks if sliders else rows)
         step, action = {"drag": [start.name, end.name]}, Action.drag(*start.center, *end.center)
     else:
-        element = rng.choice(clear)
+        element = rng.choice(drawn if drawn and dice < 0.62 and not even else clear)
         kind = rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]
         make = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}[kind]
         step, action = {kind: element.name}, make(*element.center)
@@ -103,6 +109,11 @@ def _clear(moment: Moment) -> list:
     return [e for e in moment.elements if names.count(e.name) == 1 and e.role != "value"]
 
 
+@cache
+def _held_out(app: str) -> frozenset[str]:
+    return frozenset(task.instruction for task in test_tasks(app))
+
+
 # -- hindsight: planner, and executor alone ----------------------------------------------------------------------------
 
 
@@ -111,22 +122,24 @@ class Hindsight:
     """One decision seen in hindsight: at this point of a walk, this instruction asks for this step (None: it is done)."""
 
     instruction: str
-    history: tuple[Moment, ...]  # the steps of the segment already taken
+    history: tuple[Moment, ...]  # the steps of the segment already taken, and perhaps some aimless ones before
     previous: bytes
     current: bytes
     step: dict | None
     action: Action
+    instead: tuple[str, ...] = ()  # what else is on the screen
+    aimless: tuple[Moment, ...] = ()  # up to three steps of the walk before the segment
+    after: dict | None = None  # the state, where it is done
 
 
 def hindsights(app: str, moments: Sequence[Moment]) -> list[Hindsight]:
     """All hindsight decisions of a walk's one- and two-step segments."""
-    held_out = {task.instruction for task in test_tasks(app)}
     found: list[Hindsight] = []
     for i, moment in enumerate(moments):
-        before = moments[i - 1].screen if i and moments[i - 1].walk == moment.walk else moment.screen
-        found += _segment(app, (moment,), before, held_out)
+        aimless = tuple(m for m in moments[max(0, i - 3) : i] if m.walk == moment.walk)
+        found += _segment(app, (moment,), aimless)
         if i + 1 < len(moments) and moments[i + 1].walk == moment.walk and _leads_to(moment, moments[i + 1]):
-            found += _segment(app, (moment, moments[i + 1]), before, held_out)
+            found += _segment(app, (moment, moments[i + 1]), aimless)
     return found
 
 
@@ -138,17 +151,23 @@ def _leads_to(first: Moment, second: Moment) -> bool:
     return kind != "press" and not ({what} if isinstance(what, str) else {what[0]}) <= visible
 
 
-def _segment(app: str, segment: tuple[Moment, ...], before: bytes, held_out: set[str]) -> Iterator[Hindsight]:
+def _segment(app: str, segment: tuple[Moment, ...], aimless: tuple[Moment, ...]) -> Iterator[Hindsight]:
     achieved = [aim for aim in aims(app) if not aim.goal.ask and _achieved(aim, segment[0].before, segment[-1].after)]
     if len(segment) == 2 and any(_achieved(aim, segment[0].before, segment[0].after) for aim in achieved):
         return
     for instruction in (sentence([aim]) for aim in achieved):
-        if instruction in held_out:
+        if instruction in _held_out(app):
             continue
         for k, moment in enumerate(segment):
-            previous = segment[k - 1].screen if k else before
-            yield Hindsight(instruction, segment[:k], previous, moment.screen, moment.step, moment.action)
-        yield Hindsight(instruction, segment, segment[-1].screen, segment[-1].next_screen, None, Action.done())
+            previous = segment[k - 1].screen if k else moment.screen
+            instead = tuple(e.name for e in _clear(moment))
+            yield Hindsight(
+                instruction, segment[:k], previous, moment.screen, moment.step, moment.action, instead, aimless
+            )  # fmt: skip
+        last = segment[-1]
+        yield Hindsight(
+            instruction, segment, last.screen, last.next_screen, None, Action.done(), aimless=aimless, after=last.after
+        )  # fmt: skip
 
 
 def _achieved(aim: Aim, before: dict, after: dict) -> bool:
@@ -184,10 +203,9 @@ def reading(moment: Moment, rng: random.Random) -> Hindsight | None:
 def instructions(app: str) -> list[str]:
     """What one may ask of an application: each aim, and pairs of them, without the instructions of test tasks."""
     rng = random.Random(f"instructions of {app}")
-    held_out = {task.instruction for task in test_tasks(app)}
     single = [sentence([aim]) for aim in aims(app)]
     pairs = [sentence(parts) for parts in combinations(app, 2, rng)[:300]]
-    return [text for text in single + pairs if text not in held_out]
+    return [text for text in single + pairs if text not in _held_out(app)]
 
 
 def curiosity(moments: Sequence[Moment], index: int, instruction: str, rng: random.Random) -> Hindsight:
@@ -198,9 +216,33 @@ def curiosity(moments: Sequence[Moment], index: int, instruction: str, rng: rand
     return Hindsight(instruction, past, previous, moment.screen, moment.step, moment.action)
 
 
-def with_more(hindsight: Hindsight, wish: str) -> Hindsight:
-    """The same decision where the instruction asks for something more afterwards."""
-    return replace(hindsight, instruction=hindsight.instruction[:-1] + " and " + wish[0].lower() + wish[1:])
+def with_past(hindsight: Hindsight, rng: random.Random) -> Hindsight:
+    """The same decision after up to three aimless steps, as in an episode that has gone astray."""
+    n = rng.randint(0, len(hindsight.aimless))
+    if not n:
+        return hindsight
+    past = hindsight.aimless[len(hindsight.aimless) - n :]
+    return replace(
+        hindsight, history=past + hindsight.history, previous=hindsight.previous if hindsight.history else past[-1].screen
+    )
+
+
+def with_more(hindsight: Hindsight, wish: Aim, rng: random.Random) -> Hindsight:
+    """The same decision where the instruction asks for something more, before or after; never a test task's instruction."""
+    text = hindsight.instruction[:-1]
+    more = wish.text[0].upper() + wish.text[1:]
+    first, second = (text, more) if rng.random() < 0.5 else (more, text)
+    asked = f"{first} and {second[0].lower()}{second[1:]}."
+    return hindsight if asked in _held_out(wish.goal.app) else replace(hindsight, instruction=asked)
+
+
+def distracted(hindsight: Hindsight, rng: random.Random, words: Sequence[str]) -> Hindsight:
+    """The same decision by somebody whose attention slips: anything else that one could do on this screen."""
+    if "type" in hindsight.step:
+        step = {"type": rng.choice(words) + rng.choice(["\n", ""])}
+    else:
+        step = {"click": rng.choice(hindsight.instead)}
+    return replace(hindsight, step=step)
 
 
 # -- judge ---------------------------------------------------------------------------------------------------------------
@@ -238,7 +280,7 @@ def judged_attempt(env: ScienceDesk, task: Task, others: Sequence[Task], rng: ra
         script, first_error = [dict(step) for step in other.solution], same
     elif dice < 0.78:
         cut = rng.choice([0, 0, rng.randrange(len(script) + 1)])
-        script, first_error = script[:cut] + [None] * rng.randint(1, 10), cut
+        script, first_error = script[:cut] + [None] * rng.randint(1, 7), cut
     extra = rng.randrange(len(script) + 1) if rng.random() < 0.3 else None
     env.reset(task)
     pictures = [screenshot(env.desk)]
@@ -264,6 +306,72 @@ def judged_attempt(env: ScienceDesk, task: Task, others: Sequence[Task], rng: ra
     verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
     images = [decode_image(png) for png in pictures]
     return Row(judge_messages(task.instruction, images, answer, PROMPTS), format_verdict(verdict, details=False))
+
+
+def judged_walk(moments: Sequence[Moment], rng: random.Random) -> Row:
+    """A stretch of a random walk judged as an attempt at something: what it achieved, or something near that it did not.
+
+    Without a plan behind it a walk looks like most rollouts of a base planner, and its states say for sure what it achieved.
+    """
+    start = rng.randrange(len(moments))
+    if rng.random() < 0.5:  # from where the walk began, as an episode does
+        start = next(i for i in range(start, -1, -1) if not i or moments[i - 1].walk != moments[i].walk)
+    length = rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 5, 7])
+    stretch = [m for m in moments[start : start + length] if m.walk == moments[start].walk]
+    before, after = stretch[0].before, stretch[-1].after
+    wishes = [aim for aim in aims(stretch[0].app) if not aim.goal.ask]
+    open_ = [aim for aim in wishes if not _holds(aim, before)]
+    achieved = [aim for aim in open_ if _holds(aim, after)]
+    missed = [aim for aim in open_ if aim not in achieved]
+    touched = {aim.goal.name for aim in achieved}
+    near = [aim for aim in missed if aim.goal.name in touched] or missed
+    dice = rng.random()
+    if achieved and dice < 0.45:
+        parts = rng.sample(achieved, min(len(achieved), rng.choice([1, 1, 2, 3])))
+    elif achieved and dice < 0.6:
+        parts = [rng.choice(achieved), rng.choice(missed)]
+        rng.shuffle(parts)
+    else:
+        parts = rng.sample(near if dice < 0.85 else missed, rng.choice([1, 1, 2]) if len(near) > 1 else 1)
+    success = all(aim in achieved for aim in parts)
+    needed = _needed(stretch, parts) if success else set(range(len(stretch)))
+    redundant = tuple(i + 1 for i in range(len(stretch)) if i not in needed)
+    verdict = Verdict(success, redundant, None if success else 1)
+    images = [decode_image(m.screen) for m in stretch] + [decode_image(stretch[-1].next_screen)]
+    return Row(judge_messages(sentence(parts), images, None, PROMPTS), format_verdict(verdict, details=False))
+
+
+def _holds(aim: Aim, state: dict) -> bool:
+    return all(holds(item, state) for item in aim.checks)
+
+
+def _needed(stretch: Sequence[Moment], parts: Sequence[Aim]) -> set[int]:
+    """The steps that achieved the aims, for each the last one to do so, and those that led to them."""
+    needed = set()
+    for aim in parts:
+        i = max(i for i, m in enumerate(stretch) if _holds(aim, m.after) and not _holds(aim, m.before))
+        needed.add(i)
+        while i and _leads_to(stretch[i - 1], stretch[i]):
+            i -= 1
+            needed.add(i)
+    return needed
+
+
+def judged_rollout(trajectory: Trajectory, task: Task) -> Row:
+    """A rollout of a base planner at one of the judge's own tasks, labelled by the application's check.
+
+    Steps that the task's script does not take count as redundant, unless the rollout succeeded in no more steps than the
+    script: then it found a way of its own.  The first of them is the error of a failed rollout.
+    """
+    script = [to_plan(step) for step in task.solution]
+    steps = [step.plan for step in trajectory.steps if step.plan != "DONE"]
+    other = [i + 1 for i, plan in enumerate(steps) if plan not in script]
+    redundant = () if trajectory.success and len(steps) <= len(script) else tuple(other)
+    error = None if trajectory.success else (other or [len(trajectory.steps)])[0]
+    verdict = Verdict(bool(trajectory.success), redundant, error)
+    images = [decode_image(png) for png in trajectory.screenshots]
+    messages = judge_messages(trajectory.instruction, images, trajectory.answer, PROMPTS)
+    return Row(messages, format_verdict(verdict, details=False))
 
 
 def alike(task: Task, tasks: Sequence[Task]) -> list[Task]:

@@ -88,11 +88,19 @@ def judge_messages(instruction: str, screenshots: Sequence[Any], answer: str | N
 
 
 class Judge:
-    def __init__(self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES):
-        self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
+    """A model that votes; with `stop_at_no` a trajectory that one run has refused is not asked about again.
+
+    The unanimous verdict is the same then, and costs little more than one run where most trajectories fail.
+    """
+
+    def __init__(
+        self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
+        stop_at_no: bool = False,
+    ):  # fmt: skip
+        self.model, self.sampling, self.prompts, self.votes, self.stop_at_no = model, sampling, prompts, votes, stop_at_no
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        """The same trajectories with the raw replies of `votes` independent runs as their verdicts."""
+        """The same trajectories with the raw replies of up to `votes` independent runs as their verdicts."""
         portions = range(0, len(trajectories), _PORTION)
         return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
 
@@ -101,8 +109,13 @@ class Judge:
             judge_messages(t.instruction, [decode_image(png) for png in t.screenshots], t.answer, self.prompts)
             for t in trajectories
         ]
-        runs = [self.model.generate(asked, self.sampling, seed + 7919 * vote) for vote in range(self.votes)]
-        return [replace(t, verdicts=replies) for t, replies in zip(trajectories, zip(*runs, strict=True), strict=True)]
+        verdicts: list[list[str]] = [[] for _ in asked]
+        for vote in range(self.votes):
+            open_ = [i for i, said in enumerate(verdicts) if not (self.stop_at_no and said and not unanimous(said).success)]
+            replies = self.model.generate([asked[i] for i in open_], self.sampling, seed + 7919 * vote) if open_ else []
+            for i, reply in zip(open_, replies, strict=True):
+                verdicts[i].append(reply)
+        return [replace(t, verdicts=tuple(said)) for t, said in zip(trajectories, verdicts, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,18 @@ A message is {'role': 'system'|'user'|'assistant', 'content': [{'type': 'text', 
 
 from __future__ import annotations
 
+import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from PIL import Image
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
+from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from coda_lib.errors import UserError
@@ -50,6 +53,41 @@ class ReplayModel:
         return [next(self._replies) for _ in conversations]
 
 
+class ScreenshotProcessor(Qwen2VLImageProcessorPil):
+    """Qwen2-VL's image processor, which keeps the patches of the last pictures.
+
+    A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of a group.
+    """
+
+    _ROOM = 2**28  # bytes: about 256 screenshots of the tiny models, or 5 of the real ones
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._patches: OrderedDict[bytes, BatchFeature] = OrderedDict()
+
+    def _preprocess(self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any) -> BatchFeature:
+        found = [self._remember(image, kwargs) for image in images]
+        data = {key: np.concatenate([one[key] for one in found]) for key in ("pixel_values", "image_grid_thw")}
+        return BatchFeature(data, tensor_type=return_tensors)
+
+    def _remember(self, image: np.ndarray, kwargs: dict[str, Any]) -> BatchFeature:
+        key = hashlib.blake2b(repr((image.shape, sorted(kwargs.items()))).encode())
+        key.update(np.ascontiguousarray(image))
+        patches = self._patches.pop(key.digest(), None)
+        if patches is None:
+            patches = super()._preprocess([image], return_tensors=None, **kwargs)
+        self._patches[key.digest()] = patches
+        while len(self._patches) > self._ROOM // patches["pixel_values"].nbytes + 1:
+            self._patches.popitem(last=False)
+        return patches
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a hub holds them: those of the class that everybody has, without the pictures."""
+        settings = super().to_dict() | {"image_processor_type": "Qwen2VLImageProcessor"}
+        settings.pop("_patches", None)
+        return settings
+
+
 class ImageTextProcessor(Qwen2_5_VLProcessor):
     """Qwen2.5-VL's processor without its video half, which cannot be loaded where torchvision is missing."""
 
@@ -68,7 +106,7 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
     _check_architecture(path)
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
-        return ImageTextProcessor(Qwen2VLImageProcessorPil.from_pretrained(path), tokenizer, tokenizer.chat_template)
+        return ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
     except (OSError, ValueError) as error:
         raise UserError(f"cannot load the processor of the checkpoint {path}: {error}") from error
 

@@ -49,9 +49,9 @@ COMPARED = "Differences in percentage points between systems on the same tasks, 
 SPECIALISTS_NOTE = "* Four specialists, each evaluated on its own application."
 SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
 BESIDE_NOTE = (
-    "Ours is another benchmark (ScienceDesk, small embedded applications) with tiny models of a few million "
-    "parameters; the paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared in "
-    "shape only: which system comes before which, never how high a figure is."
+    "Ours is another benchmark (ScienceDesk, small embedded applications; in the laptop profile with tiny models of a few "
+    "million parameters); the paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared "
+    "in shape only: which system comes before which, never how high a figure is."
 )
 
 

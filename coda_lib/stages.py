@@ -98,7 +98,7 @@ def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, 
 
 def load_judge(profile: Profile) -> Judge:
     model = LocalModel(checkpoint_path(profile.models.judge), batch_size=max(8, profile.concurrency // 2))
-    return Judge(model, sampling(profile.judge), profile.prompts, profile.judge.votes)
+    return Judge(model, sampling(profile.judge), profile.prompts, profile.judge.votes, stop_at_no=True)
 
 
 def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from coda_lib.model import ImageTextProcessor
+from coda_lib.model import ImageTextProcessor, ScreenshotProcessor
 
 PATCH = 42  # px; one image token a patch: 8 x 6 = 48 tokens for a 336 x 252 screenshot
 GRID = 4  # px; coordinates are written on this grid, so that each is one token
@@ -49,7 +48,7 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
     """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them."""
-    pictures = Qwen2VLImageProcessorPil(
+    pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=1, temporal_patch_size=1, image_mean=mean, image_std=std,
         size={"shortest_edge": PATCH * PATCH, "longest_edge": 336 * 252},
     )  # fmt: skip

@@ -15,7 +15,9 @@ from coda_lib.explore import POOL_SIZE, Aim, Goal, aims, combinations, compose, 
 from coda_lib.task import APPS, TEST_TASKS, Task, test_tasks
 
 DEFAULTS = {"grid": False, "digits": 3, "xmin": -5.0, "variables": {}, "locked": False}
-GRID = Goal("algebra", "grid", "turn the grid {v}", {"on": True, "off": False}, [{"click": "View"}, {"click": "Grid"}], "grid")
+GRID = Goal(
+    "algebra", "grid", "turn the grid {v}", {"on": True, "off": False}, [{"click": "View"}, {"click": "Grid"}], "grid"
+)
 DIGITS = Goal(
     "algebra", "digits", "set the precision to {v} digits", {"4": 4, "5": 5},
     [{"click": "Settings"}, {"click": "Precision"}, {"type": "{v}\n"}], "digits",
@@ -146,8 +148,8 @@ def test_the_train_pool_leaves_out_what_is_a_test_task(monkeypatch):
     usual = train_pool("algebra", defaults)
     by_words = replace(usual[0], id="algebra/A-01", evaluate=({"type": "state", "key": "none", "value": 1},))
     by_goal = replace(usual[1], id="algebra/A-02", instruction="Something else.")
-    held_out = [*test_tasks("algebra"), by_words, by_goal]
-    monkeypatch.setattr(explore, "test_tasks", lambda app: held_out)
+    more = [*test_tasks("algebra"), by_words, by_goal]
+    monkeypatch.setattr(explore, "test_tasks", lambda app: more)
     pool = train_pool("algebra", defaults)
     assert usual[0].instruction not in {task.instruction for task in pool}
     assert usual[1].goal not in {task.goal for task in pool}

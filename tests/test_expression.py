@@ -22,9 +22,9 @@ X, Y = sympy.symbols("x y")
         ("e", sympy.E), ("0.5", sympy.Rational(1, 2)), ("5/4", sympy.Rational(5, 4)), ("2**3", 8), ("x^-1", 1 / X),
         ("log(exp(2))", 2), ("factor(x^2-1)", (X - 1) * (X + 1)), ("expand((x+1)^2)", X**2 + 2 * X + 1),
         ("diff(sin(x)*x)", sympy.sin(X) + X * sympy.cos(X)), ("integrate(2*x)", X**2),
-        ("integrate(x*exp(x))", (X - 1) * sympy.exp(X)), ("integrate(3*cos(2*x)+1/x)", 1.5 * sympy.sin(2 * X) + sympy.log(X)),
-        ("integrate(sqrt(x))", sympy.Rational(2, 3) * X**1.5), ("x^12", X**12), ("(x^3)^4", X**12), ("(((x)))", X),
-        ("2^10", 1024),
+        ("integrate(x*exp(x))", (X - 1) * sympy.exp(X)), ("integrate(sqrt(x))", sympy.Rational(2, 3) * X**1.5),
+        ("integrate(3*cos(2*x)+1/x)", 1.5 * sympy.sin(2 * X) + sympy.log(X)), ("x^12", X**12), ("(x^3)^4", X**12),
+        ("(((x)))", X), ("2^10", 1024),
     ],
 )  # fmt: skip
 def test_formulas_are_read(text, value):
@@ -41,9 +41,9 @@ REFUSED = [
     "__import__('os').system('true')", "eval('1')", "exec('1')", "open('f')", "print(1)", "getattr(x, 'func')", "sin",
     "sin()", "sin(x, y)", "sin(x=1)", "sin(*[1])", "(lambda: 1)()", "lambda x: x", "[x for x in (1,)]", "{1: 2}", "[1]",
     "(1, 2)", "x[0]", "x if x else y", "x and y", "not x", "x < 2", "x == 2", "x := 2", "x = 2", "import os", "f'{x}'",
-    "'text'", "b'x'", "True", "None", "...", "1j", "a", "z", "x % 2", "x // 2", "x @ y", "x | y", "~x", "x << 2", "await x",
-    "yield", "x; y", "x\ny", "", "   ", "2x", "(", ")", "x^", "\x00", "x\x00", "é", "٣", "²", "\u202ex", "x" * 10_000,
-    "-" * 5000 + "x",
+    "'text'", "b'x'", "True", "None", "...", "1j", "a", "z", "x % 2", "x // 2", "x @ y", "x | y", "~x", "x << 2",
+    "await x", "yield", "x; y", "x\ny", "", "   ", "2x", "(", ")", "x^", "\x00", "x\x00", "é", "٣", "²", "\u202ex",
+    "x" * 10_000, "-" * 5000 + "x",
     # numbers and powers without end
     "9^9^9", "9^99", "x^13", "x^-13", "(x^12)^12", "((9^12)^12)^12", "2^(12^12)", "1e999", "10000000000", "x^sqrt(-1)",
     "x^log(0)", "1/0", "log(0)", "sin(1/0)", "(1/0)^2", "0/0",
@@ -69,7 +69,7 @@ def test_the_message_quotes_what_is_wrong():
 
 def test_nothing_typed_is_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for text in ("__import__('os').system('touch x')", "open('x','w')", "sin(open('x','w'))", "x.__init__(open('x','w'))"):
+    for text in ("__import__('os').system('touch x')", "open('x','w')", "sin(open('x','w'))", "x.y(open('x','w'))"):
         with pytest.raises(ExpressionError):
             parse(text)
     assert not list(tmp_path.iterdir())

@@ -192,6 +192,20 @@ def test_four_independent_votes_as_in_the_paper():
     assert Judge(Recorder(["x"] * 9)).vote([], 0) == []
 
 
+def test_who_is_refused_once_need_not_be_asked_again():
+    def reply(message: list[Message]) -> str:
+        return next(said[text] for text in said if text in str(message))
+
+    said = {"(1)": YES, "(2)": NO, "(3)": NONSENSE}
+    asked = [made_up(i, verdicts=()) for i in (1, 2, 3)]
+    model = Recorder(reply)
+    judged = Judge(model, stop_at_no=True).vote(asked, 5)
+    assert [t.verdicts for t in judged] == [(YES,) * 4, (NO,), (NONSENSE,)]
+    assert [len(conversations) for conversations, _, _ in model.calls] == [3, 1, 1, 1]
+    patient = Judge(Recorder(reply)).vote(asked, 5)
+    assert [unanimous(t.verdicts).success for t in judged] == [unanimous(t.verdicts).success for t in patient]
+
+
 def test_the_number_of_votes_and_the_sampling_can_be_set():
     model = Recorder([YES, YES])
     (judged,) = Judge(model, Sampling(0.5, 0.9, 7), votes=2).vote([made_up()], 0)

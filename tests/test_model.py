@@ -207,6 +207,19 @@ def test_the_processor_reads_the_settings_of_the_released_checkpoints(real_setti
     ]  # multiples of 28
 
 
+def test_pictures_seen_before_give_the_same_patches(real_settings, monkeypatch):
+    plain = Qwen2VLImageProcessorPil.from_pretrained(real_settings)
+    processor = load_processor(real_settings).image_processor
+    shots = [noise(112, 84, 1), noise(168, 112, 2), noise(112, 84, 1), noise(112, 84, 3)]
+    for room in (2**28, 2**28, 1):  # new, remembered, and with room for hardly one
+        monkeypatch.setattr(type(processor), "_ROOM", room)
+        mine, usual = (of(shots, return_tensors="pt") for of in (processor, plain))
+        assert all(torch.equal(mine[key], usual[key]) for key in ("pixel_values", "image_grid_thw"))
+    assert len(processor._patches) == 1
+    saved = processor.to_dict()
+    assert saved["image_processor_type"] == "Qwen2VLImageProcessor" and json.dumps(saved).count("_patches") == 0
+
+
 def test_a_network_with_the_settings_of_the_released_checkpoints_answers_in_batches(real_settings):
     model = LocalModel(real_settings)
     asked = [ask(noise(112, 84, 1), noise(112, 84, 2), "turn the grid on"), ask(noise(168, 112, 2), "y")]

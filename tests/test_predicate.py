@@ -8,8 +8,8 @@ from coda_lib.predicate import PREDICATES, holds
 
 STATE = {
     "grid": True, "digits": 4, "xmin": -1.0, "tab": "Plot 2D", "functions": ["sin(x)", "x^2"], "variables": {"a": 5.0},
-    "look": {"All": {"deep": 1}}, "console": [["2^10", "1024"], ["3*7", "21"]], "layers": ["Peaks", "Slope", "Elevation"],
-    "dotted.key": 7, "nothing": None,
+    "look": {"All": {"deep": 1}}, "console": [["2^10", "1024"], ["3*7", "21"]], "dotted.key": 7, "nothing": None,
+    "layers": ["Peaks", "Slope", "Elevation"],
 }  # fmt: skip
 
 

@@ -133,9 +133,9 @@ def test_the_judges_votes_are_written_beside_the_rollouts(run):
     save_trajectories(run.rollouts("base", "gis"), rollouts)
     judged, found = stages.judge(run, "base", "gis")
     assert load_trajectories(run.judged("base", "gis")) == judged
-    assert [t.steps for t in judged] == [t.steps for t in rollouts] and [len(t.verdicts) for t in judged] == [2, 2]
-    assert judged[0].verdicts[0] != judged[0].verdicts[1]  # noise, drawn with other seeds
-    assert (found.trajectories, found.successes, found.invalid_votes, found.true_positive) == (2, 1, 4, 0)
+    assert [t.steps for t in judged] == [t.steps for t in rollouts]
+    assert [len(t.verdicts) for t in judged] == [1, 1]  # noise: no verdict, and no use in asking again
+    assert (found.trajectories, found.successes, found.invalid_votes, found.true_positive) == (2, 1, 2, 0)
     assert stages.judge(run, "base", "gis")[0] == judged
 
 

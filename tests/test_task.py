@@ -1,4 +1,4 @@
-"""Tasks: the files, what makes one malformed, and that every task is solvable, not for nothing, and on one side only."""
+"""Tasks: the files, what makes one malformed, and that every task is solvable, and on one side only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def test_a_task_file_is_read_and_written(tmp_path):
 
 def test_what_a_task_file_may_leave_out(tmp_path):
     few = {key: WHOLE[key] for key in ("type", "sort", "steps", "instruction", "initialize")}
-    task = load_task(write(tmp_path, few | {"evaluate": [{"type": "state", "key": "grid", "value": True}]}, "B-01.json"))
+    goal = {"evaluate": [{"type": "state", "key": "grid", "value": True}]}
+    task = load_task(write(tmp_path, few | goal, "B-01.json"))
     assert task.grade == "B" and task.ans is None and task.solution == ()  # the grade is in the file's name
 
 
@@ -130,10 +131,11 @@ def test_no_test_tasks_for_an_unknown_application():
 @pytest.mark.parametrize(
     ("stop", "answer", "state", "solved"),
     [
-        (StopReason.ANS, "531", True, True), (StopReason.ANS, " 531\n", True, True), (StopReason.ANS, "531", False, False),
-        (StopReason.ANS, "532", True, False), (StopReason.ANS, "", True, False), (StopReason.ANS, None, True, False),
-        (StopReason.DONE, "531", True, False), (StopReason.FAIL, None, True, False),
-        (StopReason.STEP_LIMIT, None, True, False), (StopReason.ENVIRONMENT_ERROR, "531", True, False),
+        (StopReason.ANS, "531", True, True), (StopReason.ANS, " 531\n", True, True),
+        (StopReason.ANS, "531", False, False), (StopReason.ANS, "532", True, False), (StopReason.ANS, "", True, False),
+        (StopReason.ANS, None, True, False), (StopReason.DONE, "531", True, False),
+        (StopReason.FAIL, None, True, False), (StopReason.STEP_LIMIT, None, True, False),
+        (StopReason.ENVIRONMENT_ERROR, "531", True, False),
     ],
 )  # fmt: skip
 def test_a_question_wants_the_answer_and_every_goal(tmp_path, stop, answer, state, solved):

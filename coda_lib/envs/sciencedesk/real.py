@@ -20,7 +20,7 @@ from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 _POINTED = ("click", "doubleClick", "rightClick", "moveTo", "dragTo")  # calls whose arguments are a point
-_NOTCH = 120 if sys.platform == "win32" else 1  # pyautogui's number for one notch of the wheel, which is one scroll here
+_NOTCH = 120 if sys.platform == "win32" else 1  # pyautogui's number for a notch of the wheel: one scroll is one notch
 _ROUNDS, _ROUND = 8, 8  # times and ms in which the window takes in what a call did, however busy the machine is
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from PySide6.QtWidgets import QApplication
 
 from coda_lib.errors import UserError
 
+_SCALES = ("QT_SCALE_FACTOR", "QT_SCREEN_SCALE_FACTORS", "QT_FONT_DPI")  # a desktop's settings, which Qt would follow
 _PACKAGES = (  # what Qt's windows need under X11 beyond what it needs to draw off screen
     "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 "
     "libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
@@ -26,6 +28,9 @@ def application(visible: bool = False) -> QApplication:
     """
     app = QApplication.instance()
     if app is None:
+        if not visible:
+            for name in _SCALES:
+                os.environ.pop(name, None)
         app = QApplication(["coda", *_platform(visible)])
         app.setStyle("Fusion")
         # matplotlib's own font file: the same pixels on every machine, whatever fonts it has
