@@ -250,7 +250,7 @@ def _wish(app: str, chosen: Hindsight, rng: random.Random) -> Aim:
 
 
 JUDGE_BATCH = 24
-SOLVED = 0.25  # of the rollouts that the judge learns from; fewer, and it would call hardly any a success
+SOLVED = 0.6  # of the rollouts that the judge learns from; fewer, and it would call hardly any a success
 
 
 def judge_source(
