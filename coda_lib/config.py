@@ -16,6 +16,7 @@ APPS = ("algebra", "biochem", "gis", "astron")
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
 
 App = Literal["algebra", "biochem", "gis", "astron"]
+Grade = Literal["A", "B", "C", "D"]
 System = Literal["base", "executor", "stage1", "stage2"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
@@ -99,6 +100,7 @@ class Profile(Section):
     models: Models
     prompts: Literal["compact", "full"]
     train_tasks: Count | None  # per application; None: all of them
+    train_grades: Annotated[tuple[Grade, ...], Field(min_length=1)]  # of the train tasks to choose from
     rollouts_per_task: Count
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k

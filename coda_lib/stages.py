@@ -65,8 +65,8 @@ def load_agent(run: Run, system: str, app: str) -> Agent:
 
 
 def train_tasks(profile: Profile, app: str) -> list[Task]:
-    """The train tasks that a run explores: a seeded draw from the application's pool, the same for every planner."""
-    pool = train_pool(app, desk_class(app).defaults)
+    """The train tasks that a run explores: a seeded draw from the pool's tasks of its grades, the same for every planner."""
+    pool = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in profile.train_grades]
     if profile.train_tasks is None or profile.train_tasks >= len(pool):
         return pool
     return random.Random(stage_seed(profile, "train tasks", app)).sample(pool, profile.train_tasks)

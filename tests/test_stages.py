@@ -114,6 +114,13 @@ def test_threads_are_those_of_the_stage():
 
 
 # ---- exploring and judging -------------------------------------------------------------------------------------------
+def test_train_tasks_of_some_grades():
+    drawn = stages.train_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
+    assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
+    everything = stages.train_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
+    assert {task.grade for task in everything} == set("ABCD")
+
+
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = stages.explore(run, "base", "gis", lambda *now: told.append(now))
