@@ -10,19 +10,15 @@ from coda_lib.action import ActionError, ActionType, parse_actions
 from coda_lib.base_rows import (
     SIZE,
     Row,
-    alike,
     grounding_row,
     hindsights,
-    judge_tasks,
-    judged_attempt,
-    judged_rollout,
-    judged_walk,
     planner_row,
     swap_pictures,
 )
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
+from coda_lib.judge_rows import alike, judge_tasks, judged_attempt, judged_rollout, judged_walk
 from coda_lib.model import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -108,12 +104,12 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
 def judging(
     model: ChatModel, walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int
 ) -> dict[str, Any]:
-    """Accuracy, precision and recall of single judgments on new attempts of each kind, and accuracy with swapped pictures."""
+    """Accuracy, precision and recall of single judgments on new attempts of each kind, and recall with swapped pictures."""
     rng = random.Random(seed)
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": []}
     for moments, played in zip(walks, rollouts, strict=True):
         env = ScienceDesk(moments[0].app)
-        tasks = judge_tasks(env.app, env.desk.defaults)
+        tasks = judge_tasks(env.app)
         named = {task.id: task for task in tasks}
         drawn = [rng.choice(tasks) for _ in range(samples // 3 // len(walks))]
         rows["script"] += [judged_attempt(env, task, alike(task, tasks), rng) for task in drawn]

@@ -21,18 +21,14 @@ from transformers import Qwen2_5_VLForConditionalGeneration, get_cosine_schedule
 from coda_lib.base_rows import (
     Hindsight,
     Row,
-    alike,
     copying_row,
     curiosity,
     distracted,
     grounding_row,
     hindsights,
     instructions,
-    judge_tasks,
-    judged_attempt,
-    judged_rollout,
-    judged_walk,
     planner_row,
+    reached,
     reading,
     solo_row,
     with_more,
@@ -43,9 +39,8 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
 from coda_lib.explore import Aim, aims
 from coda_lib.model import ImageTextProcessor, encode
-from coda_lib.predicate import holds
 from coda_lib.tiny import PATCH, configuration, processor, tokenizer
-from coda_lib.trajectory import Trajectory, decode_image
+from coda_lib.trajectory import decode_image
 
 BATCH = 32  # rows a step
 CELL = 14  # px; the tower is taught what covers each of the 3 x 3 cells of a patch
@@ -212,7 +207,7 @@ def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random
 
     Four in five are hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of
     these, a third under an instruction that asks for something more ('A and B', which is done where both hold), and
-    half of all decisions replaced by anything else that the screen offers: the planner's uncertainty, and stage 1's work.
+    `UNSURE` of all decisions replaced by anything else that the screen offers: the planner's uncertainty, and stage 1's work.
     The rest ask what the screen shows, or are curiosity: what a walk did next, whatever the instruction says.
     """
     by_instruction, wishes = [], []
@@ -245,52 +240,8 @@ def _wish(app: str, chosen: Hindsight, rng: random.Random) -> Aim:
     """Something more to ask for; where the first thing is done, something that holds as well."""
     wishes = [aim for aim in rng.sample(aims(app), len(aims(app))) if not aim.goal.ask]
     if chosen.after is not None:
-        wishes = [aim for aim in wishes if all(holds(item, chosen.after) for item in aim.checks)] or wishes
+        wishes = [aim for aim in wishes if reached(aim, chosen.after)] or wishes
     return wishes[0]
-
-
-JUDGE_BATCH = 24
-SOLVED = 0.6  # of the rollouts that the judge learns from; fewer, and it would call hardly any a success
-
-
-def judge_source(
-    walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]]
-) -> Callable[[random.Random], Row]:
-    """Rows for the judge, whose doubts should be those of its work: most of what it will see has failed.
-
-    A third are stretches of walks, a quarter scripts of tasks of its own, whole or marred and played as they are drawn, and
-    the rest `rollouts` of the base planner at such tasks (one list an application).  Attempts of like length follow each
-    other in groups of `JUDGE_BATCH`, so that little of a batch is padding.
-    """
-    envs = [ScienceDesk(moments[0].app) for moments in walks]
-    tasks = [judge_tasks(env.app, env.desk.defaults) for env in envs]
-    short = [[task for task in own if task.grade in "AB"] for own in tasks]  # what a base planner solves now and then
-    named = {task.id: task for own in tasks for task in own}
-    near: dict[str, list] = {}
-    waiting: list[Row] = []
-
-    def attempt(rng: random.Random) -> Row:
-        i, dice = rng.randrange(len(envs)), rng.random()
-        if dice < 0.35:
-            return judged_walk(walks[i], rng)
-        if dice < 0.75 and rollouts[i]:
-            solved = [played for played in rollouts[i] if played.success] if rng.random() < SOLVED else []
-            played = rng.choice(solved or rollouts[i])
-            return judged_rollout(played, named[played.task_id])
-        task = rng.choice(short[i] if rng.random() < 0.5 else tasks[i])
-        if task.id not in near:
-            near[task.id] = alike(task, tasks[i])
-        return judged_attempt(envs[i], task, near[task.id], rng)
-
-    def draw(rng: random.Random) -> Row:
-        if not waiting:
-            made = sorted((attempt(rng) for _ in range(6 * JUDGE_BATCH)), key=lambda row: len(row.messages[0]["content"]))
-            groups = [made[k : k + JUDGE_BATCH] for k in range(0, len(made), JUDGE_BATCH)]
-            rng.shuffle(groups)
-            waiting.extend(row for group in groups for row in group)
-        return waiting.pop()
-
-    return draw
 
 
 def copying_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:

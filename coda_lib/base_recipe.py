@@ -20,22 +20,21 @@ from coda_lib import base_checks
 from coda_lib.agent import DualAgent
 from coda_lib.base_models import (
     BATCH,
-    JUDGE_BATCH,
     build_processor,
     collect,
     copying_source,
     executor_source,
-    judge_source,
     new_network,
     planner_source,
     train_language,
     train_vision,
 )
-from coda_lib.base_rows import PROMPTS, judge_tasks
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.base_rows import PROMPTS
+from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
+from coda_lib.judge_rows import JUDGE_BATCH, judge_source, judge_tasks
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner
@@ -115,7 +114,7 @@ def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
                 Executor(LocalModel(folder / "executor", device="cpu"), SAMPLING, PROMPTS),
                 "base",
             )
-            tasks = judge_tasks(app, desk_class(app).defaults)
+            tasks = judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(recipe.rollouts, len(tasks)))
             save_trajectories(kept, rollout(agent, jobs(drawn, 1), partial(ScienceDesk, app), SEED))
 
@@ -209,11 +208,11 @@ _LEARNED = {
     "executor": "plans that name anything visible (or a text to type) with their actions, and, one row in five, an instruction "
     "with its next action, in hindsight of one or two steps of a random walk",
     "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
-    "it did, as the plans), alone or under an instruction that asks for something more, half of the decisions replaced by "
+    "it did, as the plans), alone or under an instruction that asks for something more, three in ten decisions replaced by "
     "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
     "that the screen answers. No script, no longer workflow, and no instruction of a test task",
-    "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, the last two at "
-    "tasks that are neither test nor train tasks; all labelled by the application's own check",
+    "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
+    "instructions of neither test nor train tasks; all labelled by the application's own check",
 }
 
 

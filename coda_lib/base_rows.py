@@ -1,11 +1,10 @@
-"""What the base models learn from: rows of (messages, reply) made from random walks and, for the judge, from marred scripts.
+"""What executor and base planner learn from: rows of (messages, reply) made from random walks.
 
 * executor: a plan that names something visible, or a text to type -> the action (grounding); and, for the executor alone,
   an instruction -> the next action, with the same hindsight as below;
 * planner: hindsight of one or two steps: what a walk happened to achieve is the instruction, what it did is the plan;
-* judge: scripts of tasks that are neither test nor train tasks, whole or marred, labelled by the application's own check.
 
-Instructions of test tasks never occur in any of them.
+Instructions of test tasks never occur in any of them.  What the judge learns from is in `judge_rows`.
 """
 
 from __future__ import annotations
@@ -17,20 +16,18 @@ from functools import cache
 
 from PIL import Image
 
-from coda_lib.action import Action, ActionType, format_action
+from coda_lib.action import Action, format_action
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
-from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
+from coda_lib.envs.sciencedesk.script import to_plan
+from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import executor_messages, solo_messages
-from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
-from coda_lib.judge import Verdict, format_verdict, judge_messages
+from coda_lib.explore import Aim, aims, combinations, sentence
 from coda_lib.model import Message
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.predicate import holds
-from coda_lib.task import Task, test_tasks
+from coda_lib.task import test_tasks
 from coda_lib.tiny import GRID
-from coda_lib.trajectory import StopReason, Trajectory, decode_image
+from coda_lib.trajectory import decode_image
 
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
@@ -138,12 +135,12 @@ def hindsights(app: str, moments: Sequence[Moment]) -> list[Hindsight]:
     for i, moment in enumerate(moments):
         aimless = tuple(m for m in moments[max(0, i - 3) : i] if m.walk == moment.walk)
         found += _segment(app, (moment,), aimless)
-        if i + 1 < len(moments) and moments[i + 1].walk == moment.walk and _leads_to(moment, moments[i + 1]):
+        if i + 1 < len(moments) and moments[i + 1].walk == moment.walk and leads_to(moment, moments[i + 1]):
             found += _segment(app, (moment, moments[i + 1]), aimless)
     return found
 
 
-def _leads_to(first: Moment, second: Moment) -> bool:
+def leads_to(first: Moment, second: Moment) -> bool:
     """Whether the second step needed the first: what it acts on was not there before, or it types into a new focus."""
     (kind, what), visible = next(iter(second.step.items())), {e.name for e in first.elements}
     if kind == "type":
@@ -171,7 +168,12 @@ def _segment(app: str, segment: tuple[Moment, ...], aimless: tuple[Moment, ...])
 
 
 def _achieved(aim: Aim, before: dict, after: dict) -> bool:
-    return all(holds(item, after) for item in aim.checks) and not all(holds(item, before) for item in aim.checks)
+    return reached(aim, after) and not reached(aim, before)
+
+
+def reached(aim: Aim, state: dict) -> bool:
+    """Whether an aim holds in an application's state."""
+    return all(holds(item, state) for item in aim.checks)
 
 
 def _observation(hindsight: Hindsight) -> Observation:
@@ -243,143 +245,6 @@ def distracted(hindsight: Hindsight, rng: random.Random, words: Sequence[str]) -
     else:
         step = {"click": rng.choice(hindsight.instead)}
     return replace(hindsight, step=step)
-
-
-# -- judge ---------------------------------------------------------------------------------------------------------------
-
-
-def judge_tasks(app: str, defaults: dict) -> list[Task]:
-    """Tasks for the judge to learn from: of the same goals, but neither test nor train tasks."""
-    others = [*test_tasks(app), *train_pool(app, defaults)]
-    taken = {task.instruction for task in others} | {task.goal for task in others}
-    rng = random.Random(f"judge tasks of {app}")
-    parts = [*((aim,) for aim in aims(app)), *combinations(app, 2, rng)[:400], *combinations(app, 3, rng)[:120]]
-    tasks = [compose(app, part, defaults, f"{app}/judge-{i:03d}") for i, part in enumerate(parts)]
-    return [task for task in tasks if not {task.instruction, task.goal} & taken]
-
-
-def judged_attempt(env: ScienceDesk, task: Task, others: Sequence[Task], rng: random.Random) -> Row:
-    """One attempt at a task by its script, half of the time marred, with the verdict that the application's check gives.
-
-    Marring: a step left out, the script of another value of the task, an early end, a step that nobody needed, a wrong answer;
-    and wandering, with or without the beginning of the script, since that is what most rollouts of a base planner look like.
-    """
-    script: list[dict | None] = [dict(step) for step in task.solution]  # None: whatever a curious person might do
-    first_error: int | None = None
-    redundant: list[int] = []
-    dice = rng.random()
-    if dice < 0.1:
-        first_error = rng.randrange(len(script))
-        script = script[:first_error] + script[first_error + 1 :]
-    elif dice < 0.2:
-        cut = rng.randrange(len(script))
-        script, first_error = script[:cut], cut
-    elif dice < 0.4:
-        other = rng.choice(others)
-        same = next((i for i, (a, b) in enumerate(zip(script, other.solution, strict=False)) if a != b), len(script))
-        script, first_error = [dict(step) for step in other.solution], same
-    elif dice < 0.78:
-        cut = rng.choice([0, 0, rng.randrange(len(script) + 1)])
-        script, first_error = script[:cut] + [None] * rng.randint(1, 7), cut
-    extra = rng.randrange(len(script) + 1) if rng.random() < 0.3 else None
-    env.reset(task)
-    pictures = [screenshot(env.desk)]
-    answer = None
-    for i, step in enumerate(script):
-        if i == extra:
-            redundant.append(len(pictures))
-            env.step(to_action(env.desk, random_step(env.desk, tuple(env.desk.elements()), rng)))
-            pictures.append(screenshot(env.desk))
-        if step is None:
-            step = random_step(env.desk, tuple(env.desk.elements()), rng)
-            redundant.append(len(pictures))
-        try:
-            action = to_action(env.desk, step)
-        except ScriptError:  # the marring has taken away what this step needs: the attempt ends here
-            first_error = min(i, len(script) if first_error is None else first_error)
-            break
-        env.step(action)
-        answer = step.get("answer", answer)
-        if action.type != ActionType.ANS:
-            pictures.append(screenshot(env.desk))
-    success = env.check(StopReason.ANS if answer is not None else StopReason.DONE, answer)
-    verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
-    images = [decode_image(png) for png in pictures]
-    return Row(judge_messages(task.instruction, images, answer, PROMPTS), format_verdict(verdict, details=False))
-
-
-def judged_walk(moments: Sequence[Moment], rng: random.Random) -> Row:
-    """A stretch of a random walk judged as an attempt at something: what it achieved, or something near that it did not.
-
-    Without a plan behind it a walk looks like most rollouts of a base planner, and its states say for sure what it achieved.
-    """
-    start = rng.randrange(len(moments))
-    if rng.random() < 0.5:  # from where the walk began, as an episode does
-        start = next(i for i in range(start, -1, -1) if not i or moments[i - 1].walk != moments[i].walk)
-    length = rng.choice([1, 1, 1, 2, 2, 2, 2, 3, 3, 4, 5, 7])
-    stretch = [m for m in moments[start : start + length] if m.walk == moments[start].walk]
-    before, after = stretch[0].before, stretch[-1].after
-    wishes = [aim for aim in aims(stretch[0].app) if not aim.goal.ask]
-    open_ = [aim for aim in wishes if not _holds(aim, before)]
-    achieved = [aim for aim in open_ if _holds(aim, after)]
-    missed = [aim for aim in open_ if aim not in achieved]
-    touched = {aim.goal.name for aim in achieved}
-    near = [aim for aim in missed if aim.goal.name in touched] or missed
-    dice = rng.random()
-    if achieved and dice < 0.45:
-        parts = rng.sample(achieved, min(len(achieved), rng.choice([1, 1, 2, 3])))
-    elif achieved and dice < 0.6:
-        parts = [rng.choice(achieved), rng.choice(missed)]
-        rng.shuffle(parts)
-    else:
-        parts = rng.sample(near if dice < 0.85 else missed, rng.choice([1, 1, 2]) if len(near) > 1 else 1)
-    success = all(aim in achieved for aim in parts)
-    needed = _needed(stretch, parts) if success else set(range(len(stretch)))
-    redundant = tuple(i + 1 for i in range(len(stretch)) if i not in needed)
-    verdict = Verdict(success, redundant, None if success else 1)
-    images = [decode_image(m.screen) for m in stretch] + [decode_image(stretch[-1].next_screen)]
-    return Row(judge_messages(sentence(parts), images, None, PROMPTS), format_verdict(verdict, details=False))
-
-
-def _holds(aim: Aim, state: dict) -> bool:
-    return all(holds(item, state) for item in aim.checks)
-
-
-def _needed(stretch: Sequence[Moment], parts: Sequence[Aim]) -> set[int]:
-    """The steps that achieved the aims, for each the last one to do so, and those that led to them."""
-    needed = set()
-    for aim in parts:
-        i = max(i for i, m in enumerate(stretch) if _holds(aim, m.after) and not _holds(aim, m.before))
-        needed.add(i)
-        while i and _leads_to(stretch[i - 1], stretch[i]):
-            i -= 1
-            needed.add(i)
-    return needed
-
-
-def judged_rollout(trajectory: Trajectory, task: Task) -> Row:
-    """A rollout of a base planner at one of the judge's own tasks, labelled by the application's check.
-
-    Steps that the task's script does not take count as redundant, unless the rollout succeeded in no more steps than the
-    script: then it found a way of its own.  The first of them is the error of a failed rollout.
-    """
-    script = [to_plan(step) for step in task.solution]
-    steps = [step.plan for step in trajectory.steps if step.plan != "DONE"]
-    other = [i + 1 for i, plan in enumerate(steps) if plan not in script]
-    redundant = () if trajectory.success and len(steps) <= len(script) else tuple(other)
-    error = None if trajectory.success else (other or [len(trajectory.steps)])[0]
-    verdict = Verdict(bool(trajectory.success), redundant, error)
-    images = [decode_image(png) for png in trajectory.screenshots]
-    messages = judge_messages(trajectory.instruction, images, trajectory.answer, PROMPTS)
-    return Row(messages, format_verdict(verdict, details=False))
-
-
-def alike(task: Task, tasks: Sequence[Task]) -> list[Task]:
-    """Tasks that differ from this one in a value or in one goal: the attempts that are hardest to tell apart."""
-    words = task.instruction.split()
-    near = [t for t in tasks if t.id != task.id and len(t.instruction.split()) == len(words)]
-    near = [t for t in near if sum(a != b for a, b in zip(words, t.instruction.split(), strict=True)) <= 2]
-    return near or [t for t in tasks if t.id != task.id]
 
 
 def swap_pictures(row: Row, pictures: Callable[[], Image.Image]) -> Row:

@@ -9,7 +9,7 @@ import pytest
 from tiny_models import made_up
 
 from coda_lib.action import parse_actions
-from coda_lib.base_models import collect, executor_source, judge_source, planner_source
+from coda_lib.base_models import collect, executor_source, planner_source
 from coda_lib.base_rows import (
     SIZE,
     Row,
@@ -17,19 +17,16 @@ from coda_lib.base_rows import (
     distracted,
     grounding_row,
     hindsights,
-    judge_tasks,
-    judged_attempt,
-    judged_rollout,
-    judged_walk,
     planner_row,
     with_more,
     with_past,
 )
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.judge import parse_verdict
+from coda_lib.judge_rows import judge_source, judge_tasks, judged_attempt, judged_rollout, judged_walk
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, test_tasks
 from coda_lib.trajectory import Step, StopReason, encode_image
@@ -92,7 +89,7 @@ def test_the_judges_tasks_are_its_own():
         defaults = ScienceDesk(app).desk.defaults
         others = [*test_tasks(app), *train_pool(app, defaults)]
         taken = {task.instruction for task in others} | {task.goal for task in others}
-        own = judge_tasks(app, defaults)
+        own = judge_tasks(app)
         assert len(own) > 100 and not any({task.instruction, task.goal} & taken for task in own)
 
 
@@ -139,9 +136,12 @@ def stretch_of(row: Row, moments: list[Moment]) -> list[Moment]:
 def test_verdicts_on_walks_are_those_of_the_states(walks):
     said = []
     for moments in walks:
-        wishes = {sentence([aim]): aim for aim in aims(moments[0].app)}
+        app = moments[0].app
+        wishes = {sentence([aim]): aim for aim in aims(app)}
+        taken = {task.instruction for task in [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]}
         for seed in range(60):
             row = judged_walk(moments, random.Random(seed))
+            assert words_of(row).strip() not in taken
             verdict, part = parse_verdict(row.reply), stretch_of(row, moments)
             assert all(1 <= step <= len(part) for step in verdict.redundant)
             said.append(verdict.correct)
@@ -155,8 +155,7 @@ def test_verdicts_on_walks_are_those_of_the_states(walks):
 
 
 def test_a_rollout_is_judged_by_the_check_and_the_script():
-    env = ScienceDesk("algebra")
-    task = next(t for t in judge_tasks("algebra", env.desk.defaults) if len(t.solution) == 3 and not t.ans)
+    task = next(t for t in judge_tasks("algebra") if len(t.solution) == 3 and not t.ans)
     plans = [to_plan(step) for step in task.solution]
     shot = made_up().steps[0]
 
@@ -174,7 +173,7 @@ def test_a_rollout_is_judged_by_the_check_and_the_script():
 
 def test_attempts_by_script_are_labelled_by_the_check(walks):
     env = ScienceDesk("gis")
-    tasks = judge_tasks("gis", env.desk.defaults)
+    tasks = judge_tasks("gis")
     verdicts = [parse_verdict(judged_attempt(env, tasks[i], tasks, random.Random(i)).reply) for i in range(40)]
     assert {v.correct for v in verdicts} == {True, False} and any(v.clean for v in verdicts)
     source = judge_source(walks, [[] for _ in walks])

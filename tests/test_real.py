@@ -86,13 +86,24 @@ def needs_windows() -> None:
         pytest.skip(f"Qt cannot open windows here: {error}")
 
 
-def run(code: str, display: str) -> dict:
-    """Run code that leaves its findings in `found`, in a process that sees the display."""
+_REFUSED = """
+from coda_lib.envs.sciencedesk.real import _pyautogui
+from coda_lib.errors import UserError
+try:
+    found = str(_pyautogui())
+except UserError as error:
+    found = str(error)
+"""
+
+
+def run(code: str, display: str, authority: Path = Path(os.devnull)) -> dict:
+    """Run code that leaves its findings in `found`, in a process that sees the display (which asks for no authority)."""
     around = {key: value for key, value in os.environ.items() if not key.startswith(("QT_", "WAYLAND_"))}
     program = f"import json, sys\nsys.path[:0] = {sys.path!r}\n{code}\nprint(json.dumps(found))"
     done = subprocess.run(
-        [sys.executable, "-c", program], env=around | {"DISPLAY": display}, capture_output=True, text=True, timeout=120
-    )
+        [sys.executable, "-c", program], env=around | {"DISPLAY": display, "XAUTHORITY": str(authority)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -104,6 +115,12 @@ def test_pyautogui_solves_scripted_tasks_in_a_real_window(display):
     picture = run(_SOLVE.partition("tasks =")[0].replace("visible=True", "visible=False"), display)["picture"]
     assert found.pop("picture") == picture  # a person sees what the agent sees
     assert len(found) == 2 and all(checks == [False, True, True] for checks in found.values()), found
+
+
+@pytest.mark.usefixtures("needs_windows")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="X11 only")
+def test_a_missing_authority_file_is_one_clear_message(display, tmp_path):
+    assert "~/.Xauthority" in run(_REFUSED, display, tmp_path / "none")
 
 
 @pytest.mark.usefixtures("needs_windows")

@@ -71,9 +71,19 @@ def _pyautogui() -> ModuleType:
         raise UserError("pyautogui cannot reach windows under Wayland: log in to an X11 session")
     try:
         import pyautogui
-    except (KeyError, ImportError, SystemExit) as error:  # KeyError: DISPLAY; SystemExit: its MouseInfo without tkinter
+    except (KeyError, ImportError, SystemExit, *_display_errors()) as error:
+        # KeyError: no DISPLAY; SystemExit: its MouseInfo without tkinter; Xlib's: no ~/.Xauthority, or not let in
         raise UserError(
-            f"pyautogui cannot be used here ({error}): it needs a display and, on Debian or Ubuntu, apt-get install "
-            "python3-tk"
+            f"pyautogui cannot be used here ({error}): it needs a display, a file ~/.Xauthority (an empty one will do where the "
+            "display asks for none) and, on Debian or Ubuntu, apt-get install python3-tk"
         ) from error
     return pyautogui
+
+
+def _display_errors() -> tuple[type[Exception], ...]:
+    """What pyautogui's way to X11 raises when it cannot connect; nothing where another system needs no such way."""
+    try:
+        from Xlib.error import DisplayError, XauthError
+    except ImportError:
+        return ()
+    return DisplayError, XauthError
