@@ -18,7 +18,7 @@ from coda_lib.base_rows import (
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
-from coda_lib.judge_rows import alike, judge_tasks, judged_attempt, judged_rollout, judged_walk
+from coda_lib.judge_rows import Case, alike, judge_tasks, rollout_case, script_case, walk_case
 from coda_lib.model import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -112,9 +112,13 @@ def judging(
         tasks = judge_tasks(env.app)
         named = {task.id: task for task in tasks}
         drawn = [rng.choice(tasks) for _ in range(samples // 3 // len(walks))]
-        rows["script"] += [judged_attempt(env, task, alike(task, tasks), rng) for task in drawn]
-        rows["walk"] += [judged_walk(moments, rng) for _ in drawn]
-        rows["rollout"] += [judged_rollout(trajectory, named[trajectory.task_id]) for trajectory in played]
+        cases: dict[str, list[Case]] = {
+            "walk": [walk_case(moments, rng) for _ in drawn],
+            "script": [script_case(env, task, alike(task, tasks), rng) for task in drawn],
+            "rollout": [rollout_case(env, trajectory, named[trajectory.task_id], rng) for trajectory in played],
+        }
+        for kind, some in cases.items():
+            rows[kind] += [case.rows[0] for case in some]
     figures: dict[str, Any] = {}
     for kind, some in rows.items():
         truth = [parse_verdict(row.reply).correct for row in some]

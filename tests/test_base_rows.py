@@ -6,10 +6,11 @@ import random
 from dataclasses import replace
 
 import pytest
-from tiny_models import made_up
+import torch
+from tiny_models import made_up, save_tiny
 
-from coda_lib.action import parse_actions
-from coda_lib.base_models import collect, executor_source, planner_source
+from coda_lib.action import Action, parse_actions
+from coda_lib.base_models import cases_of, collect, executor_source, planner_source
 from coda_lib.base_rows import (
     SIZE,
     Row,
@@ -18,18 +19,20 @@ from coda_lib.base_rows import (
     grounding_row,
     hindsights,
     planner_row,
+    reached,
     with_more,
     with_past,
 )
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
-from coda_lib.envs.sciencedesk.script import to_plan
-from coda_lib.envs.sciencedesk.walk import Moment, typed_words
+from coda_lib.envs.sciencedesk.script import to_action, to_plan
+from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
-from coda_lib.judge import parse_verdict
-from coda_lib.judge_rows import judge_source, judge_tasks, judged_attempt, judged_rollout, judged_walk
+from coda_lib.judge import Verdict, parse_verdict
+from coda_lib.judge_rows import Case, judge_source, judge_tasks, rollout_case, script_case, walk_case
+from coda_lib.model import encode, load_network, load_processor
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, test_tasks
-from coda_lib.trajectory import Step, StopReason, encode_image
+from coda_lib.trajectory import Step, StopReason
 
 
 @pytest.fixture(scope="module")
@@ -123,46 +126,52 @@ def test_curiosity_is_what_the_walk_did(walks):
     assert curious.step == moments[40].step and all(m in moments[37:40] for m in curious.history)
 
 
-def stretch_of(row: Row, moments: list[Moment]) -> list[Moment]:
-    """The part of a walk that a row shows."""
-    shown = [encode_image(picture) for picture in pictures_of(row)]
-    for start in range(len(moments)):
-        part = moments[start : start + len(shown) - 1]
-        if [m.screen for m in part] == shown[:-1] and part[-1].next_screen == shown[-1]:
-            return part
-    raise AssertionError("not a part of the walk")
+def states_of(case: Case, moments: list[Moment]) -> list[list[dict]]:
+    """The states, from first to last, of every part of a walk that looks like a case."""
+    n = len(case.pictures) - 1
+    parts = (moments[start : start + n + 1] for start in range(len(moments)))
+    if not n:
+        return [[part[0].before] for part in parts if part[0].screen == case.pictures[0]]
+    parts = (part[:n] for part in parts)
+    shown = [part for part in parts if (*(m.screen for m in part), part[-1].next_screen) == case.pictures]
+    return [[part[0].before, *(m.after for m in part)] for part in shown]
 
 
-def test_verdicts_on_walks_are_those_of_the_states(walks):
-    said = []
+def verdict_of(case: Case) -> Verdict:
+    return parse_verdict(case.questions[0].reply)
+
+
+def test_what_is_said_of_walks_is_what_the_states_say(walks):
+    said, lengths = [], set()
     for moments in walks:
         app = moments[0].app
         wishes = {sentence([aim]): aim for aim in aims(app)}
         taken = {task.instruction for task in [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]}
         for seed in range(60):
-            row = judged_walk(moments, random.Random(seed))
-            assert words_of(row).strip() not in taken
-            verdict, part = parse_verdict(row.reply), stretch_of(row, moments)
-            assert all(1 <= step <= len(part) for step in verdict.redundant)
-            said.append(verdict.correct)
-            if (aim := wishes.get(words_of(row).strip())) is None:
-                continue
-            truth = [all(holds(item, state) for item in aim.checks) for state in (part[0].before, part[-1].after)]
-            assert verdict.correct == (truth == [False, True]) and (verdict.first_error_step is None) == verdict.correct
-            if verdict.clean and len(part) == 1:
-                assert verdict.correct
-    assert 0.15 < sum(said) / len(said) < 0.6  # most of what a judge sees has failed
+            case = walk_case(moments, random.Random(seed))
+            assert not {q.instruction for q in case.questions} & taken
+            lengths.add(len(case.pictures))
+            told = {q.instruction: '"Correctness": true' in q.reply for q in case.questions}
+            said += told.values()
+            alone = [(wishes[text], correct) for text, correct in told.items() if text in wishes]
+            assert any(all(reached(aim, states[-1]) == c for aim, c in alone) for states in states_of(case, moments))
+            if len(case.pictures) > 1:  # an attempt: at something that did not hold before
+                assert all(1 <= step < len(case.pictures) for step in verdict_of(case).redundant)
+                aim = wishes[case.questions[0].instruction]
+                assert not any(reached(aim, states[0]) for states in states_of(case, moments))
+    assert 0.3 < sum(said) / len(said) < 0.55 and {1, 2, 3} <= lengths
 
 
 def test_a_rollout_is_judged_by_the_check_and_the_script():
+    env = ScienceDesk("algebra")
     task = next(t for t in judge_tasks("algebra") if len(t.solution) == 3 and not t.ans)
     plans = [to_plan(step) for step in task.solution]
     shot = made_up().steps[0]
 
     def verdict(said: list[str], success: bool):
-        steps = tuple(Step(shot.screenshot, plan, "", shot.actions) for plan in said)
+        steps = tuple(Step(shot.screenshot, plan, "", (Action.wait(),)) for plan in said)
         played = replace(made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=task.instruction)
-        return parse_verdict(judged_rollout(played, task).reply)
+        return verdict_of(rollout_case(env, played, task, random.Random(0)))
 
     assert verdict([*plans, "DONE"], True).clean
     assert verdict([plans[0], "Click 'x'.", *plans[1:], "DONE"], True).redundant == (2,)
@@ -171,10 +180,46 @@ def test_a_rollout_is_judged_by_the_check_and_the_script():
     assert verdict([plans[0], "DONE"], False).first_error_step == 2  # ended too early
 
 
+def test_further_questions_about_a_rollout_are_answered_by_its_states():
+    env = ScienceDesk("gis")
+    task = next(t for t in judge_tasks("gis") if len(t.evaluate) == 2 and not t.ans)
+    env.reset(task)
+    steps = []
+    for step in task.solution:
+        action = to_action(env.desk, step)
+        steps.append(Step(screenshot(env.desk), to_plan(step), "", (action,)))
+        env.step(action)
+    played = replace(made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True), instruction=task.instruction)
+    case = rollout_case(env, played, task, random.Random(0))
+    held = {sentence([aim]) for aim in aims("gis") if not aim.goal.ask and reached(aim, env.desk.state())}
+    alone = [q for q in case.questions[1:] if " and " not in q.instruction]
+    assert alone and all((q.instruction in held) == ("true" in q.reply) for q in alone)
+
+
 def test_attempts_by_script_are_labelled_by_the_check(walks):
     env = ScienceDesk("gis")
     tasks = judge_tasks("gis")
-    verdicts = [parse_verdict(judged_attempt(env, tasks[i], tasks, random.Random(i)).reply) for i in range(40)]
+    verdicts = [verdict_of(script_case(env, tasks[i], tasks, random.Random(i))) for i in range(40)]
     assert {v.correct for v in verdicts} == {True, False} and any(v.clean for v in verdicts)
     source = judge_source(walks, [[] for _ in walks])
-    assert all(parse_verdict(source(random.Random(i)).reply) for i in range(3))
+    assert all(verdict_of(source(random.Random(i))) for i in range(3))
+
+
+def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):
+    folder = save_tiny(tmp_path / "judge")
+    words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
+    network.set_attn_implementation("sdpa")
+    cases = [walk_case(moments, random.Random(i)) for i, moments in enumerate(walks[:2])]
+    inputs, labels = cases_of(words, network, cases)
+    together = network(**inputs).logits
+    for i, case in enumerate(cases):
+        said = (labels[i] >= 0).nonzero()[:, 0]
+        starts = [int(k) for k in said if labels[i, k - 1] < 0]  # where a reply begins
+        assert len(starts) == len(case.rows) > 2
+        for k, row in zip(starts, case.rows, strict=True):
+            alone = network(**encode(words, [row.messages])).logits[0, -1]
+            assert torch.allclose(together[i, k - 1], alone, atol=1e-4)
+            reply = words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]
+            assert labels[i, k : k + len(reply)].tolist() == reply
+            ended = k + len(reply) < labels.shape[1] and labels[i, k + len(reply)] == words.tokenizer.eos_token_id
+            assert ended == row.reply.endswith("}")
