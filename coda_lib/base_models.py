@@ -23,6 +23,7 @@ from coda_lib.base_rows import (
     Row,
     copying_row,
     curiosity,
+    description_row,
     distracted,
     grounding_row,
     hindsights,
@@ -206,10 +207,11 @@ def train_language(
 ) -> None:  # fmt: skip
     """Next-token training on rows drawn without end; the judge's on cases."""
     network.train()
-    network.set_attn_implementation("sdpa" if stage == "judge" else "eager")  # eager is the faster one for short sequences
+    # eager is the faster one for short sequences
+    network.set_attn_implementation("sdpa" if stage in ("judge", "reader") else "eager")
     network.model.visual.requires_grad_(stage != "judge")  # its many pictures would take most of the time and memory
-    # learned with the tower, and a fifth of a step's time: only who must point at a pixel learns more of it
-    network.model.visual.patch_embed.requires_grad_(stage == "executor")
+    # learned with the tower, and a fifth of a step's time: only who must point at a pixel, or read, learns more of it
+    network.model.visual.patch_embed.requires_grad_(stage in ("executor", "reader"))
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = get_cosine_schedule_with_warmup(optimizer, 60, steps)
@@ -297,6 +299,11 @@ def copying_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random
     """Rows without pictures that teach to copy a text: cheap, and learned late otherwise."""
     words = sorted({word for moments in walks for word in typed_words(moments[0].app)})
     return lambda rng: copying_row(rng, words)
+
+
+def reader_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
+    """Screens to read out."""
+    return lambda rng: description_row(rng.choice(rng.choice(walks)))
 
 
 def new_network(words: ImageTextProcessor, seed: int) -> Qwen2_5_VLForConditionalGeneration:

@@ -26,6 +26,7 @@ from coda_lib.base_models import (
     executor_source,
     new_network,
     planner_source,
+    reader_source,
     train_language,
     train_vision,
 )
@@ -42,7 +43,7 @@ from coda_lib.rollout import jobs, rollout
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 ROLES = ("executor", "planner", "judge")
-_START = {"executor": "tower", "planner": "tower", "judge": "planner"}  # the judge needs to know what an instruction means
+_START = {"executor": "tower", "planner": "tower", "judge": "reader"}
 SEED = 0
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_new_tokens=32)  # of the laptop profile
 
@@ -57,6 +58,7 @@ class Recipe:
     vision: int = 800  # steps of 32 screens
     executor: int = 3_000  # steps of 32 rows
     planner: int = 1_500
+    reader: int = 2_000  # steps of 24 screens, from the executor
     rollouts: int = 300  # episodes an application of the base planner at the judge's own tasks
     judge: int = 1_000
     samples: int = 1_000  # rows behind each figure of a card
@@ -75,6 +77,7 @@ def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bo
     train_tower(folder, walks[0], recipe)
     figures = {role: train_role(folder, role, walks, recipe) for role in ("executor", "planner")}
     roll_out(folder, apps, recipe)
+    train_reader(folder, walks[0], recipe)
     figures |= {"judge": train_role(folder, "judge", walks, recipe)}
     if publish:
         for role in ROLES:
@@ -103,6 +106,21 @@ def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe)
         return network, words, {"cell_accuracy": round(train_vision(network, words, everything, recipe.vision, SEED, log), 4)}
 
     return _part(folder / "tower", train)
+
+
+def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> None:
+    """Where the judge starts: the executor, taught to read out what a screen says.
+
+    A verdict is one bit an attempt: from that alone a tiny judge learns which instructions are hard, and never to look.
+    """
+
+    def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
+        words = load_processor(folder / "executor")
+        network = load_network(folder / "executor", trainable=True, device="cpu")
+        train_language(network, words, reader_source(walks), recipe.reader, SEED, log, "reader", batch=24)
+        return network, words, {}
+
+    _part(folder / "reader", train)
 
 
 def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:

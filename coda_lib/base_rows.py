@@ -202,6 +202,20 @@ def reading(moment: Moment, rng: random.Random) -> Hindsight | None:
     return Hindsight(f"What is the {name}?", (), moment.screen, moment.screen, step, Action.answer(answer))
 
 
+def description_row(moment: Moment) -> Row:
+    """What a screen says, read out: the tab in front, every value and message, every row of a list."""
+    said = []
+    for element in moment.elements:
+        if element.text == "selected":
+            said.append(element.name)
+        elif element.text:
+            said.append(element.text if element.role == "value" else f"{element.name} {element.text}")
+    said += [element.name for element in moment.elements if element.role == "row"]
+    picture = {"type": "image", "image": decode_image(moment.screen)}
+    asked = [picture, {"type": "text", "text": "What is on the screen?"}]
+    return Row([{"role": "user", "content": asked}], ". ".join(said) + ".")
+
+
 def instructions(app: str) -> list[str]:
     """What one may ask of an application: each aim, and pairs of them, without the instructions of test tasks."""
     rng = random.Random(f"instructions of {app}")

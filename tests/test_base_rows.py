@@ -15,6 +15,7 @@ from coda_lib.base_rows import (
     SIZE,
     Row,
     curiosity,
+    description_row,
     distracted,
     grounding_row,
     hindsights,
@@ -94,6 +95,15 @@ def test_the_judges_tasks_are_its_own():
         taken = {task.instruction for task in others} | {task.goal for task in others}
         own = judge_tasks(app)
         assert len(own) > 100 and not any({task.instruction, task.goal} & taken for task in own)
+
+
+def test_what_is_read_out_is_what_the_screen_says(walks):
+    for moments in walks:
+        for moment in moments[:40]:
+            row = description_row(moment)
+            assert len(pictures_of(row)) == 1
+            assert all(e.text in row.reply for e in moment.elements if e.role == "value")
+            assert all((e.name in row.reply.split(". ")) == (e.text == "selected") for e in moment.elements if e.role == "tab")
 
 
 def test_an_episode_gone_astray_asks_the_same(walks):
