@@ -15,10 +15,9 @@ from coda_lib.base_rows import (
     planner_row,
     swap_pictures,
 )
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
-from coda_lib.judge_rows import Case, alike, judge_tasks, rollout_case, script_case, walk_case
+from coda_lib.judge_rows import Case, Examiner, alike, judge_tasks
 from coda_lib.model import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -108,14 +107,14 @@ def judging(
     rng = random.Random(seed)
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": []}
     for moments, played in zip(walks, rollouts, strict=True):
-        env = ScienceDesk(moments[0].app)
-        tasks = judge_tasks(env.app)
+        examiner = Examiner(moments)
+        tasks = judge_tasks(examiner.app)
         named = {task.id: task for task in tasks}
         drawn = [rng.choice(tasks) for _ in range(samples // 3 // len(walks))]
         cases: dict[str, list[Case]] = {
-            "walk": [walk_case(moments, rng) for _ in drawn],
-            "script": [script_case(env, task, alike(task, tasks), rng) for task in drawn],
-            "rollout": [rollout_case(env, trajectory, named[trajectory.task_id], rng) for trajectory in played],
+            "walk": [examiner.stretch(rng) for _ in drawn],
+            "script": [examiner.script(task, alike(task, tasks), rng) for task in drawn],
+            "rollout": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in played],
         }
         for kind, some in cases.items():
             rows[kind] += [case.rows[0] for case in some]

@@ -29,7 +29,7 @@ from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.judge import Verdict, parse_verdict
-from coda_lib.judge_rows import Case, judge_source, judge_tasks, rollout_case, script_case, walk_case
+from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
 from coda_lib.model import encode, load_network, load_processor
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, test_tasks
@@ -157,8 +157,9 @@ def test_what_is_said_of_walks_is_what_the_states_say(walks):
         app = moments[0].app
         wishes = {sentence([aim]): aim for aim in aims(app)}
         taken = {task.instruction for task in [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]}
+        examiner = Examiner(moments)
         for seed in range(60):
-            case = walk_case(moments, random.Random(seed))
+            case = (examiner.stretch if seed % 2 else examiner.look)(random.Random(seed))
             assert not {q.instruction for q in case.questions} & taken
             lengths.add(len(case.pictures))
             told = {q.instruction: '"Correctness": true' in q.reply for q in case.questions}
@@ -172,8 +173,8 @@ def test_what_is_said_of_walks_is_what_the_states_say(walks):
     assert 0.3 < sum(said) / len(said) < 0.55 and {1, 2, 3} <= lengths
 
 
-def test_a_rollout_is_judged_by_the_check_and_the_script():
-    env = ScienceDesk("algebra")
+def test_a_rollout_is_judged_by_the_check_and_the_script(walks):
+    examiner = Examiner(walks[0])
     task = next(t for t in judge_tasks("algebra") if len(t.solution) == 3 and not t.ans)
     plans = [to_plan(step) for step in task.solution]
     shot = made_up().steps[0]
@@ -181,7 +182,7 @@ def test_a_rollout_is_judged_by_the_check_and_the_script():
     def verdict(said: list[str], success: bool):
         steps = tuple(Step(shot.screenshot, plan, "", (Action.wait(),)) for plan in said)
         played = replace(made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=task.instruction)
-        return verdict_of(rollout_case(env, played, task, random.Random(0)))
+        return verdict_of(examiner.rollout(played, task, random.Random(0)))
 
     assert verdict([*plans, "DONE"], True).clean
     assert verdict([plans[0], "Click 'x'.", *plans[1:], "DONE"], True).redundant == (2,)
@@ -190,8 +191,9 @@ def test_a_rollout_is_judged_by_the_check_and_the_script():
     assert verdict([plans[0], "DONE"], False).first_error_step == 2  # ended too early
 
 
-def test_further_questions_about_a_rollout_are_answered_by_its_states():
-    env = ScienceDesk("gis")
+def test_further_questions_about_a_rollout_are_answered_by_its_states(walks):
+    examiner = Examiner(walks[APPS.index("gis")])
+    env = examiner.env
     task = next(t for t in judge_tasks("gis") if len(t.evaluate) == 2 and not t.ans)
     env.reset(task)
     steps = []
@@ -200,26 +202,26 @@ def test_further_questions_about_a_rollout_are_answered_by_its_states():
         steps.append(Step(screenshot(env.desk), to_plan(step), "", (action,)))
         env.step(action)
     played = replace(made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True), instruction=task.instruction)
-    case = rollout_case(env, played, task, random.Random(0))
+    case = examiner.rollout(played, task, random.Random(0))
     held = {sentence([aim]) for aim in aims("gis") if not aim.goal.ask and reached(aim, env.desk.state())}
     alone = [q for q in case.questions[1:] if " and " not in q.instruction]
     assert alone and all((q.instruction in held) == ("true" in q.reply) for q in alone)
 
 
 def test_attempts_by_script_are_labelled_by_the_check(walks):
-    env = ScienceDesk("gis")
+    examiner = Examiner(walks[APPS.index("gis")])
     tasks = judge_tasks("gis")
-    verdicts = [verdict_of(script_case(env, tasks[i], tasks, random.Random(i))) for i in range(40)]
+    verdicts = [verdict_of(examiner.script(tasks[i], tasks, random.Random(i))) for i in range(40)]
     assert {v.correct for v in verdicts} == {True, False} and any(v.clean for v in verdicts)
     source = judge_source(walks, [[] for _ in walks])
-    assert all(verdict_of(source(random.Random(i))) for i in range(3))
+    assert all(source(random.Random(i)).questions for i in range(3))
 
 
 def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):
     folder = save_tiny(tmp_path / "judge")
     words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
     network.set_attn_implementation("sdpa")
-    cases = [walk_case(moments, random.Random(i)) for i, moments in enumerate(walks[:2])]
+    cases = [Examiner(moments).stretch(random.Random(i)) for i, moments in enumerate(walks[:2])]
     inputs, labels = cases_of(words, network, cases)
     together = network(**inputs).logits
     for i, case in enumerate(cases):
