@@ -166,7 +166,7 @@ def cases_of(words: ImageTextProcessor, network: Qwen2_5_VLForConditionalGenerat
         shown["input_ids"], mm_token_type_ids=shown["mm_token_type_ids"], image_grid_thw=shown["image_grid_thw"],
         attention_mask=shown["attention_mask"],
     )  # fmt: skip
-    packed = [_packed(words, *each) for each in zip(rows, shown["input_ids"], where.unbind(1), strict=True)]
+    packed = [_packed(words, *each) for each in zip(cases, rows, shown["input_ids"], where.unbind(1), strict=True)]
     longest = max(len(ids) for ids, *_ in packed)
     tokens = torch.full((len(packed), longest), words.tokenizer.pad_token_id)
     labels = torch.full_like(tokens, _IGNORE)
@@ -181,7 +181,9 @@ def cases_of(words: ImageTextProcessor, network: Qwen2_5_VLForConditionalGenerat
     return inputs | {key: shown[key] for key in ("pixel_values", "image_grid_thw")}, labels
 
 
-def _packed(words: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, where: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _packed(
+    words: ImageTextProcessor, case: Case, rows: Sequence[Row], ids: torch.Tensor, where: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
     """Token ids (n), labels (n), positions (3, n) and parts (n) of one case, of whose first question these are the ids."""
     tokens = words.tokenizer
     end = int((ids == tokens.convert_tokens_to_ids("<|vision_end|>")).nonzero()[-1]) + 1
@@ -189,10 +191,10 @@ def _packed(words: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, w
     n = end - start
     pieces = [(ids[start:end], torch.full((n,), _IGNORE), where[:, start:end], torch.zeros(n, dtype=torch.long))]
     after = int(where[:, start:end].max()) + 1
-    for k, row in enumerate(rows, 1):
+    for k, (question, row) in enumerate(zip(case.questions, rows, strict=True), 1):
         text = words.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True).rpartition("<|vision_end|>")[2]
         asked, said = (tokens(t, add_special_tokens=False)["input_ids"] for t in (text, row.reply))
-        said += [tokens.eos_token_id] if row.reply.endswith("}") else []  # the end of a whole verdict
+        said += [tokens.eos_token_id] if question.whole else []
         n = len(asked + said)
         pieces.append(
             (torch.tensor(asked + said), torch.tensor([_IGNORE] * len(asked) + said), (after + torch.arange(n)).expand(3, -1),

@@ -35,7 +35,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
-from coda_lib.judge_rows import JUDGE_BATCH, judge_source, judge_tasks
+from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, judge_source, judge_tasks, looking_source
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner
@@ -60,7 +60,8 @@ class Recipe:
     planner: int = 1_500
     reader: int = 2_000  # steps of 24 screens, from the executor
     rollouts: int = 300  # episodes an application of the base planner at the judge's own tasks
-    judge: int = 1_000
+    looks: int = 900  # steps of 20 single screens
+    judge: int = 1_000  # steps of 8 attempts
     samples: int = 1_000  # rows behind each figure of a card
 
     def scaled(self, scale: float) -> Recipe:
@@ -152,11 +153,13 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
         start = folder / _START[role]
         words = load_processor(start)
         network = load_network(start, trainable=True, device="cpu")
-        source = {"executor": lambda: executor_source(seen), "planner": lambda: planner_source(seen),
-                  "judge": lambda: judge_source(seen, _rollouts(folder, apps)[0])}[role]()  # fmt: skip
-        batch = JUDGE_BATCH if role == "judge" else BATCH
-        rate = 6e-4 if role == "judge" else 1e-3
-        train_language(network, words, source, getattr(recipe, role), SEED, log, role, batch, rate)
+        if role == "judge":
+            train_language(network, words, looking_source(seen), recipe.looks, SEED, log, "judge", batch=LOOKS)
+            source = judge_source(seen, _rollouts(folder, apps)[0])
+            train_language(network, words, source, recipe.judge, SEED, log, "judge", JUDGE_BATCH)
+        else:
+            source = {"executor": executor_source, "planner": planner_source}[role](seen)
+            train_language(network, words, source, getattr(recipe, role), SEED, log, role)
         return network, words, {}
 
     made = _part(folder / role, train)
@@ -230,13 +233,16 @@ _LEARNED = {
     "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
     "that the screen answers. No script, no longer workflow, and no instruction of a test task",
     "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
-    "instructions of neither test nor train tasks; all labelled by the application's own check",
+    "instructions of neither test nor train tasks, each with up to 16 questions about how it ended, as often answered with yes "
+    "as with no; all labelled by the application's own check. Before that the executor's weights learned to read out what a "
+    "screen says, then to answer such questions about single screens",
 }
 
 
 def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
     """The checkpoint's card."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
+    size = f"{JUDGE_BATCH} attempts" if role == "judge" else f"{BATCH} rows"
     return f"""# Tiny {role}
 
 A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the
@@ -245,7 +251,7 @@ laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside Scienc
 * Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
 * Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
   random walks of {recipe.moments} steps through each application.
-* Learned from ({getattr(recipe, role)} steps of {JUDGE_BATCH if role == "judge" else BATCH} rows): {_LEARNED[role]}.
+* Learned from ({getattr(recipe, role)} steps of {size}): {_LEARNED[role]}.
 
 | measured on screens not seen in training ({recipe.samples} rows; greedy) | |
 | --- | --- |

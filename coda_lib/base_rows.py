@@ -22,6 +22,7 @@ from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import executor_messages, solo_messages
 from coda_lib.explore import Aim, aims, combinations, sentence
+from coda_lib.judge import judge_messages
 from coda_lib.model import Message
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.predicate import holds
@@ -202,7 +203,10 @@ def reading(moment: Moment, rng: random.Random) -> Hindsight | None:
     return Hindsight(f"What is the {name}?", (), moment.screen, moment.screen, step, Action.answer(answer))
 
 
-def description_row(moment: Moment) -> Row:
+READING = "What is on the screen?"
+
+
+def description(moment: Moment) -> str:
     """What a screen says, read out: the tab in front, every value and message, every row of a list."""
     said = []
     for element in moment.elements:
@@ -211,9 +215,12 @@ def description_row(moment: Moment) -> Row:
         elif element.text:
             said.append(element.text if element.role == "value" else f"{element.name} {element.text}")
     said += [element.name for element in moment.elements if element.role == "row"]
-    picture = {"type": "image", "image": decode_image(moment.screen)}
-    asked = [picture, {"type": "text", "text": "What is on the screen?"}]
-    return Row([{"role": "user", "content": asked}], ". ".join(said) + ".")
+    return ". ".join(said) + "."
+
+
+def description_row(moment: Moment) -> Row:
+    """A screen to read out, asked as a judge is."""
+    return Row(judge_messages(READING, [decode_image(moment.screen)], None, PROMPTS), description(moment))
 
 
 def instructions(app: str) -> list[str]:

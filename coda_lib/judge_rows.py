@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from coda_lib.action import ActionType
-from coda_lib.base_rows import PROMPTS, Row, leads_to, reached
+from coda_lib.base_rows import PROMPTS, READING, Row, description, leads_to, reached
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
@@ -22,7 +22,8 @@ from coda_lib.judge import Verdict, format_verdict, judge_messages
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
-JUDGE_BATCH = 8  # cases a step
+JUDGE_BATCH = 8  # attempts a step
+LOOKS = 20  # single screens a step
 QUESTIONS = 16  # most further questions about a case
 State = Mapping[str, Any]
 
@@ -31,12 +32,18 @@ State = Mapping[str, Any]
 class Question:
     """What an attempt is asked to have done, the answer that it gave, and what the judge says of it.
 
-    `reply` is a whole verdict, or only its beginning, up to what the states tell for sure: `Correctness`.
+    `reply` is a whole verdict, or only its beginning, up to what the states tell for sure: `Correctness`; of a single screen it
+    may also be what the screen says.
     """
 
     instruction: str
     answer: str | None
     reply: str
+
+    @property
+    def whole(self) -> bool:
+        """Whether the reply ends where it ends, or is only a beginning."""
+        return not self.reply.endswith(" ")
 
 
 @dataclass(frozen=True)
@@ -82,9 +89,10 @@ class Examiner:
         self.rates = [sum(reached(aim, m.before) for m in some) / len(some) for aim in self.aims]
 
     def look(self, rng: random.Random) -> Case:
-        """A single screen: to tell what it shows is most of a judge's work."""
+        """A single screen, to be read out and asked about: to tell what it shows is most of a judge's work."""
         moment = rng.choice(self.walk)
-        return Case((moment.screen,), tuple(self.questions([moment.before], None, rng)))
+        read = Question(READING, None, description(moment))
+        return Case((moment.screen,), (read, *self.questions([moment.before], None, rng)))
 
     def stretch(self, rng: random.Random) -> Case:
         """A stretch of the walk judged as an attempt at something: what it achieved, or something near that it did not.
@@ -228,6 +236,12 @@ def alike(task: Task, tasks: Sequence[Task]) -> list[Task]:
     return near or [t for t in tasks if t.id != task.id]
 
 
+def looking_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Case]:
+    """Single screens alone, with which a judge begins: a screen is a fraction of an attempt's cost, and says as much."""
+    examiners = [Examiner(moments) for moments in walks]
+    return lambda rng: rng.choice(examiners).look(rng)
+
+
 def judge_source(
     walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]]
 ) -> Callable[[random.Random], Case]:
@@ -259,8 +273,7 @@ def judge_source(
 
     def draw(rng: random.Random) -> Case:
         if not waiting:
-            made = [case for case in (attempt(rng) for _ in range(12 * JUDGE_BATCH)) if case.questions]
-            made = sorted(made, key=lambda case: len(case.pictures))[len(made) % JUDGE_BATCH :]
+            made = sorted((attempt(rng) for _ in range(12 * JUDGE_BATCH)), key=lambda case: len(case.pictures))
             groups = [made[k : k + JUDGE_BATCH] for k in range(0, len(made), JUDGE_BATCH)]
             rng.shuffle(groups)
             waiting.extend(case for group in groups for case in group)
