@@ -36,7 +36,7 @@ lint: $(INSTALLED)  ## check the style
 lab: $(INSTALLED)  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyter lab notebooks
 
-base-models: $(INSTALLED)  ## train the laptop's base models from scratch (about an hour; replaces data/checkpoints)
+base-models: $(INSTALLED)  ## train the laptop's base models from scratch (some hours; replaces data/checkpoints)
 	@$(CODA) reproduce --profile laptop --run base-models --until base_models
 
 $(INSTALLED): pyproject.toml

@@ -1,7 +1,7 @@
 """What the judge learns from: walks, scripts and rollouts, labelled by the application's own check.
 
-None of them asks what a test or a train task asks.  A case is one attempt with many questions about it: encoding the pictures
-is what costs, and one verdict an attempt would teach a tiny model next to nothing for it.
+None of them asks what a test or a train task asks, in its words or in others.  A case is one attempt with many questions about
+it: encoding the pictures is what costs, and one verdict an attempt would teach a tiny model next to nothing for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
 from coda_lib.judge import Verdict, format_verdict, judge_messages
-from coda_lib.task import Task, test_tasks
+from coda_lib.task import Task, goal_text, test_tasks
 from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
 JUDGE_BATCH = 8  # attempts a step
@@ -32,18 +32,14 @@ State = Mapping[str, Any]
 class Question:
     """What an attempt is asked to have done, the answer that it gave, and what the judge says of it.
 
-    `reply` is a whole verdict, or only its beginning, up to what the states tell for sure: `Correctness`; of a single screen it
-    may also be what the screen says.
+    `reply` is a `whole` verdict, or only its beginning, up to what the states tell for sure: `Correctness`; of a single screen
+    it may also be what the screen says.
     """
 
     instruction: str
     answer: str | None
     reply: str
-
-    @property
-    def whole(self) -> bool:
-        """Whether the reply ends where it ends, or is only a beginning."""
-        return not self.reply.endswith(" ")
+    whole: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,6 +61,12 @@ def _taken(app: str) -> frozenset[str]:
     """Instructions and goals of the test and train tasks, of which the judge must know nothing."""
     others = [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]
     return frozenset({task.instruction for task in others} | {task.goal for task in others})
+
+
+def is_taken(app: str, parts: Sequence[Aim]) -> bool:
+    """Whether a test or a train task asks for these aims, in these words or in others."""
+    goal = goal_text(app, [item for aim in parts for item in aim.checks])
+    return not _taken(app).isdisjoint({sentence(parts), goal})
 
 
 @cache
@@ -114,7 +116,7 @@ class Examiner:
         return Case(pictures, (asked, *self.questions(states, asked.instruction, rng)))
 
     def script(self, task: Task, others: Sequence[Task], rng: random.Random) -> Case:
-        """One attempt at a task by its script, half of the time marred.
+        """One attempt at a task by its script, three times in five marred.
 
         Marring: a step left out, the script of another value of the task, an early end, a step that nobody needed, a wrong
         answer; and wandering, with or without the beginning of the script, as most rollouts of a base planner do.
@@ -181,17 +183,17 @@ class Examiner:
                 continue
             parts = [aim]
             others = [other for other in holding if other.goal.name != aim.goal.name]
-            if others and (sentence(parts) in _taken(self.app) or rng.random() < 0.3):
+            if others and (is_taken(self.app, parts) or rng.random() < 0.3):
                 parts = rng.sample([aim, rng.choice(others)], 2)
             text = sentence(parts)
-            if text not in _taken(self.app) and text != asked:
-                whole = format_verdict(Verdict(holds), details=False)
-                found[text] = Question(text, None, whole[: whole.index('"Redundant"')])
+            if not is_taken(self.app, parts) and text != asked:
+                verdict = format_verdict(Verdict(holds), details=False)
+                found[text] = Question(text, None, verdict[: verdict.index('"Redundant"')], whole=False)
         return rng.sample(list(found.values()), min(len(found), QUESTIONS))
 
     def _attempted(self, states: Sequence[State], rng: random.Random) -> tuple[Aim, bool]:
         """What an attempt may have been about: nothing that held before; and whether it did it."""
-        open_ = [aim for aim in self.aims if not reached(aim, states[0]) and sentence([aim]) not in _taken(self.app)]
+        open_ = [aim for aim in self.aims if not reached(aim, states[0]) and not is_taken(self.app, [aim])]
         done = [aim for aim in open_ if reached(aim, states[-1])]
         missed = [aim for aim in open_ if aim not in done]
         moved = {aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])}

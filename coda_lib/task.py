@@ -7,7 +7,7 @@ task.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,12 @@ class Task:
     @property
     def goal(self) -> str:
         """The goal state as canonical text, to compare tasks by what they ask for."""
-        return json.dumps([self.app, sorted(json.dumps(item, sort_keys=True) for item in self.evaluate)])
+        return goal_text(self.app, self.evaluate)
+
+
+def goal_text(app: str, evaluate: Iterable[Mapping[str, Any]]) -> str:
+    """A goal state as canonical text; the order of its items does not count."""
+    return json.dumps([app, sorted(json.dumps(item, sort_keys=True) for item in evaluate)])
 
 
 def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 import torch
 from tiny_models import made_up, save_tiny
 
 from coda_lib.action import Action, parse_actions
-from coda_lib.base_models import cases_of, collect, executor_source, planner_source
+from coda_lib.base_batches import cases_of
+from coda_lib.base_models import collect, executor_source, planner_source
 from coda_lib.base_rows import (
     READING,
     SIZE,
@@ -33,7 +35,7 @@ from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
 from coda_lib.model import encode, load_network, load_processor
 from coda_lib.predicate import holds
-from coda_lib.task import APPS, test_tasks
+from coda_lib.task import APPS, goal_text, test_tasks
 from coda_lib.trajectory import Step, StopReason
 
 
@@ -157,11 +159,15 @@ def test_what_is_said_of_walks_is_what_the_states_say(walks):
     for moments in walks:
         app = moments[0].app
         wishes = {sentence([aim]): aim for aim in aims(app)}
-        taken = {task.instruction for task in [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]}
+        tasks = [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]
+        taken = {task.instruction for task in tasks} | {task.goal for task in tasks}
+        asked_for = [parts for n in (1, 2) for parts in permutations(wishes.values(), n)]
+        goals = {sentence(parts): goal_text(app, [item for aim in parts for item in aim.checks]) for parts in asked_for}
         examiner = Examiner(moments)
         for seed in range(60):
             case = (examiner.stretch if seed % 2 else examiner.look)(random.Random(seed))
-            assert not {q.instruction for q in case.questions} & taken
+            asked = {q.instruction for q in case.questions if q.instruction != READING}
+            assert not (asked | {goals[text] for text in asked}) & taken
             lengths.add(len(case.pictures))
             told = {q.instruction: '"Correctness": true' in q.reply for q in case.questions if q.instruction != READING}
             said += told.values()
