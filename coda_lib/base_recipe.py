@@ -233,9 +233,9 @@ _LEARNED = {
     "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
     "that the screen answers. No script, no longer workflow, and no instruction of a test task",
     "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
-    "instructions of neither test nor train tasks, each with up to 16 questions about how it ended, as often answered with yes "
-    "as with no; all labelled by the application's own check. Before that the executor's weights learned to read out what a "
-    "screen says, then to answer such questions about single screens",
+    "instructions of neither test nor train tasks, each with up to 16 questions about how it ended, drawn so that no question "
+    "has one usual answer; all labelled by the application's own check. Before that the executor's weights learned to read "
+    "out what a screen says, then to answer such questions about single screens",
 }
 
 
