@@ -35,7 +35,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
-from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, judge_source, judge_tasks, looking_source
+from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, judge_source, judge_tasks, looking_source
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner
@@ -59,7 +59,8 @@ class Recipe:
     executor: int = 3_000  # steps of 32 rows
     planner: int = 1_500
     reader: int = 2_000  # steps of 24 screens, from the executor
-    rollouts: int = 300  # episodes an application of the base planner at the judge's own tasks
+    rollouts: int = 300  # tasks an application, of the judge's own, that the base planner tries once
+    retries: int = 16  # further episodes at each short one of these
     looks: int = 900  # steps of 20 single screens
     judge: int = 1_000  # steps of 8 attempts
     samples: int = 1_000  # rows behind each figure of a card
@@ -125,7 +126,11 @@ def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe
 
 
 def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
-    """Let the base planner try tasks of the judge's own, one episode a task; kept in `folder`/rollouts, an application a file."""
+    """Let the base planner try tasks of the judge's own; kept in `folder`/rollouts, an application a file.
+
+    The short ones, which it solves now and then, many times each: it takes both outcomes of one task to see what tells them
+    apart.
+    """
     for app in apps:
         if not (kept := folder / "rollouts" / f"{app}.parquet").exists():
             agent = DualAgent(
@@ -135,13 +140,21 @@ def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
             )
             tasks = judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(recipe.rollouts, len(tasks)))
-            save_trajectories(kept, rollout(agent, jobs(drawn, 1), partial(ScienceDesk, app), SEED))
+            short = [task for task in drawn if task.grade in SHORT]
+            play = jobs(drawn, 1) + [(task, run + 1) for task, run in jobs(short, recipe.retries)]
+            save_trajectories(kept, rollout(agent, play, partial(ScienceDesk, app), SEED))
 
 
 def _rollouts(folder: Path, apps: Sequence[str]) -> tuple[list[list[Trajectory]], list[list[Trajectory]]]:
-    """The rollouts to learn from and, one in six, those for the figures, one list an application."""
-    played = [load_trajectories(folder / "rollouts" / f"{app}.parquet") for app in apps]
-    return [found[len(found) // 6 :] for found in played], [found[: len(found) // 6] for found in played]
+    """The rollouts to learn from and, of one task in six, those for the figures, one list an application."""
+    learnt, kept = [], []
+    for app in apps:
+        played = load_trajectories(folder / "rollouts" / f"{app}.parquet")
+        names = list(dict.fromkeys(t.task_id for t in played))
+        held_out = set(names[: len(names) // 6])
+        learnt.append([t for t in played if t.task_id not in held_out])
+        kept.append([t for t in played if t.task_id in held_out])
+    return learnt, kept
 
 
 def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from coda_lib.judge import Verdict, format_verdict, judge_messages
 from coda_lib.task import Task, goal_text, test_tasks
 from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
+SHORT = "AB"  # grades of what a base planner solves now and then
 JUDGE_BATCH = 8  # attempts a step
 LOOKS = 20  # single screens a step
 QUESTIONS = 16  # most further questions about a case
@@ -244,18 +245,28 @@ def looking_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random
     return lambda rng: rng.choice(examiners).look(rng)
 
 
+def _by_task(rollouts: Sequence[Trajectory]) -> list[tuple[str, list[list[Trajectory]]]]:
+    """The rollouts of each task, those that solved it and those that did not, as far as there are any."""
+    found: dict[str, dict[bool, list[Trajectory]]] = {}
+    for trajectory in rollouts:
+        found.setdefault(trajectory.task_id, {}).setdefault(bool(trajectory.success), []).append(trajectory)
+    return [(name, list(outcomes.values())) for name, outcomes in found.items()]
+
+
 def judge_source(
     walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]]
 ) -> Callable[[random.Random], Case]:
     """Cases for the judge: screens, walks, scripts of tasks of its own, and the base planner's `rollouts` at such tasks.
 
-    One list of rollouts an application.  Cases of like length follow each other in groups of `JUDGE_BATCH`, so that little
-    of a batch is padding.
+    One list of rollouts an application.  Where a task was solved in some of its rollouts, half of those drawn are of these:
+    or its words would tell the verdict.  Cases of like length follow each other in groups of `JUDGE_BATCH`, so that little of
+    a batch is padding.
     """
     examiners = [Examiner(moments) for moments in walks]
     tasks = [judge_tasks(examiner.app) for examiner in examiners]
-    short = [[task for task in own if task.grade in "AB"] for own in tasks]  # what a base planner solves now and then
+    short = [[task for task in own if task.grade in SHORT] for own in tasks]
     named = {task.id: task for own in tasks for task in own}
+    played = [_by_task(some) for some in rollouts]
     near: dict[str, list[Task]] = {}
     waiting: list[Case] = []
 
@@ -266,8 +277,8 @@ def judge_source(
         if dice < 0.6:
             return examiners[i].stretch(rng)
         if dice < 0.8 and rollouts[i]:
-            played = rng.choice(rollouts[i])
-            return examiners[i].rollout(played, named[played.task_id], rng)
+            name, outcomes = rng.choice(played[i])
+            return examiners[i].rollout(rng.choice(rng.choice(outcomes)), named[name], rng)
         task = rng.choice(short[i] if rng.random() < 0.4 else tasks[i])
         if task.id not in near:
             near[task.id] = alike(task, tasks[i])

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny_models import made_up, save_tiny
 
+from coda_lib import base_recipe
 from coda_lib.action import Action, parse_actions
 from coda_lib.base_batches import cases_of
 from coda_lib.base_models import collect, executor_source, planner_source
@@ -36,7 +37,7 @@ from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
 from coda_lib.model import encode, load_network, load_processor
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, goal_text, test_tasks
-from coda_lib.trajectory import Step, StopReason
+from coda_lib.trajectory import Step, StopReason, save_trajectories
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +223,28 @@ def test_attempts_by_script_are_labelled_by_the_check(walks):
     assert {v.correct for v in verdicts} == {True, False} and any(v.clean for v in verdicts)
     source = judge_source(walks, [[] for _ in walks])
     assert all(source(random.Random(i)).questions for i in range(3))
+
+
+def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdict(walks):
+    often, never = [task for task in judge_tasks("algebra") if not task.ans][:2]
+    tries = [made_up(task_id=task.id, instruction=task.instruction, success=False) for task in (often, never)]
+    failed = [replace(trajectory, run=run) for trajectory in tries for run in range(9)]
+    solved = replace(tries[0], run=9, success=True)
+    source, rng = judge_source(walks, [[*failed, solved], *([] for _ in walks[1:])]), random.Random(0)
+    shown = tuple(solved.screenshots)
+    cases = [case for case in (source(rng) for _ in range(600)) if case.pictures == shown]
+    told = {task.id: [verdict_of(c).correct for c in cases if c.questions[0].instruction == task.instruction]
+            for task in (often, never)}  # fmt: skip
+    assert not any(told[never.id]) and len(told[never.id]) > 5
+    assert 0.2 < sum(told[often.id]) / len(told[often.id]) < 0.8
+
+
+def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path):
+    played = [made_up(task_id=f"gis/{task}", run=run) for run in range(2) for task in range(12)]
+    save_trajectories(tmp_path / "rollouts" / "gis.parquet", played)
+    (learnt,), (kept,) = base_recipe._rollouts(tmp_path, ["gis"])
+    assert len(learnt) == 20 and len(kept) == 4
+    assert not {t.task_id for t in learnt} & {t.task_id for t in kept}
 
 
 def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):

@@ -85,6 +85,13 @@ def test_held_out_tasks_are_the_committed_ones():
     assert stages.held_out_tasks(smoke("test_tasks=4", "seed=8"), "astron") != drawn
 
 
+def test_train_tasks_of_some_grades():
+    drawn = stages.train_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
+    assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
+    everything = stages.train_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
+    assert {task.grade for task in everything} == set("ABCD")
+
+
 def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
     for name in ("base", "specialist", "generalist", "stage1", "stage2"):
         folder = {"base": None, "specialist": run.specialist("gis"), "stage1": run.specialist("gis")}.get(
@@ -113,13 +120,6 @@ def test_threads_are_those_of_the_stage():
 
 
 # ---- exploring and judging -------------------------------------------------------------------------------------------
-def test_train_tasks_of_some_grades():
-    drawn = stages.train_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
-    assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
-    everything = stages.train_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
-    assert {task.grade for task in everything} == set("ABCD")
-
-
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = stages.explore(run, "base", "gis", lambda *now: told.append(now))
