@@ -29,6 +29,7 @@ from coda_lib.base_rows import (
     grounding_row,
     hindsights,
     instructions,
+    moved,
     planner_row,
     reached,
     reading,
@@ -37,6 +38,7 @@ from coda_lib.base_rows import (
     with_past,
 )
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
+from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
 from coda_lib.explore import Aim, aims
@@ -176,9 +178,12 @@ def train_language(
 def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
     """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself; one batch in four copies texts.
 
+    Of the plans, half are about something that is not where it usually is.
+
     Texts come in batches of their own: without pictures they cost next to nothing.
     """
     seen = [hindsights(moments[0].app, moments) for moments in walks]
+    elsewhere = [_by_role(moved(moments)) for moments in walks]
     copies, drawn = copying_source(walks), count()
 
     def draw(rng: random.Random) -> Row:
@@ -187,9 +192,20 @@ def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Rando
         i = rng.randrange(len(walks))
         if rng.random() < 0.2 and seen[i]:
             return solo_row(rng.choice(seen[i]))
-        return grounding_row(rng.choice(walks[i]), rng, typed_words(walks[i][0].app))
+        moment, about = rng.choice(walks[i]), None
+        if rng.random() < 0.5 and elsewhere[i]:
+            moment, about = rng.choice(rng.choice(rng.choice(elsewhere[i])))
+        return grounding_row(moment, rng, typed_words(moment.app), about=about)
 
     return draw
+
+
+def _by_role(found: Sequence[tuple[Moment, Element]]) -> list[list[list[tuple[Moment, Element]]]]:
+    """One list a role, in it one an element, so that each is drawn as often as any other."""
+    groups: dict[str, dict[str, list[tuple[Moment, Element]]]] = {}
+    for moment, element in found:
+        groups.setdefault(element.role, {}).setdefault(element.name, []).append((moment, element))
+    return [list(named.values()) for named in groups.values()]
 
 
 UNSURE = 0.3  # share of the base planner's decisions that are anything else

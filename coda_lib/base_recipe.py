@@ -1,4 +1,4 @@
-"""The whole recipe of the base models: walks, tower, executor, planner, rollouts for the judge, judge; figures and cards.
+"""The whole recipe of the base models: walks, tower, reader, executor, planner, rollouts, judge; figures and cards.
 
 Each part is a folder that is complete once it holds figures.json, so that a killed run goes on with the next part.
 """
@@ -43,7 +43,7 @@ from coda_lib.rollout import jobs, rollout
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 ROLES = ("executor", "planner", "judge")
-_START = {"executor": "tower", "planner": "tower", "judge": "reader"}
+_START = {"executor": "reader", "planner": "tower", "judge": "reader"}
 SEED = 0
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_new_tokens=32)  # of the laptop profile
 
@@ -56,13 +56,14 @@ class Recipe:
     unseen: int = 1_500  # further steps, of other walks, for the figures
     copying: int = 300  # steps of 64 texts without pictures
     vision: int = 800  # steps of 32 screens
-    executor: int = 3_000  # steps of 32 rows
+    pointing: int = 3_000  # steps of 32 rows of the executor's, for the reader
+    reader: int = 1_000  # steps of 24 screens
+    executor: int = 3_300  # steps of 32 rows
     planner: int = 1_500
-    reader: int = 2_000  # steps of 24 screens, from the executor
     rollouts: int = 300  # tasks an application, of the judge's own, that the base planner tries once
     retries: int = 16  # further episodes at each short one of these
     looks: int = 900  # steps of 20 single screens
-    judge: int = 1_000  # steps of 8 attempts
+    judge: int = 3_000  # steps of 8 attempts
     samples: int = 1_000  # rows behind each figure of a card
 
     def scaled(self, scale: float) -> Recipe:
@@ -70,16 +71,16 @@ class Recipe:
 
 
 def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False) -> dict[str, dict[str, Any]]:
-    """Train tower, executor, planner and judge in `folder`; returns the figures of each role.
+    """Train tower, reader, executor, planner and judge in `folder`; returns the figures of each role.
 
     With `publish` the finished checkpoints replace those under data/checkpoints.
     """
     recipe = Recipe().scaled(scale)
     walks = load_walks(folder, apps, recipe)
     train_tower(folder, walks[0], recipe)
+    train_reader(folder, walks[0], recipe)
     figures = {role: train_role(folder, role, walks, recipe) for role in ("executor", "planner")}
     roll_out(folder, apps, recipe)
-    train_reader(folder, walks[0], recipe)
     figures |= {"judge": train_role(folder, "judge", walks, recipe)}
     if publish:
         for role in ROLES:
@@ -98,7 +99,7 @@ def load_walks(folder: Path, apps: Sequence[str], recipe: Recipe) -> tuple[list[
 
 
 def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> dict[str, Any]:
-    """The common start of all three: copying of texts, then the vision tower on what covers each cell of a screen."""
+    """The common start of all: copying of texts, then the vision tower on what covers each cell of a screen."""
 
     def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
         words = build_processor(walks)
@@ -111,14 +112,15 @@ def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe)
 
 
 def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> None:
-    """Where the judge starts: the executor, taught to read out what a screen says.
+    """Where executor and judge start: a network that points at what is named, then reads out what a screen says.
 
     A verdict is one bit an attempt: from that alone a tiny judge learns which instructions are hard, and never to look.
     """
 
     def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
-        words = load_processor(folder / "executor")
-        network = load_network(folder / "executor", trainable=True, device="cpu")
+        words = load_processor(folder / "tower")
+        network = load_network(folder / "tower", trainable=True, device="cpu")
+        train_language(network, words, executor_source(walks), recipe.pointing, SEED + 1, log, "executor")
         train_language(network, words, reader_source(walks), recipe.reader, SEED, log, "reader", batch=24)
         return network, words, {}
 
@@ -158,7 +160,7 @@ def _rollouts(folder: Path, apps: Sequence[str]) -> tuple[list[list[Trajectory]]
 
 
 def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:
-    """Train executor, planner or judge from the tower, and measure it on screens that it did not see."""
+    """Train executor, planner or judge from where it starts, and measure it on screens that it did not see."""
     seen, unseen = walks
     apps = [moments[0].app for moments in seen]
 
@@ -239,16 +241,16 @@ _STANDS_FOR = {
     "judge": "the fine-tuned Qwen2.5-VL-72B judge of the paper",
 }
 _LEARNED = {
-    "executor": "plans that name anything visible (or a text to type) with their actions, and, one row in five, an instruction "
-    "with its next action, in hindsight of one or two steps of a random walk",
+    "executor": "plans that name anything visible (or a text to type) with their actions, half of them about something that is "
+    "not where it usually is, and, one row in five, an instruction with its next action, in hindsight of one or two steps of a "
+    "random walk",
     "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
     "it did, as the plans), alone or under an instruction that asks for something more, three in ten decisions replaced by "
     "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
     "that the screen answers. No script, no longer workflow, and no instruction of a test task",
     "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
     "instructions of neither test nor train tasks, each with up to 16 questions about how it ended, drawn so that no question "
-    "has one usual answer; all labelled by the application's own check. Before that the executor's weights learned to read "
-    "out what a screen says, then to answer such questions about single screens",
+    "has one usual answer; all labelled by the application's own check; before that, such questions about single screens",
 }
 
 
@@ -256,6 +258,7 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
     """The checkpoint's card."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
     size = f"{JUDGE_BATCH} attempts" if role == "judge" else f"{BATCH} rows"
+    reader = f"; then pointing ({recipe.pointing} steps) and reading out screens ({recipe.reader} steps)"
     return f"""# Tiny {role}
 
 A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the
@@ -263,7 +266,7 @@ laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside Scienc
 
 * Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
 * Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
-  random walks of {recipe.moments} steps through each application.
+  random walks of {recipe.moments} steps through each application{reader if _START[role] == "reader" else ""}.
 * Learned from ({getattr(recipe, role)} steps of {size}): {_LEARNED[role]}.
 
 | measured on screens not seen in training ({recipe.samples} rows; greedy) | |

@@ -10,6 +10,7 @@ Instructions of test tasks never occur in any of them.  What the judge learns fr
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -18,6 +19,7 @@ from PIL import Image
 
 from coda_lib.action import Action, format_action
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
+from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import executor_messages, solo_messages
@@ -59,35 +61,55 @@ def on_grid(action: Action) -> str:
 # -- executor ----------------------------------------------------------------------------------------------------------
 
 
-def grounding_row(moment: Moment, rng: random.Random, words: Sequence[str], even: bool = False) -> Row:
-    """A plan about anything visible on a screen, or a text to type, and its action.
+def grounding_row(
+    moment: Moment, rng: random.Random, words: Sequence[str], even: bool = False, about: Element | None = None
+) -> Row:
+    """A plan about anything visible on a screen (or about one element of it), or a text to type, and its action.
 
     What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last, so it is drawn more often than
     the rest; with `even` everything visible is equally likely.
     """
     clear = _clear(moment)
-    dice = rng.random()
+    dice = rng.random() if about is None else rng.uniform(0.26, 1)
     rows = [e for e in clear if e.role == "row"]
     sliders = [e for e in clear if e.role == "slider"]
     drawn = [e for e in clear if e.role == "target"]
+    pulled = dice < 0.36 if about is None else dice < 0.5 and (about in sliders or about in rows)
     if dice < 0.22:
         step = {"type": _word(rng, words) + rng.choice(["\n", ""])}
         action = Action.type_text(step["type"])
     elif dice < 0.26 and not moment.step.keys() & {"click", "type"}:
         step, action = moment.step, moment.action
-    elif dice < 0.36 and (sliders or len(rows) > 1):
-        start = sliders[0] if sliders else rng.choice(rows)
+    elif pulled and (sliders or len(rows) > 1):
+        start = about or (sliders[0] if sliders else rng.choice(rows))
         ticks = [e for e in drawn if e.name.lstrip("-").isdigit()] or drawn
-        end = rng.choice(ticks if sliders else rows)
+        end = rng.choice(ticks if start in sliders else rows)
         step, action = {"drag": [start.name, end.name]}, Action.drag(*start.center, *end.center)
     else:
-        element = rng.choice(drawn if drawn and dice < 0.62 and not even else clear)
+        element = about or rng.choice(drawn if drawn and dice < 0.62 and not even else clear)
         kind = rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]
         make = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}[kind]
         step, action = {kind: element.name}, make(*element.center)
     picture = decode_image(moment.screen)
     observation = Observation("", (), picture, picture)
     return Row(executor_messages(observation, to_plan(step), PROMPTS), on_grid(action))
+
+
+def moved(moments: Sequence[Moment]) -> list[tuple[Moment, Element]]:
+    """What is not where it usually is: a planet at another hour, a slider's handle, a layer pulled up its list.
+
+    An executor that knows the usual places by heart is nearly always right, and wrong here.
+    """
+    places: dict[str, Counter] = {}
+    for moment in moments:
+        for element in _clear(moment):
+            places.setdefault(element.name, Counter())[element.box[:2]] += 1
+    usual = {name: counts.most_common(1)[0][0] for name, counts in places.items()}
+    return [(m, e) for m in moments for e in _clear(m) if _far(e.box[:2], usual[e.name])]
+
+
+def _far(place: tuple[int, int], usual: tuple[int, int]) -> bool:
+    return abs(place[0] - usual[0]) > GRID or abs(place[1] - usual[1]) > GRID
 
 
 def _word(rng: random.Random, words: Sequence[str]) -> str:
@@ -102,7 +124,7 @@ def copying_row(rng: random.Random, words: Sequence[str]) -> Row:
     return Row(messages, on_grid(Action.type_text(step["type"])))
 
 
-def _clear(moment: Moment) -> list:
+def _clear(moment: Moment) -> list[Element]:
     names = [e.name for e in moment.elements]
     return [e for e in moment.elements if names.count(e.name) == 1 and e.role != "value"]
 

@@ -34,7 +34,7 @@ tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be so
 app.add_typer(tasks_app, name="tasks")
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
-ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (half an hour), gpu or paper.")]
+ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
 AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[

@@ -23,6 +23,7 @@ from coda_lib.base_rows import (
     distracted,
     grounding_row,
     hindsights,
+    moved,
     planner_row,
     reached,
     with_more,
@@ -70,6 +71,24 @@ def test_a_plan_grounded_on_a_screen_points_into_what_it_names(walks):
                 continue
             named = [e for e in moment.elements if f"'{e.name}'" in words_of(row)]
             assert any(near(e.box, action.x * SIZE[0], action.y * SIZE[1]) for e in named)
+
+
+def test_what_has_moved_is_drawn_apart(walks):
+    rng = random.Random(0)
+    found = [pair for moments in walks for pair in moved(moments)]
+    assert {"slider", "row", "target"} <= {element.role for _, element in found}
+    places: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    for moments in walks:
+        for moment in moments:
+            for e in moment.elements:
+                places.setdefault((moment.app, e.name), []).append(e.box[:2])
+    for moment, element in rng.sample(found, 60):
+        x, y = element.box[:2]
+        there = [abs(a - x) + abs(b - y) > 4 for a, b in places[moment.app, element.name]]
+        assert sum(there) >= len(there) / 2  # mostly it is elsewhere
+        row = grounding_row(moment, rng, ("x",), about=element)
+        (action,) = parse_actions(row.reply, SIZE)
+        assert f"'{element.name}'" in words_of(row) and near(element.box, action.x * SIZE[0], action.y * SIZE[1])
 
 
 def test_hindsight_asks_for_what_was_achieved(walks):
