@@ -30,6 +30,7 @@ from coda_lib.base_rows import (
     hindsights,
     instructions,
     moved,
+    moved_row,
     planner_row,
     reached,
     reading,
@@ -178,9 +179,8 @@ def train_language(
 def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
     """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself; one batch in four copies texts.
 
-    Of the plans, half are about something that is not where it usually is.
-
-    Texts come in batches of their own: without pictures they cost next to nothing.
+    Half of the plans are about something that is not where it usually is.  Texts come in batches of their own: without
+    pictures they cost next to nothing.
     """
     seen = [hindsights(moments[0].app, moments) for moments in walks]
     elsewhere = [_by_role(moved(moments)) for moments in walks]
@@ -192,10 +192,9 @@ def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Rando
         i = rng.randrange(len(walks))
         if rng.random() < 0.2 and seen[i]:
             return solo_row(rng.choice(seen[i]))
-        moment, about = rng.choice(walks[i]), None
         if rng.random() < 0.5 and elsewhere[i]:
-            moment, about = rng.choice(rng.choice(rng.choice(elsewhere[i])))
-        return grounding_row(moment, rng, typed_words(moment.app), about=about)
+            return moved_row(*rng.choice(rng.choice(rng.choice(elsewhere[i]))), rng)
+        return grounding_row(rng.choice(walks[i]), rng, typed_words(walks[i][0].app))
 
     return draw
 

@@ -61,35 +61,51 @@ def on_grid(action: Action) -> str:
 # -- executor ----------------------------------------------------------------------------------------------------------
 
 
-def grounding_row(
-    moment: Moment, rng: random.Random, words: Sequence[str], even: bool = False, about: Element | None = None
-) -> Row:
-    """A plan about anything visible on a screen (or about one element of it), or a text to type, and its action.
+def grounding_row(moment: Moment, rng: random.Random, words: Sequence[str], even: bool = False) -> Row:
+    """A plan about anything visible on a screen, or a text to type, and its action.
 
     What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last, so it is drawn more often than
     the rest; with `even` everything visible is equally likely.
     """
     clear = _clear(moment)
-    dice = rng.random() if about is None else rng.uniform(0.26, 1)
+    dice = rng.random()
     rows = [e for e in clear if e.role == "row"]
     sliders = [e for e in clear if e.role == "slider"]
     drawn = [e for e in clear if e.role == "target"]
-    pulled = dice < 0.36 if about is None else dice < 0.5 and (about in sliders or about in rows)
     if dice < 0.22:
         step = {"type": _word(rng, words) + rng.choice(["\n", ""])}
         action = Action.type_text(step["type"])
     elif dice < 0.26 and not moment.step.keys() & {"click", "type"}:
         step, action = moment.step, moment.action
-    elif pulled and (sliders or len(rows) > 1):
-        start = about or (sliders[0] if sliders else rng.choice(rows))
-        ticks = [e for e in drawn if e.name.lstrip("-").isdigit()] or drawn
-        end = rng.choice(ticks if start in sliders else rows)
-        step, action = {"drag": [start.name, end.name]}, Action.drag(*start.center, *end.center)
+    elif dice < 0.36 and (sliders or len(rows) > 1):
+        step, action = _dragged(sliders[0] if sliders else rng.choice(rows), clear, rng)
     else:
-        element = about or rng.choice(drawn if drawn and dice < 0.62 and not even else clear)
-        kind = rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]
-        make = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}[kind]
-        step, action = {kind: element.name}, make(*element.center)
+        step, action = _clicked(rng.choice(drawn if drawn and dice < 0.62 and not even else clear), rng)
+    return _executor_row(moment, step, action)
+
+
+def moved_row(moment: Moment, element: Element, rng: random.Random) -> Row:
+    """A plan about one element of a screen, and its action."""
+    pulled = element.role in ("slider", "row") and rng.random() < 0.3
+    step, action = _dragged(element, _clear(moment), rng) if pulled else _clicked(element, rng)
+    return _executor_row(moment, step, action)
+
+
+def _dragged(start: Element, clear: Sequence[Element], rng: random.Random) -> tuple[dict, Action]:
+    """A slider's handle pulled to a tick, or a row of a list to another."""
+    drawn = [e for e in clear if e.role == "target"]
+    ticks = [e for e in drawn if e.name.lstrip("-").isdigit()] or drawn
+    end = rng.choice(ticks if start.role == "slider" else [e for e in clear if e.role == "row"])
+    return {"drag": [start.name, end.name]}, Action.drag(*start.center, *end.center)
+
+
+def _clicked(element: Element, rng: random.Random) -> tuple[dict, Action]:
+    kind = rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]
+    make = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}[kind]
+    return {kind: element.name}, make(*element.center)
+
+
+def _executor_row(moment: Moment, step: dict, action: Action) -> Row:
     picture = decode_image(moment.screen)
     observation = Observation("", (), picture, picture)
     return Row(executor_messages(observation, to_plan(step), PROMPTS), on_grid(action))

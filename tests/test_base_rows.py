@@ -24,6 +24,7 @@ from coda_lib.base_rows import (
     grounding_row,
     hindsights,
     moved,
+    moved_row,
     planner_row,
     reached,
     with_more,
@@ -86,7 +87,7 @@ def test_what_has_moved_is_drawn_apart(walks):
         x, y = element.box[:2]
         there = [abs(a - x) + abs(b - y) > 4 for a, b in places[moment.app, element.name]]
         assert sum(there) >= len(there) / 2  # mostly it is elsewhere
-        row = grounding_row(moment, rng, ("x",), about=element)
+        row = moved_row(moment, element, rng)
         (action,) = parse_actions(row.reply, SIZE)
         assert f"'{element.name}'" in words_of(row) and near(element.box, action.x * SIZE[0], action.y * SIZE[1])
 
