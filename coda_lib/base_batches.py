@@ -1,4 +1,4 @@
-"""From rows and cases to the tensors that the base models train on."""
+"""From rows to the tensors that the base models train on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib.base_rows import Row
-from coda_lib.judge_rows import Case
 from coda_lib.model import ImageTextProcessor, encode
 
 _IGNORE = -100
@@ -25,19 +24,18 @@ def batch_of(words: ImageTextProcessor, rows: Sequence[Row]):
     return inputs, labels
 
 
-def cases_of(words: ImageTextProcessor, network: Qwen2_5_VLForConditionalGeneration, cases: Sequence[Case]):
-    """A training batch of cases: each attempt's pictures once, followed by all questions about it.
+def packed_batch(words: ImageTextProcessor, network: Qwen2_5_VLForConditionalGeneration, groups: Sequence[Sequence[Row]]):
+    """A training batch of groups of rows, each about the same pictures, which stand there once, before all its questions.
 
     A question sees the pictures and itself, at the positions at which it would stand if it were the only one: to the model
     this is the same as a row for each question, at a fraction of the cost.
     """
-    rows = [case.rows for case in cases]
-    shown = encode(words, [asked[0].messages for asked in rows], generate=False)
+    shown = encode(words, [rows[0].messages for rows in groups], generate=False)
     where, _ = network.model.get_rope_index(
         shown["input_ids"], mm_token_type_ids=shown["mm_token_type_ids"], image_grid_thw=shown["image_grid_thw"],
         attention_mask=shown["attention_mask"],
     )  # fmt: skip
-    packed = [_packed(words, *each) for each in zip(cases, rows, shown["input_ids"], where.unbind(1), strict=True)]
+    packed = [_packed(words, *each) for each in zip(groups, shown["input_ids"], where.unbind(1), strict=True)]
     longest = max(len(ids) for ids, *_ in packed)
     tokens = torch.full((len(packed), longest), words.tokenizer.pad_token_id)
     labels = torch.full_like(tokens, _IGNORE)
@@ -53,19 +51,19 @@ def cases_of(words: ImageTextProcessor, network: Qwen2_5_VLForConditionalGenerat
 
 
 def _packed(
-    words: ImageTextProcessor, case: Case, rows: Sequence[Row], ids: torch.Tensor, where: torch.Tensor
+    words: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, where: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Token ids (n), labels (n), positions (3, n) and parts (n) of one case, of whose first question these are the ids."""
+    """Token ids (n), labels (n), positions (3, n) and parts (n) of one group, of whose first question these are the ids."""
     tokens = words.tokenizer
     end = int((ids == tokens.convert_tokens_to_ids("<|vision_end|>")).nonzero()[-1]) + 1
     start = int((ids != tokens.pad_token_id).nonzero()[0])  # padding is on the left
     n = end - start
     pieces = [(ids[start:end], torch.full((n,), _IGNORE), where[:, start:end], torch.zeros(n, dtype=torch.long))]
     after = int(where[:, start:end].max()) + 1
-    for k, (question, row) in enumerate(zip(case.questions, rows, strict=True), 1):
+    for k, row in enumerate(rows, 1):
         text = words.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True).rpartition("<|vision_end|>")[2]
         asked, said = (tokens(t, add_special_tokens=False)["input_ids"] for t in (text, row.reply))
-        said += [tokens.eos_token_id] if question.whole else []
+        said += [tokens.eos_token_id] if row.whole else []
         n = len(asked + said)
         pieces.append(
             (torch.tensor(asked + said), torch.tensor([_IGNORE] * len(asked) + said), (after + torch.arange(n)).expand(3, -1),

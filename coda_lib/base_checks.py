@@ -7,17 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from coda_lib.action import ActionError, ActionType, parse_actions
-from coda_lib.base_rows import (
-    SIZE,
-    Row,
-    grounding_row,
-    hindsights,
-    planner_row,
-    swap_pictures,
-)
+from coda_lib.base_rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
+from coda_lib.hindsight import hindsights, planner_row
 from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
-from coda_lib.judge_rows import Case, Examiner, alike, judge_tasks
+from coda_lib.judge_rows import Case, Examiner, alike, by_task, judge_tasks
 from coda_lib.model import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -103,9 +97,14 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
 def judging(
     model: ChatModel, walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int
 ) -> dict[str, Any]:
-    """Accuracy, precision and recall of single judgments on new attempts of each kind, and recall with swapped pictures."""
+    """Accuracy, precision and recall of single judgments on new attempts of each kind, and what is left of them with swapped
+    pictures.
+
+    The words of a task alone tell how often it is solved, so that a judge need not look at rollouts; of `paired` ones they
+    tell nothing.
+    """
     rng = random.Random(seed)
-    rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": []}
+    rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
     for moments, played in zip(walks, rollouts, strict=True):
         examiner = Examiner(moments)
         tasks = judge_tasks(examiner.app)
@@ -115,6 +114,7 @@ def judging(
             "walk": [examiner.stretch(rng) for _ in drawn],
             "script": [examiner.script(task, alike(task, tasks), rng) for task in drawn],
             "rollout": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in played],
+            "pair": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in paired(played)],
         }
         for kind, some in cases.items():
             rows[kind] += [case.rows[0] for case in some]
@@ -132,9 +132,16 @@ def judging(
             f"{kind}_accuracy": _share([s == t for s, t in zip(said, truth, strict=True)]),
             f"{kind}_precision": _share([t for s, t in zip(said, truth, strict=True) if s]),
             f"{kind}_recall": _share([bool(s) for s, t in zip(said, truth, strict=True) if t]),
+            f"{kind}_accuracy_swapped": _share([s == t for s, t in zip(blind, truth, strict=True)]),
             f"{kind}_recall_swapped": _share([bool(s) for s, t in zip(blind, truth, strict=True) if t]),
         }
     return figures
+
+
+def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
+    """As many solved as failed rollouts of each task that has both."""
+    both = [outcomes for _, outcomes in by_task(rollouts) if len(outcomes) > 1]
+    return [trajectory for outcomes in both for some in outcomes for trajectory in some[: min(map(len, outcomes))]]
 
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:

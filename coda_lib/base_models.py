@@ -18,19 +18,19 @@ import torch
 from torch import nn
 from transformers import Qwen2_5_VLForConditionalGeneration, get_cosine_schedule_with_warmup
 
-from coda_lib.base_batches import batch_of, cases_of
-from coda_lib.base_rows import (
+from coda_lib.base_batches import batch_of, packed_batch
+from coda_lib.base_rows import Row, copying_row, description_row, grounding_row, moved, moved_row
+from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
+from coda_lib.envs.sciencedesk.elements import Element
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
+from coda_lib.explore import Aim, aims
+from coda_lib.hindsight import (
     Hindsight,
-    Row,
-    copying_row,
     curiosity,
-    description_row,
     distracted,
-    grounding_row,
     hindsights,
     instructions,
-    moved,
-    moved_row,
     planner_row,
     reached,
     reading,
@@ -38,12 +38,6 @@ from coda_lib.base_rows import (
     with_more,
     with_past,
 )
-from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
-from coda_lib.envs.sciencedesk.elements import Element
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.walk import Moment, typed_words, walk
-from coda_lib.explore import Aim, aims
-from coda_lib.judge_rows import Case
 from coda_lib.model import ImageTextProcessor
 from coda_lib.tiny import PATCH, configuration, processor, tokenizer
 from coda_lib.trajectory import decode_image
@@ -147,13 +141,13 @@ def _classes(values, most: int) -> dict[str, int]:
 
 
 def train_language(
-    network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, draw: Callable[[random.Random], Row | Case],
+    network: Qwen2_5_VLForConditionalGeneration, words: ImageTextProcessor, draw: Callable[[random.Random], Row | list[Row]],
     steps: int, seed: int, log: Callable[[dict], None], stage: str, batch: int = BATCH, rate: float = 1e-3,
 ) -> None:  # fmt: skip
-    """Next-token training on rows drawn without end; the judge's on cases."""
+    """Next-token training on rows drawn without end, alone or in groups about the same pictures (a batch is all of one kind)."""
     network.train()
-    # eager is the faster one for short sequences
-    network.set_attn_implementation("sdpa" if stage in ("judge", "reader") else "eager")
+    # eager is the faster one for short sequences; it does not take the masks of packed batches
+    network.set_attn_implementation("eager" if stage in ("planner", "copying") else "sdpa")
     network.model.visual.requires_grad_(stage != "judge")  # its many pictures would take most of the time and memory
     # learned with the tower, and a fifth of a step's time: only who must point at a pixel, or read, learns more of it
     network.model.visual.patch_embed.requires_grad_(stage in ("executor", "reader"))
@@ -163,7 +157,7 @@ def train_language(
     rng, average, start = random.Random(seed), None, time.time()
     for step in range(steps):
         drawn = [draw(rng) for _ in range(batch)]
-        inputs, labels = cases_of(words, network, drawn) if stage == "judge" else batch_of(words, drawn)
+        inputs, labels = batch_of(words, drawn) if isinstance(drawn[0], Row) else packed_batch(words, network, drawn)
         with _fast_products():
             loss = network(**inputs, labels=labels).loss
         loss.backward()
@@ -176,35 +170,49 @@ def train_language(
             log({"stage": stage, "step": step, "loss": round(average, 4), "seconds": round(time.time() - start, 1)})
 
 
-def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
-    """Rows for the executor: 4 of 5 ground a plan, 1 of 5 answers an instruction itself; one batch in four copies texts.
+GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
 
-    Half of the plans are about something that is not where it usually is.  Texts come in batches of their own: without
-    pictures they cost next to nothing.
+
+def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row | list[Row]]:
+    """What the executor learns from, a batch of one kind after the other: two ground plans, one answers instructions itself,
+    one copies texts.
+
+    Half of the screens are drawn because something is not where it usually is, and half of the plans there are about that.
     """
-    seen = [hindsights(moments[0].app, moments) for moments in walks]
+    seen = [found for moments in walks if (found := hindsights(moments[0].app, moments))]
     elsewhere = [_by_role(moved(moments)) for moments in walks]
     copies, drawn = copying_source(walks), count()
 
-    def draw(rng: random.Random) -> Row:
-        if next(drawn) // BATCH % 4 == 3:
+    def draw(rng: random.Random) -> Row | list[Row]:
+        kind = next(drawn) // BATCH % 4
+        if kind == 3:
             return copies(rng)
+        if kind == 2 and seen:
+            return solo_row(rng.choice(rng.choice(seen)))
         i = rng.randrange(len(walks))
-        if rng.random() < 0.2 and seen[i]:
-            return solo_row(rng.choice(seen[i]))
-        if rng.random() < 0.5 and elsewhere[i]:
-            return moved_row(*rng.choice(rng.choice(rng.choice(elsewhere[i]))), rng)
-        return grounding_row(rng.choice(walks[i]), rng, typed_words(walks[i][0].app))
+        moment, strays = _stray(elsewhere[i], rng) if rng.random() < 0.5 and elsewhere[i] else (rng.choice(walks[i]), [])
+        rows = [moved_row(moment, rng.choice(strays), rng) for _ in range(GROUP // 2 if strays else 0)]
+        return rows + [grounding_row(moment, rng, typed_words(moment.app)) for _ in range(GROUP - len(rows))]
 
     return draw
 
 
-def _by_role(found: Sequence[tuple[Moment, Element]]) -> list[list[list[tuple[Moment, Element]]]]:
-    """One list a role, in it one an element, so that each is drawn as often as any other."""
-    groups: dict[str, dict[str, list[tuple[Moment, Element]]]] = {}
-    for moment, element in found:
-        groups.setdefault(element.role, {}).setdefault(element.name, []).append((moment, element))
-    return [list(named.values()) for named in groups.values()]
+_Strays = tuple[Moment, list[Element]]  # a screen, and what is not where it usually is
+
+
+def _by_role(found: Sequence[_Strays]) -> dict[str, list[list[_Strays]]]:
+    """For each role one list an element, so that each is drawn as often as any other."""
+    groups: dict[str, dict[str, list[_Strays]]] = {}
+    for moment, elements in found:
+        for element in elements:
+            groups.setdefault(element.role, {}).setdefault(element.name, []).append((moment, elements))
+    return {role: list(named.values()) for role, named in groups.items()}
+
+
+def _stray(elsewhere: dict[str, list[list[_Strays]]], rng: random.Random) -> _Strays:
+    """Half the time something that the application draws itself (planets, atoms, peaks, ticks), which is learned last."""
+    role = "target" if "target" in elsewhere and rng.random() < 0.5 else rng.choice(list(elsewhere))
+    return rng.choice(rng.choice(elsewhere[role]))
 
 
 UNSURE = 0.3  # share of the base planner's decisions that are anything else

@@ -56,10 +56,10 @@ class Recipe:
     unseen: int = 1_500  # further steps, of other walks, for the figures
     copying: int = 300  # steps of 64 texts without pictures
     vision: int = 800  # steps of 32 screens
-    pointing: int = 3_000  # steps of 32 rows of the executor's, for the reader
+    pointing: int = 2_000  # steps of the executor's, for the reader
     reader: int = 1_000  # steps of 24 screens
-    executor: int = 3_300  # steps of 32 rows
-    planner: int = 1_500
+    executor: int = 2_000  # steps of 32 screens with 8 plans each, 32 instructions or 32 texts
+    planner: int = 1_500  # steps of 32 rows
     rollouts: int = 300  # tasks an application, of the judge's own, that the base planner tries once
     retries: int = 16  # further episodes at each short one of these
     looks: int = 900  # steps of 20 single screens
@@ -169,9 +169,9 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
         words = load_processor(start)
         network = load_network(start, trainable=True, device="cpu")
         if role == "judge":
-            train_language(network, words, looking_source(seen), recipe.looks, SEED, log, "judge", batch=LOOKS)
-            source = judge_source(seen, _rollouts(folder, apps)[0])
-            train_language(network, words, source, recipe.judge, SEED, log, "judge", JUDGE_BATCH)
+            looks, attempts = looking_source(seen), judge_source(seen, _rollouts(folder, apps)[0])
+            train_language(network, words, lambda rng: looks(rng).rows, recipe.looks, SEED, log, "judge", LOOKS)
+            train_language(network, words, lambda rng: attempts(rng).rows, recipe.judge, SEED, log, "judge", JUDGE_BATCH)
         else:
             source = {"executor": executor_source, "planner": planner_source}[role](seen)
             train_language(network, words, source, getattr(recipe, role), SEED, log, role)
@@ -241,9 +241,9 @@ _STANDS_FOR = {
     "judge": "the fine-tuned Qwen2.5-VL-72B judge of the paper",
 }
 _LEARNED = {
-    "executor": "plans that name anything visible (or a text to type) with their actions, half of them about something that is "
-    "not where it usually is, and, one row in five, an instruction with its next action, in hindsight of one or two steps of a "
-    "random walk",
+    "executor": "two steps in four, plans that name anything visible (or a text to type) with their actions, eight about each "
+    "screen, half of the screens drawn because something is not where it usually is; one step in four, an instruction with its "
+    "next action, in hindsight of one or two steps of a random walk; one in four, texts to copy",
     "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
     "it did, as the plans), alone or under an instruction that asks for something more, three in ten decisions replaced by "
     "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
@@ -257,7 +257,7 @@ _LEARNED = {
 def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
     """The checkpoint's card."""
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
-    size = f"{JUDGE_BATCH} attempts" if role == "judge" else f"{BATCH} rows"
+    sizes = {"executor": f"{BATCH} screens or texts", "planner": f"{BATCH} rows", "judge": f"{JUDGE_BATCH} attempts"}
     reader = f"; then pointing ({recipe.pointing} steps) and reading out screens ({recipe.reader} steps)"
     return f"""# Tiny {role}
 
@@ -267,7 +267,7 @@ laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside Scienc
 * Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
 * Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
   random walks of {recipe.moments} steps through each application{reader if _START[role] == "reader" else ""}.
-* Learned from ({getattr(recipe, role)} steps of {size}): {_LEARNED[role]}.
+* Learned from ({getattr(recipe, role)} steps of {sizes[role]}): {_LEARNED[role]}.
 
 | measured on screens not seen in training ({recipe.samples} rows; greedy) | |
 | --- | --- |

@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 from coda_lib.action import ActionType
-from coda_lib.base_rows import PROMPTS, READING, Row, description, leads_to, reached
+from coda_lib.base_rows import PROMPTS, READING, Row, description
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
+from coda_lib.hindsight import leads_to, reached
 from coda_lib.judge import Verdict, format_verdict, judge_messages
 from coda_lib.task import Task, goal_text, test_tasks
 from coda_lib.trajectory import StopReason, Trajectory, decode_image
@@ -54,7 +55,7 @@ class Case:
     def rows(self) -> list[Row]:
         """The questions one by one, as a judge is asked them."""
         images = [decode_image(png) for png in self.pictures]
-        return [Row(judge_messages(q.instruction, images, q.answer, PROMPTS), q.reply) for q in self.questions]
+        return [Row(judge_messages(q.instruction, images, q.answer, PROMPTS), q.reply, q.whole) for q in self.questions]
 
 
 @cache
@@ -245,7 +246,7 @@ def looking_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random
     return lambda rng: rng.choice(examiners).look(rng)
 
 
-def _by_task(rollouts: Sequence[Trajectory]) -> list[tuple[str, list[list[Trajectory]]]]:
+def by_task(rollouts: Sequence[Trajectory]) -> list[tuple[str, list[list[Trajectory]]]]:
     """The rollouts of each task, those that solved it and those that did not, as far as there are any."""
     found: dict[str, dict[bool, list[Trajectory]]] = {}
     for trajectory in rollouts:
@@ -266,7 +267,7 @@ def judge_source(
     tasks = [judge_tasks(examiner.app) for examiner in examiners]
     short = [[task for task in own if task.grade in SHORT] for own in tasks]
     named = {task.id: task for own in tasks for task in own}
-    played = [_by_task(some) for some in rollouts]
+    played = [by_task(some) for some in rollouts]
     near: dict[str, list[Task]] = {}
     waiting: list[Case] = []
 

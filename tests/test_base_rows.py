@@ -12,28 +12,15 @@ from tiny_models import made_up, save_tiny
 
 from coda_lib import base_recipe
 from coda_lib.action import Action, parse_actions
-from coda_lib.base_batches import cases_of
-from coda_lib.base_models import collect, executor_source, planner_source
-from coda_lib.base_rows import (
-    READING,
-    SIZE,
-    Row,
-    curiosity,
-    description_row,
-    distracted,
-    grounding_row,
-    hindsights,
-    moved,
-    moved_row,
-    planner_row,
-    reached,
-    with_more,
-    with_past,
-)
+from coda_lib.base_batches import packed_batch
+from coda_lib.base_checks import paired
+from coda_lib.base_models import BATCH, GROUP, collect, executor_source, planner_source
+from coda_lib.base_rows import READING, SIZE, Row, description_row, grounding_row, moved, moved_row
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
+from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
 from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
 from coda_lib.model import encode, load_network, load_processor
@@ -76,7 +63,7 @@ def test_a_plan_grounded_on_a_screen_points_into_what_it_names(walks):
 
 def test_what_has_moved_is_drawn_apart(walks):
     rng = random.Random(0)
-    found = [pair for moments in walks for pair in moved(moments)]
+    found = [(m, e) for moments in walks for m, elements in moved(moments) for e in elements]
     assert {"slider", "row", "target"} <= {element.role for _, element in found}
     places: dict[tuple[str, str], list[tuple[int, int]]] = {}
     for moments in walks:
@@ -90,6 +77,17 @@ def test_what_has_moved_is_drawn_apart(walks):
         row = moved_row(moment, element, rng)
         (action,) = parse_actions(row.reply, SIZE)
         assert f"'{element.name}'" in words_of(row) and near(element.box, action.x * SIZE[0], action.y * SIZE[1])
+
+
+def test_the_executors_batches_are_of_one_kind_each(walks):
+    source, rng = executor_source(walks), random.Random(0)
+    batches = [[source(rng) for _ in range(BATCH)] for _ in range(4)]
+    groups = batches[0] + batches[1]
+    assert all(isinstance(group, list) and len(group) == GROUP for group in groups)
+    for group in groups:
+        (picture,) = {tuple(p.tobytes() for p in pictures_of(row)) for row in group}
+        assert len(picture) == 1
+    assert {len(pictures_of(row)) for row in batches[2]} == {2} and {len(pictures_of(row)) for row in batches[3]} == {0}
 
 
 def test_hindsight_asks_for_what_was_achieved(walks):
@@ -109,7 +107,9 @@ def test_no_instruction_of_a_test_task_is_learned(walks):
         held_out = {task.instruction for task in test_tasks(moments[0].app)}
         for source in (planner_source([moments]), executor_source([moments])):
             for _ in range(200):
-                assert not {line.strip() for line in words_of(source(rng)).splitlines()} & held_out
+                drawn = source(rng)
+                for row in drawn if isinstance(drawn, list) else [drawn]:
+                    assert not {line.strip() for line in words_of(row).splitlines()} & held_out
 
 
 def test_the_judges_tasks_are_its_own():
@@ -150,7 +150,7 @@ def test_more_may_be_asked_but_no_test_task(walks, monkeypatch):
     wish = next(aim for aim in aims("algebra") if sentence([aim]) != hindsight.instruction)
     asked = {with_more(hindsight, wish, random.Random(seed)).instruction for seed in range(20)}
     assert len(asked) == 2 and all(" and " in text and text.endswith(".") for text in asked)
-    monkeypatch.setattr("coda_lib.base_rows._held_out", lambda app: asked)
+    monkeypatch.setattr("coda_lib.hindsight._held_out", lambda app: asked)
     assert with_more(hindsight, wish, random.Random(0)) == hindsight
 
 
@@ -259,6 +259,13 @@ def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdic
     assert 0.2 < sum(told[often.id]) / len(told[often.id]) < 0.8
 
 
+def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
+    outcomes = {"gis/a": [True, False, False], "gis/b": [True, True], "gis/c": [False, True, False, True, True]}
+    played = [made_up(task_id=name, run=i, success=s) for name, some in outcomes.items() for i, s in enumerate(some)]
+    drawn = [(t.task_id, t.run) for t in paired(played)]
+    assert sorted(drawn) == [("gis/a", 0), ("gis/a", 1), *[("gis/c", run) for run in range(4)]]
+
+
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path):
     played = [made_up(task_id=f"gis/{task}", run=run) for run in range(2) for task in range(12)]
     save_trajectories(tmp_path / "rollouts" / "gis.parquet", played)
@@ -272,7 +279,7 @@ def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks,
     words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
     network.set_attn_implementation("sdpa")
     cases = [Examiner(walks[0]).stretch(random.Random(0)), Examiner(walks[1]).look(random.Random(1))]
-    inputs, labels = cases_of(words, network, cases)
+    inputs, labels = packed_batch(words, network, [case.rows for case in cases])
     together = network(**inputs).logits
     for i, case in enumerate(cases):
         said = (labels[i] >= 0).nonzero()[:, 0]
