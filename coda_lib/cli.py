@@ -162,6 +162,27 @@ def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None
 
 
 @app.command()
+def audit(as_json: JsonOption = False) -> None:
+    """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
+    from coda_lib.audit import audit as audited
+    from coda_lib.audit import findings
+
+    parts = audited()
+    if as_json:
+        records = {name: json.loads(part.to_json(orient="records")) for name, part in parts.items()}
+        _print_json({"findings": findings(parts)} | records)
+        return
+    for said in findings(parts):
+        out.print(f"* {said}", markup=False)
+    table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
+    for row in parts["pooled"].itertuples():
+        share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
+        table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
+    out.print("\nAll tasks together (intervals over tasks):")
+    out.print(table)
+
+
+@app.command()
 def episode(
     task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
     planner: PlannerOption = None,
