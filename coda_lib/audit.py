@@ -10,10 +10,9 @@ from fractions import Fraction
 from itertools import combinations
 
 import pandas as pd
-from statsmodels.stats.proportion import confint_proportions_2indep
 
 from coda_lib.paper import OVERALL, TASKS, load_table1, load_table2
-from coda_lib.statistics import LEVEL, wilson
+from coda_lib.statistics import newcombe, wilson
 
 OURS = "CODA"  # the paper's own rows begin so
 JUDGES = ("Qwen2.5-VL-72B-single", "72B-GUI-Judge")  # before and after fine-tuning
@@ -119,7 +118,7 @@ def comparisons(found: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
             continue
         for application in (*TASKS, OVERALL):
             (a, n), (b, m) = (_share_of(table, system, application) for system in (first, second))
-            low, high = confint_proportions_2indep(b * m, m, a * n, n, method="newcomb", compare="diff", alpha=1 - LEVEL)
+            low, high = newcombe(a, n, b, m)
             verdict = "supported" if low > 0 or high < 0 else "undecided"
             rows.append((*first, *second, application, 100 * (b - a), 100 * low, 100 * high, verdict))
     columns = ["first_metric", "first", "second_metric", "second", "application", "difference", "low", "high", "verdict"]

@@ -173,7 +173,7 @@ def audit(as_json: JsonOption = False) -> None:
         _print_json({"findings": findings(parts)} | records)
         return
     for said in findings(parts):
-        out.print(f"* {said}", markup=False)
+        out.print(f"* {said}", markup=False, soft_wrap=True)
     table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
     for row in parts["pooled"].itertuples():
         share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")

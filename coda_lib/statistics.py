@@ -189,13 +189,21 @@ def paired_difference(
     spread, method = _resample(gaps, rng, resamples, level), "bootstrap"
     if spread is None:
         tasks, method = _effective_tasks(gaps), "Newcombe"
-        counts = [float(np.mean([np.mean(scores) for scores in side])) * tasks for side in (second, first)]
-        low, high = confint_proportions_2indep(
-            counts[0], tasks, counts[1], tasks, method="newcomb", compare="diff", alpha=1 - level
-        )
-        spread = float(low), float(high)
+        before, after = (float(np.mean([np.mean(scores) for scores in side])) for side in (first, second))
+        spread = newcombe(before, tasks, after, tasks, level)
     weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps])
     return Difference(value, *spread, method, _sign_flip(weighted[weighted != 0], rng, resamples))
+
+
+def newcombe(
+    first: float, first_trials: float, second: float, second_trials: float, level: float = LEVEL
+) -> tuple[float, float]:
+    """Newcombe's interval of the second share minus the first, of independent samples of so many trials."""
+    low, high = confint_proportions_2indep(
+        second * second_trials, second_trials, first * first_trials, first_trials, method="newcomb", compare="diff",
+        alpha=1 - level,
+    )  # fmt: skip
+    return float(low), float(high)
 
 
 def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
