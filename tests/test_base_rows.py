@@ -8,12 +8,12 @@ from itertools import permutations
 
 import pytest
 import torch
-from tiny_models import made_up, save_tiny
+from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib import base_recipe
 from coda_lib.action import Action, parse_actions
 from coda_lib.base_batches import packed_batch
-from coda_lib.base_checks import paired
+from coda_lib.base_checks import judging, paired
 from coda_lib.base_models import BATCH, GROUP, collect, executor_source, planner_source
 from coda_lib.base_rows import READING, SIZE, Row, description_row, grounding_row, moved, moved_row
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
@@ -23,10 +23,10 @@ from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
 from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
-from coda_lib.model import encode, load_network, load_processor
+from coda_lib.model import ReplayModel, encode, load_network, load_processor
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, goal_text, test_tasks
-from coda_lib.trajectory import Step, StopReason, save_trajectories
+from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
 
 
 @pytest.fixture(scope="module")
@@ -264,6 +264,28 @@ def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
     played = [made_up(task_id=name, run=i, success=s) for name, some in outcomes.items() for i, s in enumerate(some)]
     drawn = [(t.task_id, t.run) for t in paired(played)]
     assert sorted(drawn) == [("gis/a", 0), ("gis/a", 1), *[("gis/c", run) for run in range(4)]]
+
+
+def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
+    tasks = judge_tasks("gis")[:6]
+    ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
+    played = [replace(ended[success], task_id=task.id, app="gis") for task in tasks for success in (True, False)]
+    solved = decode_image(ended[True].screenshots[-1]).tobytes()
+
+    def looks(messages) -> str:
+        last = [part["image"] for part in messages[-1]["content"] if part["type"] == "image"][-1]
+        return YES if last.tobytes() == solved else NO
+
+    walk = [walks[APPS.index("gis")]]
+    looking = judging(ReplayModel(looks), walk, [played], samples=12, seed=0)
+    assert looking["rollouts"] == looking["pairs"] == 12 and looking["rollout_successes"] == 0.5
+    assert looking["pair_accuracy"] == looking["pair_precision"] == looking["pair_recall"] == 1
+    assert looking["pair_accuracy_swapped"] < 0.8
+    credulous = judging(ReplayModel(lambda _: YES), walk, [played], samples=12, seed=0)
+    assert credulous["pair_recall"] == credulous["pair_recall_swapped"] == 1
+    assert credulous["pair_accuracy"] == credulous["pair_precision"] == credulous["pair_accuracy_swapped"] == 0.5
+    mumbling = judging(ReplayModel(lambda _: "perhaps"), walk, [played], samples=12, seed=0)
+    assert mumbling["pair_invalid"] == 12 and mumbling["pair_accuracy"] == mumbling["pair_recall"] == 0
 
 
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path):
