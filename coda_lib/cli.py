@@ -6,23 +6,35 @@ Exit codes: 0 all is well, 1 a stage or a check failed, 2 something was asked fo
 from __future__ import annotations
 
 import errno
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, track
+from rich.progress import Progress
 from rich.table import Table
 
+from coda_lib import cli_science, cli_tasks
+from coda_lib.console import (
+    AppOption,
+    ExecutorOption,
+    JsonOption,
+    PlannerOption,
+    ProfileOption,
+    SeedOption,
+    applications,
+    err,
+    find_task,
+    out,
+    print_json,
+    tasks_of,
+)
 from coda_lib.errors import StageError, UserError
 
 if TYPE_CHECKING:
     from coda_lib.agent import Agent
     from coda_lib.config import Profile, SamplingSettings
-    from coda_lib.task import Task
 
 app = typer.Typer(
     help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
@@ -30,21 +42,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
-app.add_typer(tasks_app, name="tasks")
-out, err = Console(highlight=False), Console(stderr=True, highlight=False)
-
-ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
-AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
-PlannerOption = Annotated[
-    str | None,
-    typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."),
-]
-ExecutorOption = Annotated[
-    str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
-]
-SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
 
 
 @app.command()
@@ -99,89 +96,6 @@ def reproduce(
     out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
 
 
-@tasks_app.command("list")
-def tasks_list(
-    app_name: AppOption = None,
-    split: Annotated[str, typer.Option(help="test (held out) or train (explored).")] = "test",
-    as_json: JsonOption = False,
-) -> None:
-    """List tasks with their step limit and instruction."""
-    from dataclasses import asdict
-
-    tasks = [task for name in _apps(app_name) for task in _tasks(name, split)]
-    if as_json:
-        _print_json([asdict(task) for task in tasks])
-        return
-    table = Table("task", "grade", "steps", "instruction", box=None, pad_edge=False)
-    for task in tasks:
-        table.add_row(task.id, task.grade, str(task.steps), escape(task.instruction))
-    out.print(table)
-    out.print(f"{len(tasks)} {split} tasks")
-
-
-@tasks_app.command("check")
-def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
-    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool."""
-    from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
-
-    desk_class("algebra")  # says what is missing where Qt cannot be loaded
-    from coda_lib.envs.sciencedesk.script import idle, solve
-
-    rows, problems = [], []
-    for name in _apps(app_name):
-        env, test = ScienceDesk(name), _tasks(name, "test")
-        for split, tasks in (("test", test), ("train", _tasks(name, "train"))):
-            solved, passed_idle = [], []
-            for task in track(tasks, f"{name} {split}", console=err, transient=True):
-                (solved if solve(env, task) else problems).append(task.id)
-                passed_idle += [task.id] if idle(env, task) else []
-            rows.append(
-                {"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)}
-            )
-            problems += passed_idle
-        train = [wanted for task in _tasks(name, "train") for wanted in (task.instruction, task.goal)]
-        problems += [task.id for task in test if {task.instruction, task.goal}.intersection(train)]
-    if as_json:
-        _print_json({"splits": rows, "problems": problems})
-    else:
-        table = Table(
-            "application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False
-        )
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        out.print(table)
-        totals = [
-            f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")
-        ]
-        out.print(
-            f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}"
-        )
-        out.print("\n".join(problems), markup=False, end="\n" if problems else "")
-    if problems:
-        raise typer.Exit(1)
-
-
-@app.command()
-def audit(as_json: JsonOption = False) -> None:
-    """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
-    from coda_lib.audit import audit as audited
-    from coda_lib.audit import findings
-
-    parts = audited()
-    if as_json:
-        records = {name: json.loads(part.to_json(orient="records")) for name, part in parts.items()}
-        _print_json({"findings": findings(parts)} | records)
-        return
-    for said in findings(parts):
-        out.print(f"* {said}", markup=False, soft_wrap=True)
-    table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
-    for row in parts["pooled"].itertuples():
-        share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
-        table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
-    out.print("\nAll tasks together (intervals over tasks):")
-    out.print(table)
-
-
 @app.command()
 def episode(
     task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
@@ -198,7 +112,7 @@ def episode(
     from coda_lib.envs.sciencedesk.env import ScienceDesk
     from coda_lib.rollout import rollout
 
-    settings, wanted = load_profile(profile), _find_task(task)
+    settings, wanted = load_profile(profile), find_task(task)
     agent = _agent(settings, planner, executor)
     used = settings.seed if seed is None else seed
     (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), used, step_limit=settings.step_limit)
@@ -207,7 +121,7 @@ def episode(
         for step in played.steps
     ]
     if as_json:
-        _print_json(
+        print_json(
             {"task": wanted.id, "seed": used, "stop": str(played.stop), "success": played.success, "steps": steps}
         )
     else:
@@ -235,7 +149,7 @@ def desk(
     ] = None,
 ) -> None:
     """Open one of the ScienceDesk applications as a window, to use it by hand."""
-    (name,), wanted = _apps(app_name), _find_task(task) if task else None
+    (name,), wanted = applications(app_name), find_task(task) if task else None
     if wanted and wanted.app != name:
         raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
     from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -278,11 +192,11 @@ def evaluate(
     settings = load_profile(profile)
     k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
     used = settings.seed if seed is None else seed
-    apps, rows, tables = _apps(app_name), [], []
+    apps, rows, tables = applications(app_name), [], []
     agent = _agent(settings, planner, executor)
     with Progress(console=err, transient=True) as progress:
         for name in apps:
-            wanted = _tasks(name, "test")[:limit]
+            wanted = tasks_of(name, "test")[:limit]
             bar = progress.add_task(name, total=len(wanted) * k)
             played = rollout(
                 agent, jobs(wanted, k), lambda name=name: ScienceDesk(name), used, settings.concurrency,
@@ -306,7 +220,7 @@ def evaluate(
         with atomic_path(save) as temporary:
             pd.concat(tables).to_parquet(temporary, index=False)
     if as_json:
-        _print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
+        print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
         return
     shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
     for row in rows:
@@ -322,7 +236,7 @@ def bench(as_json: JsonOption = False) -> None:
 
     rows = measure(err)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     table = Table("what", "measured", "unit", "promised", box=None, pad_edge=False)
     for row in rows:
@@ -330,33 +244,9 @@ def bench(as_json: JsonOption = False) -> None:
     out.print(table)
 
 
-def _apps(name: str | None) -> tuple[str, ...]:
-    from coda_lib.config import APPS
-
-    if name is not None and name not in APPS:
-        raise UserError(f"unknown application {name!r}: choose one of {', '.join(APPS)}")
-    return APPS if name is None else (name,)
-
-
-def _tasks(name: str, split: str) -> list[Task]:
-    from coda_lib.envs.sciencedesk.env import desk_class
-    from coda_lib.explore import train_pool
-    from coda_lib.task import test_tasks
-
-    if split not in ("test", "train"):
-        raise UserError(f"unknown split {split!r}: choose test or train")
-    return test_tasks(name) if split == "test" else train_pool(name, desk_class(name).defaults)
-
-
-def _find_task(identity: str) -> Task:
-    name, slash, _ = identity.partition("/")
-    if not slash:
-        raise UserError(f"{identity!r} is no task: write APP/TASK, for example algebra/A-01")
-    (name,) = _apps(name)
-    known = {task.id: task for split in ("test", "train") for task in _tasks(name, split)}
-    if identity not in known:
-        raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` shows what there is")
-    return known[identity]
+app.command()(cli_science.audit)
+app.add_typer(cli_tasks.tasks_app, name="tasks")
+app.add_typer(cli_science.judge_app, name="judge")
 
 
 def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
@@ -376,10 +266,6 @@ def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agen
     if planner == "none":
         return SoloAgent(acting)
     return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def main() -> None:

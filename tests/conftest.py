@@ -10,11 +10,14 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
+
+from coda_lib import cli
 
 
 def write_notebook(path: Path, parameters: str, *cells: str) -> Path:
@@ -87,3 +90,18 @@ def fake_checkpoints(tmp_path: Path) -> tuple[str, ...]:
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "config.json").write_text("{}")
     return tuple(f"models.{role}={tmp_path / 'checkpoint'}" for role in ("planner", "executor", "judge"))
+
+
+@pytest.fixture
+def coda(monkeypatch, capsys):
+    """Give a function that runs the command in this process and returns exit code, output and messages."""
+
+    def coda(*words: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["coda", *words])
+        monkeypatch.setenv("COLUMNS", "200")
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        printed = capsys.readouterr()
+        return ended.value.code or 0, printed.out, printed.err
+
+    return coda

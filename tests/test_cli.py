@@ -24,21 +24,6 @@ from coda_lib.paths import Run
 from coda_lib.planner import Planner
 
 
-@pytest.fixture
-def coda(monkeypatch, capsys):
-    """Give a function that runs the command in this process and returns exit code, output and messages."""
-
-    def coda(*words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["coda", *words])
-        monkeypatch.setenv("COLUMNS", "200")
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        printed = capsys.readouterr()
-        return ended.value.code or 0, printed.out, printed.err
-
-    return coda
-
-
 def test_help_is_quick_and_names_the_commands(coda):
     heavy = {"torch", "transformers", "pandas", "numpy", "snakemake", "papermill", "PySide6", "yaml", "coda_lib.config"}
     code = f"import sys, coda_lib.cli; print(*sorted({heavy!r} & set(sys.modules)))"

@@ -1,0 +1,68 @@
+"""Commands about what a result rests on: the paper's own tables, and judges against people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from coda_lib.console import JsonOption, out, print_json
+from coda_lib.errors import UserError
+
+judge_app = typer.Typer(help="Judges: score them against people.", no_args_is_help=True)
+
+
+def audit(as_json: JsonOption = False) -> None:
+    """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
+    from coda_lib.audit import audit as audited
+    from coda_lib.audit import findings
+
+    parts = audited()
+    if as_json:
+        records = {name: json.loads(part.to_json(orient="records")) for name, part in parts.items()}
+        print_json({"findings": findings(parts)} | records)
+        return
+    for said in findings(parts):
+        out.print(f"* {said}", markup=False, soft_wrap=True)
+    table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
+    for row in parts["pooled"].itertuples():
+        share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
+        table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
+    out.print("\nAll tasks together (intervals over tasks):")
+    out.print(table)
+
+
+@judge_app.command("score")
+def judge_score(
+    judgments: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{judge}/{task_id}.json.")],
+    annotations: Annotated[Path, typer.Option(metavar="FILE", help="People's labels: AgentRewardBench's annotations.csv.")],
+    split: Annotated[str | None, typer.Option(help="Only this split: test or dev. Default: all trajectories.")] = None,
+    splits: Annotated[Path | None, typer.Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score judgments of AgentRewardBench as the benchmark does, and strictly: there a missing verdict is a wrong one."""
+    from coda_lib import agentrewardbench as arb
+
+    if split and not splits:
+        raise UserError("--split needs the benchmark's splits.csv: name it with --splits")
+    labels, repeated = arb.load_annotations(annotations)
+    found = arb.score(judgments, labels, repeated, arb.load_split(splits, split) if split else None)
+    if as_json:
+        print_json(arb.record(found))
+        return
+    table = Table("judge", "benchmark", "n", "precision", "recall", "coverage", "strict precision", "strict recall", "no verdict",
+                  box=None, pad_edge=False)  # fmt: skip
+    for one in found.scores:
+        shares = [arb.percent(*share) for share in (one.precision, one.recall, one.strict_precision, one.strict_recall)]
+        why = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
+        row = (str(len(one.judged)), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], why)
+        table.add_row(one.judge, one.benchmark, *(escape(cell) for cell in row))
+    out.print(table)
+    out.print("percent, with Wilson's 95 % interval over trajectories", markup=False)
+    out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
+    for judge, count in found.unknown.items():
+        out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)

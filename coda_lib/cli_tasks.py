@@ -1,0 +1,76 @@
+"""The commands `coda tasks ...`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from coda_lib.console import AppOption, JsonOption, applications, err, out, print_json, tasks_of
+
+tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
+
+
+@tasks_app.command("list")
+def tasks_list(
+    app_name: AppOption = None,
+    split: Annotated[str, typer.Option(help="test (held out) or train (explored).")] = "test",
+    as_json: JsonOption = False,
+) -> None:
+    """List tasks with their step limit and instruction."""
+    from dataclasses import asdict
+
+    tasks = [task for name in applications(app_name) for task in tasks_of(name, split)]
+    if as_json:
+        print_json([asdict(task) for task in tasks])
+        return
+    table = Table("task", "grade", "steps", "instruction", box=None, pad_edge=False)
+    for task in tasks:
+        table.add_row(task.id, task.grade, str(task.steps), escape(task.instruction))
+    out.print(table)
+    out.print(f"{len(tasks)} {split} tasks")
+
+
+@tasks_app.command("check")
+def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
+    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool."""
+    from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+
+    desk_class("algebra")  # says what is missing where Qt cannot be loaded
+    from coda_lib.envs.sciencedesk.script import idle, solve
+
+    rows, problems = [], []
+    for name in applications(app_name):
+        env, test = ScienceDesk(name), tasks_of(name, "test")
+        for split, tasks in (("test", test), ("train", tasks_of(name, "train"))):
+            solved, passed_idle = [], []
+            for task in track(tasks, f"{name} {split}", console=err, transient=True):
+                (solved if solve(env, task) else problems).append(task.id)
+                passed_idle += [task.id] if idle(env, task) else []
+            rows.append(
+                {"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)}
+            )
+            problems += passed_idle
+        train = [wanted for task in tasks_of(name, "train") for wanted in (task.instruction, task.goal)]
+        problems += [task.id for task in test if {task.instruction, task.goal}.intersection(train)]
+    if as_json:
+        print_json({"splits": rows, "problems": problems})
+    else:
+        table = Table(
+            "application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False
+        )
+        for row in rows:
+            table.add_row(*(str(value) for value in row.values()))
+        out.print(table)
+        totals = [
+            f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")
+        ]
+        out.print(
+            f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}"
+        )
+        out.print("\n".join(problems), markup=False, end="\n" if problems else "")
+    if problems:
+        raise typer.Exit(1)
