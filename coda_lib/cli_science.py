@@ -66,3 +66,42 @@ def judge_score(
     out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
     for judge, count in found.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
+
+
+def power(
+    difference: Annotated[float, typer.Argument(help="Difference of Overall Average@k to be settled, in percentage points.")],
+    run: Annotated[
+        list[str] | None, typer.Option(help="Run to learn from; again for runs of other seeds. Default: the reference.")
+    ] = None,
+    first: Annotated[str, typer.Option(help="The system that is compared with: base, executor, stage1 or stage2.")] = "base",
+    second: Annotated[str, typer.Option(help="The other system.")] = "stage1",
+    chance: Annotated[float, typer.Option("--power", min=0.5, max=0.999, help="Chance of finding it if it is there.")] = 0.8,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many tasks, runs and training seeds would settle a difference between two systems."""
+    from dataclasses import asdict
+
+    from coda_lib.paths import REFERENCE, Run
+    from coda_lib.power import designs, estimate, load_pairs
+
+    if not 0 < abs(difference) <= 100:
+        raise UserError(f"a difference of {difference} percentage points cannot be settled: give one up to 100, not 0")
+    folders = [Run(name) for name in run] if run else [Run(str(REFERENCE / "laptop"))]
+    pairs = [load_pairs(folder, first, second) for folder in folders]
+    spread = estimate(pairs)
+    tasks, runs = sum(len(a) for a, _ in pairs[0]), pairs[0][0][0].shape[1]
+    found = 100 * spread.detectable(tasks, runs, len(folders), chance)
+    table = designs(spread, abs(difference) / 100, chance)
+    if as_json:
+        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread), "detectable": found,
+                    "tasks": json.loads(table.to_json(orient="index"))})  # fmt: skip
+        return
+    design = f"{tasks} tasks, {runs} runs and {len(folders)} seed{'s' * (len(folders) > 1)}"
+    said = f"{first} against {second}: {design} find a difference of {found:.1f} points with a chance of {100 * chance:.0f} %"
+    out.print(said, markup=False, soft_wrap=True)
+    shown = Table(f"tasks for {abs(difference):g} points", *table.columns, box=None, pad_edge=False)
+    for row in table.itertuples():
+        shown.add_row(row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:]))
+    out.print(shown)
+    if spread.seeds is None:
+        out.print("From one training: how much another seed would change it is not known, and not counted here.", soft_wrap=True)
