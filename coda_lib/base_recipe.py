@@ -36,6 +36,7 @@ from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
 from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, judge_source, judge_tasks, looking_source
+from coda_lib.ledger import load_deviations
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner
@@ -235,11 +236,6 @@ def publish_role(folder: Path, role: str) -> None:
             (temporary / path.name).write_bytes(path.read_bytes())
 
 
-_STANDS_FOR = {
-    "executor": "UI-TARS-1.5-7B, the frozen executor of the paper",
-    "planner": "Qwen2.5-VL-32B-Instruct, the base planner of the paper",
-    "judge": "the fine-tuned Qwen2.5-VL-72B judge of the paper",
-}
 _LEARNED = {
     "executor": "two steps in four, plans that name anything visible (or a text to type) with their actions, eight about each "
     "screen, half of the screens drawn because something is not where it usually is; one step in four, an instruction with its "
@@ -259,10 +255,17 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
     sizes = {"executor": f"{BATCH} screens or texts", "planner": f"{BATCH} rows", "judge": f"{JUDGE_BATCH} attempts"}
     reader = f"; then pointing ({recipe.pointing} steps) and reading out screens ({recipe.reader} steps)"
+    (row,) = (deviation for deviation in load_deviations() if deviation.id == f"{role}-model")
     return f"""# Tiny {role}
 
 A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the
-laptop profile it stands for {_STANDS_FOR[role]}; it is of no use outside ScienceDesk.
+laptop profile it stands for the {role} of the paper; it is of no use outside ScienceDesk.
+
+From `data/deviations.yaml`, where all is listed in which this kit differs from the paper:
+
+| the paper's {role} | why this one |
+| --- | --- |
+| {row.paper} | {row.why} |
 
 * Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
 * Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on

@@ -1,0 +1,72 @@
+"""The deviation ledger, data/deviations.yaml: theirs, ours, why, and how much it matters where that was tried."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from pydantic import TypeAdapter, ValidationError
+
+from coda_lib.config import Profile, Section
+from coda_lib.errors import UserError
+from coda_lib.paths import DATA, display
+
+LEDGER = DATA / "deviations.yaml"
+_FIELD = re.compile(r"\{([a-z_.]+)\}")
+
+
+class Deviation(Section):
+    """A row of the ledger; `{field}` in `ours` stands for a value of the profile."""
+
+    id: str
+    about: str
+    paper: str
+    ours: str
+    why: str
+    effect: str = "not tried"
+
+    @property
+    def fields(self) -> list[str]:
+        return _FIELD.findall(self.ours)
+
+
+def load_deviations(path: Path = LEDGER) -> list[Deviation]:
+    """The rows of the ledger.  UserError names file, row and field of what is missing or unknown."""
+    try:
+        return TypeAdapter(list[Deviation]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise UserError(f"{display(path)} is no YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:
+    """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is unknown."""
+    values = _flat(profile.model_dump())
+
+    def filled(deviation: Deviation) -> str:
+        if unknown := set(deviation.fields) - values.keys():
+            raise UserError(f"deviation {deviation.id!r}: the profile has no field {', '.join(sorted(unknown))}")
+        return _FIELD.sub(lambda found: _spelt(values[found[1]]), deviation.ours)
+
+    rows = [(d.about, d.paper, filled(d), d.why, d.effect) for d in (load_deviations() if deviations is None else deviations)]
+    return pd.DataFrame(rows, columns=["about", "paper", "ours", "why", "effect"])
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings with dotted names."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+    return flat
+
+
+def _spelt(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " and ".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
