@@ -245,6 +245,7 @@ def bench(as_json: JsonOption = False) -> None:
 
 
 app.command()(cli_science.audit)
+app.command()(cli_science.claims)
 app.command()(cli_science.power)
 app.add_typer(cli_tasks.tasks_app, name="tasks")
 app.add_typer(cli_science.judge_app, name="judge")

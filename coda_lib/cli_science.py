@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from coda_lib.console import JsonOption, out, print_json
+from coda_lib.console import JsonOption, out, print_json, run_of
 from coda_lib.errors import UserError
 
 judge_app = typer.Typer(help="Judges: score them against people.", no_args_is_help=True)
@@ -34,6 +34,31 @@ def audit(as_json: JsonOption = False) -> None:
         table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
     out.print("\nAll tasks together (intervals over tasks):")
     out.print(table)
+
+
+def claims(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
+    from coda_lib.claims import decide, load_claims, load_episodes
+    from coda_lib.paper import Provenance
+
+    here = run_of(run)
+    profile = here.profile()
+    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    table = decide(load_claims(), load_episodes(here), profile.systems, profile.apps, profile.bootstrap_resamples, profile.seed,
+                   provenance)  # fmt: skip
+    if as_json:
+        print_json(json.loads(table.to_json(orient="records")))
+        return
+    shown = Table("claim", "metric", "paper", "this run", "verdict", "rests on", box=None, pad_edge=False)
+    for row in table.itertuples():
+        ours = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+        figures = (row.metric, f"{row.reported:+.1f}", escape(ours)) if isinstance(row.metric, str) else [""] * 3
+        shown.add_row(row.claim, *figures, row.verdict, row.rests_on)
+    out.print(shown)
+    out.print("percentage points, with 95 % intervals over tasks; not corrected for the number of claims")
 
 
 @judge_app.command("score")
@@ -81,12 +106,12 @@ def power(
     """Say how many tasks, runs and training seeds would settle a difference between two systems."""
     from dataclasses import asdict
 
-    from coda_lib.paths import REFERENCE, Run
+    from coda_lib.paths import REFERENCE
     from coda_lib.power import designs, estimate, load_pairs
 
     if not 0 < abs(difference) <= 100:
         raise UserError(f"a difference of {difference} percentage points cannot be settled: give one up to 100, not 0")
-    folders = [Run(name) for name in run] if run else [Run(str(REFERENCE / "laptop"))]
+    folders = [run_of(name) for name in run or [str(REFERENCE / "laptop")]]
     pairs = [load_pairs(folder, first, second) for folder in folders]
     spread = estimate(pairs)
     tasks, runs = sum(len(a) for a, _ in pairs[0]), pairs[0][0][0].shape[1]

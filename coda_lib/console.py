@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from rich.console import Console
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
+    from coda_lib.paths import Run
     from coda_lib.task import Task
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -30,6 +32,16 @@ SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Defa
 
 def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def run_of(name: str) -> Run:
+    """The run of a name under results/, or of a folder anywhere, such as results/reference/laptop."""
+    from coda_lib.paths import Run
+
+    run = Run(str(Path(name).resolve()) if Path(name).is_dir() else name)
+    if not run.folder.is_dir():
+        raise UserError(f"there is no run {name!r}: give a folder, or a name under results/")
+    return run
 
 
 def applications(name: str | None) -> tuple[str, ...]:

@@ -24,7 +24,8 @@ from PIL import Image
 from coda_lib.action import Action, ActionType
 from coda_lib.files import atomic_path
 from coda_lib.paper import LABELS
-from coda_lib.report import PAPER_MODELS, SYSTEM_LABELS, beside_paper
+from coda_lib.report import SYSTEM_LABELS
+from coda_lib.tables import PAPER_MODELS, beside_paper
 from coda_lib.trajectory import Step, Trajectory
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from coda_lib import report, teaching
+from coda_lib import tables, teaching
 from coda_lib.action import Action
 from coda_lib.agent import DualAgent
 from coda_lib.errors import UserError
@@ -23,7 +23,6 @@ from coda_lib.model import ReplayModel, Sampling
 from coda_lib.notebook import declared_parameters
 from coda_lib.paths import NOTEBOOKS, REPO, TASKS
 from coda_lib.planner import Planner
-from coda_lib.report import PAIRS
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
 
@@ -216,30 +215,7 @@ def test_progress_moves(capsys):
         move(2, 2)
 
 
-# -------------------------------------------------------------------------------------------------- claims and judge
-
-
-def compared(low, high, provenance="measured"):
-    rows = [
-        {"metric": metric, "first": first, "second": second, "application": app, "difference": (low + high) / 2,
-         "p": 0.5, "low": low, "high": high, "provenance": provenance}
-        for metric in ("Average@8", "Pass@8") for first, second in PAIRS for app in ("algebra", "overall")
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"), [(1, 3, "supported"), (-3, -1, "contradicted"), (-1, 3, "undecided")]
-)
-def test_claims_are_decided_by_the_interval(low, high, verdict):
-    table = report.claims(compared(low, high))
-    assert len(table) == 6 and set(table["verdict"]) == {verdict}
-    assert table["reported"].tolist() == pytest.approx([6.82, 6.65, 13.47, 12.63, 7.84, 20.47])
-
-
-def test_smoke_decides_nothing_and_no_pair_is_no_claim():
-    assert set(report.claims(compared(1, 3, "smoke"))["verdict"]) == {"not tested"}
-    assert report.claims(pd.DataFrame()).empty
+# ------------------------------------------------------------------------------------------------------------- judge
 
 
 def test_judge_table_has_no_figure_where_there_is_no_denominator():
@@ -247,7 +223,7 @@ def test_judge_table_has_no_figure_where_there_is_no_denominator():
         "algebra": {"true_positive": 3, "false_positive": 1, "successes": 6},
         "gis": {"true_positive": 0, "false_positive": 0, "successes": 0},
     }
-    table = report.judge_table(scores)
+    table = tables.judge_table(scores)
     assert table["value"].tolist()[:2] == [75, 50] and table["of"].tolist() == [4, 6, 0, 0]
     assert np.isnan(table[["value", "low", "high"]].to_numpy()[2:]).all()
     assert (table["low"][:2] < table["value"][:2]).all() and (table["high"][:2] > table["value"][:2]).all()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from coda_lib import plotting, report
+from coda_lib import plotting, report, tables
 from coda_lib.action import Action
 from coda_lib.config import APPS, SYSTEMS
 from coda_lib.errors import UserError
@@ -40,7 +40,7 @@ def episodes() -> pd.DataFrame:
 
 @pytest.fixture
 def table(episodes) -> pd.DataFrame:
-    return report.table1(episodes, resamples=RESAMPLES)
+    return tables.table1(episodes, resamples=RESAMPLES)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
@@ -70,7 +70,7 @@ def test_table1_says_what_each_figure_rests_on(table):
 
 
 def test_a_cell_does_not_depend_on_the_others(episodes, table):
-    alone = report.table1(episodes, ["stage2"], RESAMPLES)
+    alone = tables.table1(episodes, ["stage2"], RESAMPLES)
     same = table[table["system"] == "stage2"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, same)
 
@@ -78,22 +78,22 @@ def test_a_cell_does_not_depend_on_the_others(episodes, table):
 def test_missing_episodes_refuse_the_table(episodes):
     fewer = episodes[(episodes["system"] != "stage1") | (episodes["task_id"] != "gis/A-02")]
     with pytest.raises(EpisodesError, match=r"system 'stage1': 2 of 32 episodes missing: gis/A-02 runs 0, 1"):
-        report.table1(fewer)
+        tables.table1(fewer)
     with pytest.raises(EpisodesError, match="system 'stage2': no episodes"):
-        report.comparisons(episodes[episodes["system"] != "stage2"])
+        tables.comparisons(episodes[episodes["system"] != "stage2"])
 
 
 def test_unknown_and_absent_applications_are_named(episodes):
     with pytest.raises(EpisodesError, match="no column for: chess"):
-        report.table1(episodes.replace({"app": {"gis": "chess"}}))
+        tables.table1(episodes.replace({"app": {"gis": "chess"}}))
     with pytest.raises(EpisodesError, match="no episodes of any system for gis"):
-        report.table1(episodes[episodes["app"] != "gis"])
+        tables.table1(episodes[episodes["app"] != "gis"])
 
 
 def test_comparisons(episodes):
-    compared = report.comparisons(episodes, resamples=RESAMPLES)
+    compared = tables.comparisons(episodes, resamples=RESAMPLES)
     cells = compared.set_index(["metric", "first", "second", "application"])
-    assert len(compared) == 2 * len(report.PAIRS) * 5
+    assert len(compared) == 2 * len(tables.PAIRS) * 5
     assert cells.loc[("Average@2", "base", "stage2", "gis"), "difference"] == pytest.approx(100 * (3 - 1) / 8)
     overall = cells.loc[("Pass@2", "base", "stage2", OVERALL)]
     assert overall["difference"] == pytest.approx(50) and 0 < overall["low"] < 50 < overall["high"]
@@ -103,17 +103,17 @@ def test_comparisons(episodes):
 
 def test_fewer_systems_and_applications(episodes):
     part = episodes[episodes["app"].isin(["gis", "astron"])]
-    table = report.table1(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
-    beside = report.beside_paper(table).set_index(["metric", "system", "application"])
+    table = tables.table1(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
+    beside = tables.beside_paper(table).set_index(["metric", "system", "application"])
     assert beside.loc[("Pass@2", "stage1", "gis"), "paper_value"] == 23.53
     assert np.isnan(beside.loc[("Pass@2", "stage1", OVERALL), "paper_value"])  # the paper's is over four applications
-    compared = report.comparisons(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
+    compared = tables.comparisons(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
     assert set(zip(compared["first"], compared["second"], strict=True)) == {("base", "stage1")}
-    assert report.comparisons(part, ["base"], apps=["gis", "astron"]).empty
+    assert tables.comparisons(part, ["base"], apps=["gis", "astron"]).empty
 
 
 def test_beside_paper_keeps_the_two_apart(table):
-    layout = report.beside_grid(report.beside_paper(table))
+    layout = report.beside_grid(tables.beside_paper(table))
     assert list(layout["Source"].unique()) == ["ours, measured", "reported by the paper"]
     assert len(layout) == 2 * 2 * 4
     first, second = layout.iloc[0], layout.iloc[1]
@@ -126,17 +126,17 @@ def test_beside_paper_keeps_the_two_apart(table):
 
 
 def test_caption_says_run_tasks_runs_interval_and_provenance(episodes):
-    text = report.caption(report.table1(episodes, resamples=RESAMPLES, provenance=Provenance.SMOKE), "trial")
+    text = report.caption(tables.table1(episodes, resamples=RESAMPLES, provenance=Provenance.SMOKE), "trial")
     for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 % (bootstrap or Wilson", "* Four"):
         assert part in text
     assert report.SMOKE_NOTE in text
-    assert report.SPECIALISTS_NOTE not in report.caption(report.table1(episodes, ["base"], RESAMPLES), "trial")
+    assert report.SPECIALISTS_NOTE not in report.caption(tables.table1(episodes, ["base"], RESAMPLES), "trial")
 
 
 def test_files_and_their_bytes(episodes, table, tmp_path):
-    compared = report.comparisons(episodes, resamples=RESAMPLES)
+    compared = tables.comparisons(episodes, resamples=RESAMPLES)
     files = report.write_tables(tmp_path / "a", table, compared, "trial")
-    again = report.write_tables(tmp_path / "b", report.table1(episodes, resamples=RESAMPLES), compared, "trial")
+    again = report.write_tables(tmp_path / "b", tables.table1(episodes, resamples=RESAMPLES), compared, "trial")
     assert {path.name for path in files} == {
         f"{name}.{kind}" for name in ("table1", "beside_paper", "comparisons") for kind in ("csv", "md", "tex")
     }
@@ -159,7 +159,7 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     run = tmp_path / "trial"
     with pytest.raises(UserError, match="no tables/table1.csv"):
         report.html_report(run)
-    report.write_tables(run / "tables", table, report.comparisons(episodes, resamples=RESAMPLES), "trial")
+    report.write_tables(run / "tables", table, tables.comparisons(episodes, resamples=RESAMPLES), "trial")
     (run / "tables" / "judge.csv").write_text("application,precision\ngis,81.25\n")
     plotting.save(plotting.table1_bars(table), run / "figures" / "table1", report.caption(table, "trial"))
     page = report.html_report(run).read_text(encoding="utf-8")

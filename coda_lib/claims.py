@@ -1,0 +1,113 @@
+"""The paper's claims, data/claims.yaml, and what a run says about each: supported, contradicted or undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pandas as pd
+import yaml
+from pydantic import Field, TypeAdapter, ValidationError
+
+from coda_lib.config import APPS, App, Section, System
+from coda_lib.errors import UserError
+from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1
+from coda_lib.paths import DATA, Run, display
+from coda_lib.statistics import RESAMPLES
+from coda_lib.tables import PAPER_MODELS, compare, success_matrices
+
+CLAIMS = DATA / "claims.yaml"
+COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
+
+
+class DifferenceTest(Section):
+    """The second system is better than the first."""
+
+    kind: Literal["difference"]
+    first: System
+    second: System
+    metrics: tuple[Literal["Average", "Pass"], ...]
+    application: App | Literal["overall"] = "overall"
+
+
+class Untested(Section):
+    """No run of the kit can decide this yet."""
+
+    kind: Literal["untested"]
+    needs: str
+
+
+class Claim(Section):
+    id: str
+    claim: str
+    source: str
+    test: Annotated[DifferenceTest | Untested, Field(discriminator="kind")]
+
+
+def load_claims(path: Path = CLAIMS) -> list[Claim]:
+    """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for instance."""
+    try:
+        return TypeAdapter(list[Claim]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise UserError(f"{display(path)} is no YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def load_episodes(run: Run) -> pd.DataFrame:
+    """All episodes of a run.  UserError names what was not evaluated."""
+    profile = run.profile()
+    paths = [run.evaluation(*pair) for pair in product(profile.systems, profile.apps)]
+    if absent := [path for path in paths if not path.is_file()]:
+        raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
+    return pd.concat(map(pd.read_parquet, paths))
+
+
+def decide(
+    claims: Sequence[Claim],
+    episodes: pd.DataFrame,
+    systems: Sequence[str],
+    apps: Sequence[str],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    provenance: Provenance = Provenance.MEASURED,
+) -> pd.DataFrame:
+    """What a run says about each claim, a row per claim and metric.
+
+    Columns: claim, metric, application, reported (the paper's difference), difference, low, high (percentage points; the 95 %
+    interval), p (sign-flip test over tasks, not corrected for the number of claims), verdict, rests_on, provenance.  The verdict
+    is `supported` where the whole interval lies above zero, `contradicted` where it lies below, `undecided` otherwise, and `not
+    tested` in a smoke run and where the run lacks what the claim is about.
+
+    Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
+    """
+    matrices = success_matrices(episodes, systems, apps)
+    paper = load_table1().set_index(["metric", "model", "application"])["value"]
+    rows = []
+    for claim in claims:
+        if isinstance(claim.test, Untested):
+            rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"needs {claim.test.needs}"})
+            continue
+        test, pair = claim.test, (claim.test.first, claim.test.second)
+        wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
+        if absent := [name for name in wanted if name not in (*systems, *apps)]:
+            rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"the run has no {' and no '.join(absent)}"})
+            continue
+        for family in test.metrics:
+            found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+            before, after = (paper[f"{family}@8", PAPER_MODELS[system], test.application] for system in pair)
+            where = "all applications" if test.application == OVERALL else LABELS[test.application]
+            rows.append({
+                "claim": claim.claim, "reported": after - before, "verdict": _verdict(found),
+                "rests_on": f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each",
+            } | {key: found[key] for key in COLUMNS if key in found})  # fmt: skip
+    return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
+
+
+def _verdict(found: dict) -> str:
+    if found["provenance"] == Provenance.SMOKE:
+        return "not tested"
+    return "supported" if found["low"] > 0 else "contradicted" if found["high"] < 0 else "undecided"
