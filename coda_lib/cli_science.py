@@ -13,7 +13,7 @@ from rich.table import Table
 from coda_lib.console import JsonOption, out, print_json, run_of
 from coda_lib.errors import UserError
 
-judge_app = typer.Typer(help="Judges: score them against people.", no_args_is_help=True)
+judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
 
 def audit(as_json: JsonOption = False) -> None:
@@ -59,6 +59,39 @@ def claims(
         shown.add_row(row.claim, *figures, row.verdict, row.rests_on)
     out.print(shown)
     out.print("percentage points, with 95 % intervals over tasks; not corrected for the number of claims")
+
+
+@judge_app.command("votes")
+def judge_votes(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    by: Annotated[list[str] | None, typer.Option(help="Also apart: app or planner; may be given twice.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what every voting rule would have made of the votes of a run: precision, recall, labels (the paper's Table 2)."""
+    from coda_lib.votes import compare, grouped, load_votes, voting
+
+    if unknown := set(by or ()) - {"app", "planner"}:
+        raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
+    here = run_of(run)
+    profile, votes = here.profile(), load_votes(here)
+    rules, drawing = voting(profile.judge.votes), {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
+    found = grouped(votes, by, rules, **drawing) if by else compare(votes, rules, **drawing)
+    if as_json:
+        print_json(json.loads(found.to_json(orient="records")))
+        return
+    columns = ("n", "solved", "accepted", "precision", "recall", "coverage", "calls", "labels", "wrong labels")
+    table = Table(*(by or ()), "rule", *columns, box=None, pad_edge=False)
+    for row in found.itertuples():
+        shares = [
+            f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in
+            ((row.precision, row.precision_low, row.precision_high), (row.recall, row.recall_low, row.recall_high))
+        ]  # fmt: skip
+        counts = (f"{row.trajectories}", f"{row.successes}", f"{row.accepted}")
+        costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", f"{row.labels}", f"{row.wrong_labels:.1f}")
+        table.add_row(*(getattr(row, name) for name in by or ()), row.rule, *counts, *map(escape, shares), *costs)
+    out.print(table)
+    said = "percent, with 95 % intervals over trajectories; calls: votes asked for each; labels: steps to be trained on"
+    out.print(said, markup=False, soft_wrap=True)
 
 
 @judge_app.command("score")

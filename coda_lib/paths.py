@@ -76,6 +76,11 @@ class Run:
         """Precision and recall of the judge against the environment's own check, as JSON."""
         return self.folder / "judged" / planner / f"{app}.json"
 
+    @property
+    def votes(self) -> Path:
+        """Every vote of the run's judge as one small table, where it is kept without the trajectories."""
+        return self.folder / "judged" / "votes.parquet"
+
     def specialist(self, app: str) -> Path:
         """Checkpoint folder of an application's specialist; `checkpoints/` inside is the trainer's, for resuming."""
         return self.folder / "specialist" / app

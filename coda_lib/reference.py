@@ -10,10 +10,12 @@ from pathlib import Path
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, read_json, write_text
 from coda_lib.paths import REFERENCE, REPO, Run
+from coda_lib.votes import load_votes
 
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
-    "judged/*/*.json", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl", "evaluation/*/[a-z]*.parquet",
+    "judged/*/*.json", "judged/votes.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
+    "evaluation/*/[a-z]*.parquet",
 )  # fmt: skip
 _SHOWN = re.compile(r"<!-- results -->.*<!-- /results -->", re.DOTALL)
 
@@ -25,6 +27,7 @@ def keep(run: Run) -> Path:
     """
     if not run.report.exists():
         raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
+    load_votes(run).to_parquet(run.votes, index=False)
     target = REFERENCE / read_json(run.manifest)["profile"]["name"]
     with atomic_path(target) as temporary:
         for path in sorted({path for pattern in KEPT for path in run.folder.glob(pattern)}):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tiny_models import made_up
 
 from coda_lib import reference
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.paths import REFERENCE, REPO, Run
+from coda_lib.trajectory import save_trajectories
 
 
 def test_an_unfinished_run_is_refused(tmp_path) -> None:
@@ -22,9 +24,10 @@ def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) ->
     for name in ("report.html", "tables/table1.csv", "evaluation/base/gis.parquet", "evaluation/base/gis.trajectories.parquet",
                  "generalist/model.safetensors", "generalist/metrics.jsonl"):  # fmt: skip
         write_text(run.folder / name, name)
+    save_trajectories(run.judged("base", "gis"), [made_up()])
     assert reference.keep(run) == kept / "laptop"
     names = {str(path.relative_to(kept / "laptop")) for path in kept.rglob("*") if path.is_file()}
-    small = {"manifest.json", "report.html"}
+    small = {"manifest.json", "report.html", "judged/votes.parquet"}
     assert names == small | {"tables/table1.csv", "evaluation/base/gis.parquet", "generalist/metrics.jsonl"}
 
 

@@ -1,0 +1,147 @@
+"""Votes of judges as data, and what every voting rule would have made of them (the paper's Table 2, for a run).
+
+A vote is one reply of one judge about one trajectory.  A rule asks for votes in an order and stops at the first that is no "yes",
+as a run of the kit does; so rules can be compared offline, in seconds, on the same replies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+
+from coda_lib.errors import UserError
+from coda_lib.judge import VerdictError, parse_verdict
+from coda_lib.paths import Run, display
+from coda_lib.statistics import LEVEL, RESAMPLES
+
+ASKED = ["task_id", "run", "planner"]  # what names a trajectory of a run
+INVALID, NO, YES, CLEAN = -1, 0, 1, 2  # what a vote says: no verdict, failed, solved, solved and clean
+COLUMNS = [*ASKED, "app", "success", "steps", "broken", "judge", "vote", "reply"]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Unanimity of so many votes of each judge, asked in this order."""
+
+    name: str
+    ballots: tuple[tuple[str, int], ...]  # (judge, number of its votes)
+
+
+def voting(votes: int, judge: str = "judge") -> tuple[Rule, ...]:
+    """One vote of a judge, two, and so on up to `votes`."""
+    return tuple(Rule("single" if n == 1 else f"voting@{n}", ((judge, n),)) for n in range(1, votes + 1))
+
+
+def load_votes(run: Run) -> pd.DataFrame:
+    """All votes of a run: a row each with task_id, run, planner, app, success (the application's own check; None where the
+    environment broke), steps, broken (a step had no action), judge, vote (from 0), reply.
+
+    From `Run.votes` if it is there, else from the judged trajectories.  UserError if nothing was judged.
+    """
+    if run.votes.is_file():
+        return pd.read_parquet(run.votes)
+    paths = sorted(run.votes.parent.glob("*/*.parquet"))
+    if not paths:
+        raise UserError(f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories")
+    return pd.concat([_votes(path) for path in paths], ignore_index=True)
+
+
+def _votes(path: Path) -> pd.DataFrame:
+    columns = [*ASKED, "app", "success", "verdicts", "steps.list.element.error"]
+    rows = [
+        (row["task_id"], row["run"], row["planner"], row["app"], row["success"], len(row["steps"]),
+         any(step["error"] for step in row["steps"]), "judge", vote, reply)
+        for row in pq.ParquetFile(path).read(columns).to_pylist() for vote, reply in enumerate(row["verdicts"])
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
+    """What a rule says of each trajectory (index as `ballots`): said, clean, valid (bool), calls (votes asked).
+
+    `ballots` is `cast`'s.  UserError names the first trajectory that lacks a vote which the rule would have asked for.
+    """
+    asking = pd.Series(True, ballots.index)
+    clean, valid, calls = ~ballots["broken"], pd.Series(True, ballots.index), pd.Series(0, ballots.index)
+    for ballot in ((judge, vote) for judge, count in rule.ballots for vote in range(count)):
+        vote = ballots[ballot] if ballot in ballots else pd.Series(np.nan, ballots.index)
+        if (lacking := asking & vote.isna()).any():
+            trajectory = " ".join(map(str, lacking.idxmax()))
+            raise UserError(f"{rule.name}: trajectory {trajectory} has no vote {ballot[1] + 1} of {ballot[0]!r}")
+        calls += asking
+        valid &= ~asking | (vote != INVALID)
+        asking &= vote >= YES
+        clean &= vote == CLEAN
+    return pd.DataFrame({"said": asking, "clean": asking & clean, "valid": valid, "calls": calls})
+
+
+def cast(votes: pd.DataFrame) -> pd.DataFrame:
+    """A row per trajectory (index ASKED): app, success, steps, broken, and for each vote a column (judge, number).
+
+    NaN stands for a vote that was not asked for.  UserError if a vote is there twice.
+    """
+    meta = votes.groupby(ASKED)[["app", "success", "steps", "broken"]].first()
+    said = votes.assign(said=[_verdict(reply) for reply in votes["reply"]])
+    if (twice := said.duplicated([*ASKED, "judge", "vote"])).any():
+        trajectory = " ".join(map(str, said[twice].iloc[0][ASKED]))
+        raise UserError(f"{twice.sum()} votes are there twice, of trajectory {trajectory} first")
+    wide = said.pivot(index=ASKED, columns=["judge", "vote"], values="said")
+    return meta.join(wide.set_axis(wide.columns.to_flat_index(), axis="columns"))
+
+
+def _verdict(reply: str) -> int:
+    try:
+        verdict = parse_verdict(reply)
+    except VerdictError:
+        return INVALID
+    return CLEAN if verdict.clean else YES if verdict.correct else NO
+
+
+def compare(votes: pd.DataFrame, rules: Iterable[Rule], resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Table 2 of a run, a row per rule.
+
+    Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall, recall_low, recall_high
+    (percent, 95 % by bootstrap over trajectories; empty where nothing was accepted or there was no success), coverage (percent of
+    trajectories with a verdict), calls (votes asked per trajectory), labels (steps of clean trajectories, which would be trained
+    on), wrong_labels (percent of them from trajectories that failed).  Trajectories without truth are left out.
+    """
+    ballots = cast(votes[votes["success"].notna()])
+    return pd.DataFrame([_row(rule, ballots.join(apply(rule, ballots)), resamples, seed) for rule in rules])
+
+
+def _row(rule: Rule, found: pd.DataFrame, resamples: int, seed: int) -> dict:
+    truth, said = found["success"].astype(bool), found["said"]
+    right, wrong, lost = (int(of.sum()) for of in (truth & said, said & ~truth, truth & ~said))
+    labels = found["steps"].where(found["clean"], 0)
+    # Resampling trajectories changes nothing but how many of them are of each kind: the counts are drawn directly.
+    kinds = np.array([right, wrong, lost, len(found) - right - wrong - lost])
+    drawn = np.random.default_rng(seed).multinomial(len(found), kinds / len(found), resamples)
+    return {
+        "rule": rule.name, "trajectories": len(found), "successes": right + lost, "accepted": right + wrong,
+        **_share("precision", right, wrong, drawn[:, 0], drawn[:, 1]),
+        **_share("recall", right, lost, drawn[:, 0], drawn[:, 2]),
+        "coverage": 100 * found["valid"].mean(), "calls": found["calls"].mean(), "labels": int(labels.sum()),
+        "wrong_labels": 100 * labels[~truth].sum() / labels.sum() if labels.sum() else np.nan,
+    }  # fmt: skip
+
+
+def _share(name: str, part: int, rest: int, parts: np.ndarray, rests: np.ndarray) -> dict[str, float]:
+    """Percent of part in part + rest with the interval that the resampled counts give."""
+    if not part + rest:
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
+    some = parts + rests > 0
+    tail = 50 * (1 - LEVEL)
+    low, high = np.percentile(100 * parts[some] / (parts + rests)[some], [tail, 100 - tail])
+    return {name: 100 * part / (part + rest), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule], **drawing: int) -> pd.DataFrame:
+    """`compare` for each group of trajectories, by application or planner for instance."""
+    parts = [compare(of, rules, **drawing).assign(**dict(zip(by, name, strict=True))) for name, of in votes.groupby(list(by))]
+    columns = [name for name in parts[0] if name not in by]
+    return pd.concat(parts, ignore_index=True)[[*by, *columns]]
