@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import errno
 import json
+import re
+import shlex
 import subprocess
 import sys
 from types import ModuleType
 
+import nbformat
 import pandas as pd
 import pytest
+import typer
 from PIL import Image
 
 from coda_lib import cli, pipeline
@@ -20,7 +24,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.model import ReplayModel, Sampling
-from coda_lib.paths import Run
+from coda_lib.paths import NOTEBOOKS, REPO, Run
 from coda_lib.planner import Planner
 
 
@@ -38,6 +42,25 @@ def test_help_is_quick_and_names_the_commands(coda):
 def test_every_command_explains_itself(coda, command):
     code, shown, _ = coda(*command.split(), "--help")
     assert code == 0 and len(shown.splitlines()) > 5
+
+
+def commands_told() -> list[str]:
+    """Every `coda` command that the README, a notebook or a profile tells a reader to type."""
+    blocks = re.findall(r"^    (coda .*?)(?: {2,}#.*)?$", (REPO / "README.md").read_text(), re.MULTILINE)
+    cells = [cell.source for path in NOTEBOOKS.glob("*.ipynb") for cell in nbformat.read(path, 4).cells]
+    inline = [said for text in [(REPO / "README.md").read_text(), *cells] for said in re.findall(r"`(coda [^`]+)`", text)]
+    return sorted({command.strip() for command in [*blocks, *inline] if not re.search(r"[A-Z]{3}|\.\.\.|…", command)})
+
+
+def test_every_command_that_readers_are_told_can_be_typed():
+    told = commands_told()
+    assert len(told) > 10
+    for line in told:
+        words, command = shlex.split(line)[1:], typer.main.get_command(cli.app)
+        while hasattr(command, "commands") and words != ["--help"]:
+            command = command.commands[words.pop(0)]
+        if words != ["--help"]:
+            command.make_context(line, words)  # a usage error names what cannot be
 
 
 @pytest.mark.parametrize(
