@@ -10,10 +10,11 @@ from coda_lib.action import ActionError, ActionType, parse_actions
 from coda_lib.base_rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.hindsight import hindsights, planner_row
-from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
+from coda_lib.judge import SAMPLING
 from coda_lib.judge_rows import Case, Examiner, alike, by_task, judge_tasks
 from coda_lib.model import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
+from coda_lib.verdict import VerdictError, parse_verdict
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 

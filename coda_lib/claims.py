@@ -7,16 +7,18 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import pandas as pd
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError
 
 from coda_lib.config import APPS, App, Section, System
 from coda_lib.errors import UserError
-from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1
+from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA, Run, display
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import PAPER_MODELS, compare, success_matrices
+from coda_lib.votes import ASKED, difference, voting
 
 CLAIMS = DATA / "claims.yaml"
 COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
@@ -32,6 +34,16 @@ class DifferenceTest(Section):
     application: App | Literal["overall"] = "overall"
 
 
+class RulesTest(Section):
+    """The second voting rule is better than the first, on the votes of the run's judge."""
+
+    kind: Literal["rules"]
+    measure: Literal["precision", "recall"]
+    first: str
+    second: str
+    paper: tuple[str, str]  # their rows of the paper's Table 2
+
+
 class Untested(Section):
     """No run of the kit can decide this yet."""
 
@@ -43,7 +55,7 @@ class Claim(Section):
     id: str
     claim: str
     source: str
-    test: Annotated[DifferenceTest | Untested, Field(discriminator="kind")]
+    test: Annotated[DifferenceTest | RulesTest | Untested, Field(discriminator="kind")]
 
 
 def load_claims(path: Path = CLAIMS) -> list[Claim]:
@@ -69,6 +81,7 @@ def load_episodes(run: Run) -> pd.DataFrame:
 def decide(
     claims: Sequence[Claim],
     episodes: pd.DataFrame,
+    votes: pd.DataFrame,
     systems: Sequence[str],
     apps: Sequence[str],
     resamples: int = RESAMPLES,
@@ -78,18 +91,21 @@ def decide(
     """What a run says about each claim, a row per claim and metric.
 
     Columns: claim, metric, application, reported (the paper's difference), difference, low, high (percentage points; the 95 %
-    interval), p (sign-flip test over tasks, not corrected for the number of claims), verdict, rests_on, provenance.  The verdict
-    is `supported` where the whole interval lies above zero, `contradicted` where it lies below, `undecided` otherwise, and `not
-    tested` in a smoke run and where the run lacks what the claim is about.
+    interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules), verdict, rests_on,
+    provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it lies below,
+    `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
 
     Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
     """
-    matrices = success_matrices(episodes, systems, apps)
+    matrices, drawing = success_matrices(episodes, systems, apps), (resamples, seed)
     paper = load_table1().set_index(["metric", "model", "application"])["value"]
     rows = []
     for claim in claims:
         if isinstance(claim.test, Untested):
             rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"needs {claim.test.needs}"})
+            continue
+        if isinstance(claim.test, RulesTest):
+            rows.append({"claim": claim.claim} | _of_rules(claim.test, votes, *drawing, provenance))
             continue
         test, pair = claim.test, (claim.test.first, claim.test.second)
         wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
@@ -97,7 +113,7 @@ def decide(
             rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"the run has no {' and no '.join(absent)}"})
             continue
         for family in test.metrics:
-            found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+            found = compare(matrices, family, pair, test.application, *drawing, apps=apps, provenance=provenance)
             before, after = (paper[f"{family}@8", PAPER_MODELS[system], test.application] for system in pair)
             where = "all applications" if test.application == OVERALL else LABELS[test.application]
             rows.append({
@@ -105,6 +121,22 @@ def decide(
                 "rests_on": f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each",
             } | {key: found[key] for key in COLUMNS if key in found})  # fmt: skip
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
+
+
+def _of_rules(test: RulesTest, votes: pd.DataFrame, resamples: int, seed: int, provenance: Provenance) -> dict:
+    known = {} if votes.empty else {rule.name: rule for rule in voting(int(votes["vote"].max()) + 1)}
+    if absent := [name for name in (test.first, test.second) if name not in known]:
+        return {"verdict": "not tested", "rests_on": f"the run has no {' and no '.join(absent)}"}
+    value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
+    if np.isnan(value):
+        return {"verdict": "not tested", "rests_on": "no trajectory was accepted, or none succeeded"}
+    paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure").set_index("method")["value"]
+    found = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
+    judged = len(votes.groupby(ASKED))
+    return found | {
+        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(found), "application": OVERALL,
+        "rests_on": f"{judged} trajectories at train tasks",
+    }  # fmt: skip
 
 
 def _verdict(found: dict) -> str:

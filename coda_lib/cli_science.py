@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from coda_lib.console import JsonOption, out, print_json, run_of
+from coda_lib.console import JsonOption, out, print_json, run_of, show
 from coda_lib.errors import UserError
 
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
@@ -33,7 +33,7 @@ def audit(as_json: JsonOption = False) -> None:
         share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
         table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
     out.print("\nAll tasks together (intervals over tasks):")
-    out.print(table)
+    show(table)
 
 
 def claims(
@@ -43,22 +43,24 @@ def claims(
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
     from coda_lib.claims import decide, load_claims, load_episodes
     from coda_lib.paper import Provenance
+    from coda_lib.votes import find_votes
 
     here = run_of(run)
     profile = here.profile()
     provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
-    table = decide(load_claims(), load_episodes(here), profile.systems, profile.apps, profile.bootstrap_resamples, profile.seed,
-                   provenance)  # fmt: skip
+    drawing = (profile.bootstrap_resamples, profile.seed, provenance)
+    table = decide(load_claims(), load_episodes(here), find_votes(here), profile.systems, profile.apps, *drawing)
     if as_json:
         print_json(json.loads(table.to_json(orient="records")))
         return
-    shown = Table("claim", "metric", "paper", "this run", "verdict", "rests on", box=None, pad_edge=False)
-    for row in table.itertuples():
+    shown = Table("claim", "metric", "paper", "this run", "verdict", box=None, pad_edge=False)
+    for row in table.dropna(subset="difference").itertuples():
         ours = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-        figures = (row.metric, f"{row.reported:+.1f}", escape(ours)) if isinstance(row.metric, str) else [""] * 3
-        shown.add_row(row.claim, *figures, row.verdict, row.rests_on)
+        shown.add_row(row.claim, row.metric, f"{row.reported:+.1f}", escape(ours), row.verdict)
     out.print(shown)
-    out.print("percentage points, with 95 % intervals over tasks; not corrected for the number of claims")
+    for row in table[table["difference"].isna()].itertuples():
+        out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
+    out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
 
 
 @judge_app.command("votes")
@@ -89,7 +91,7 @@ def judge_votes(
         counts = (f"{row.trajectories}", f"{row.successes}", f"{row.accepted}")
         costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", f"{row.labels}", f"{row.wrong_labels:.1f}")
         table.add_row(*(getattr(row, name) for name in by or ()), row.rule, *counts, *map(escape, shares), *costs)
-    out.print(table)
+    show(table)
     said = "percent, with 95 % intervals over trajectories; calls: votes asked for each; labels: steps to be trained on"
     out.print(said, markup=False, soft_wrap=True)
 
@@ -119,7 +121,7 @@ def judge_score(
         why = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
         row = (str(len(one.judged)), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], why)
         table.add_row(one.judge, one.benchmark, *(escape(cell) for cell in row))
-    out.print(table)
+    show(table)
     out.print("percent, with Wilson's 95 % interval over trajectories", markup=False)
     out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
     for judge, count in found.unknown.items():

@@ -12,6 +12,8 @@ from rich.console import Console
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from coda_lib.paths import Run
     from coda_lib.task import Task
 
@@ -28,6 +30,11 @@ ExecutorOption = Annotated[
     str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
 ]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
+
+
+def show(table: Table) -> None:
+    """Print a table as wide as it is, however narrow the terminal: figures cut short would be of no use."""
+    Console(width=max(out.width, Console(width=400).measure(table).maximum), highlight=False).print(table)
 
 
 def print_json(value: Any) -> None:

@@ -19,9 +19,10 @@ from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
 from coda_lib.hindsight import leads_to, reached
-from coda_lib.judge import Verdict, format_verdict, judge_messages
+from coda_lib.judge import judge_messages
 from coda_lib.task import Task, goal_text, test_tasks
 from coda_lib.trajectory import StopReason, Trajectory, decode_image
+from coda_lib.verdict import Verdict, format_verdict
 
 SHORT = "AB"  # grades of what a base planner solves now and then
 JUDGE_BATCH = 8  # attempts a step

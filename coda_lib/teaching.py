@@ -24,13 +24,14 @@ from coda_lib.agent import Decision, DualAgent, action_text, carry_out
 from coda_lib.dataset import observation, positives
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
-from coda_lib.judge import VerdictError, parse_verdict, positive_steps, score, unanimous
+from coda_lib.judge import positive_steps, score, unanimous
 from coda_lib.model import Message
 from coda_lib.planner import Observation, PlanError, parse_plan
 from coda_lib.plotting import BLUE, GREY, INK, OUTLINE, VERMILION, Sheet, styled
 from coda_lib.reward import advantages, reward
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, decode_image, encode_image
+from coda_lib.verdict import VerdictError, parse_verdict
 
 if TYPE_CHECKING:
     from coda_lib.envs.sciencedesk.desk import Element

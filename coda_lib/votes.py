@@ -15,9 +15,9 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from coda_lib.errors import UserError
-from coda_lib.judge import VerdictError, parse_verdict
 from coda_lib.paths import Run, display
 from coda_lib.statistics import LEVEL, RESAMPLES
+from coda_lib.verdict import VerdictError, parse_verdict
 
 ASKED = ["task_id", "run", "planner"]  # what names a trajectory of a run
 INVALID, NO, YES, CLEAN = -1, 0, 1, 2  # what a vote says: no verdict, failed, solved, solved and clean
@@ -38,17 +38,24 @@ def voting(votes: int, judge: str = "judge") -> tuple[Rule, ...]:
 
 
 def load_votes(run: Run) -> pd.DataFrame:
-    """All votes of a run: a row each with task_id, run, planner, app, success (the application's own check; None where the
-    environment broke), steps, broken (a step had no action), judge, vote (from 0), reply.
+    """All votes of a run, as `find_votes`.  UserError if nothing was judged."""
+    votes = find_votes(run)
+    if votes.empty:
+        raise UserError(f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories")
+    return votes
 
-    From `Run.votes` if it is there, else from the judged trajectories.  UserError if nothing was judged.
+
+def find_votes(run: Run) -> pd.DataFrame:
+    """All votes of a run, if there are any.
+
+    A row each with task_id, run, planner, app, success (the application's own check; None where the environment broke), steps,
+    broken (a step had no action), judge, vote (from 0), reply.
+    From `Run.votes` if it is there, else from the judged trajectories.
     """
     if run.votes.is_file():
         return pd.read_parquet(run.votes)
-    paths = sorted(run.votes.parent.glob("*/*.parquet"))
-    if not paths:
-        raise UserError(f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories")
-    return pd.concat([_votes(path) for path in paths], ignore_index=True)
+    parts = [_votes(path) for path in sorted(run.votes.parent.glob("*/*.parquet"))]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
 def _votes(path: Path) -> pd.DataFrame:
@@ -128,6 +135,31 @@ def _row(rule: Rule, found: pd.DataFrame, resamples: int, seed: int) -> dict:
         "coverage": 100 * found["valid"].mean(), "calls": found["calls"].mean(), "labels": int(labels.sum()),
         "wrong_labels": 100 * labels[~truth].sum() / labels.sum() if labels.sum() else np.nan,
     }  # fmt: skip
+
+
+def difference(
+    votes: pd.DataFrame, measure: str, first: Rule, second: Rule, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[float, float, float]:
+    """Second rule minus first in `measure` (precision or recall) on the same trajectories: percentage points, 95 % interval.
+
+    The interval is a paired bootstrap over trajectories.  NaN where a rule accepts nothing, or nothing succeeded.
+    """
+    ballots = cast(votes[votes["success"].notna()])
+    truth = ballots["success"].to_numpy(bool)
+    said = [apply(rule, ballots)["said"].to_numpy() for rule in (first, second)]
+    kind = truth * 4 + said[0] * 2 + said[1]
+    counts = np.bincount(kind, minlength=8)
+    drawn = np.vstack([counts, np.random.default_rng(seed).multinomial(len(kind), counts / len(kind), resamples)])
+    truths, *saids = (np.array([code >> bit & 1 for code in range(8)], bool) for bit in (2, 1, 0))
+    shares = []
+    for yes in saids:
+        of = yes if measure == "precision" else truths
+        with np.errstate(invalid="ignore"):
+            shares.append(100 * drawn[:, yes & truths].sum(axis=1) / drawn[:, of].sum(axis=1))
+    gap = shares[1] - shares[0]
+    tail = 50 * (1 - LEVEL)
+    low, high = np.nanpercentile(gap[1:], [tail, 100 - tail]) if np.isfinite(gap[0]) else (np.nan, np.nan)
+    return float(gap[0]), float(low), float(high)
 
 
 def _share(name: str, part: int, rest: int, parts: np.ndarray, rests: np.ndarray) -> dict[str, float]:

@@ -21,12 +21,12 @@ from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
-from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
 from coda_lib.model import ReplayModel, encode, load_network, load_processor
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, goal_text, test_tasks
 from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
+from coda_lib.verdict import Verdict, parse_verdict
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ from coda_lib.action import Action
 from coda_lib.agent import DualAgent
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
-from coda_lib.judge import Verdict, format_verdict
 from coda_lib.model import ReplayModel, Sampling
 from coda_lib.notebook import declared_parameters
 from coda_lib.paths import NOTEBOOKS, REPO, TASKS
 from coda_lib.planner import Planner
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
+from coda_lib.verdict import Verdict, format_verdict
 
 BOOKS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GIVEN = {  # what the Snakefile passes besides profile and run

@@ -11,9 +11,10 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile, store_profile
 from coda_lib.errors import UserError
-from coda_lib.judge import Verdict, format_verdict, score
+from coda_lib.judge import score
 from coda_lib.paths import Run
 from coda_lib.trajectory import Step, load_trajectories, save_trajectories
+from coda_lib.verdict import Verdict, format_verdict
 from coda_lib.votes import Rule, apply, cast, compare, grouped, load_votes, voting
 
 UNCLEAN = format_verdict(Verdict(True, (1,)))

@@ -14,11 +14,11 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib.action import Action, ActionType
 from coda_lib.envs.base import Environment, EnvironmentFault
-from coda_lib.judge import Verdict, format_verdict
 from coda_lib.model import LocalModel, Message, Sampling
 from coda_lib.task import Task
 from coda_lib.tiny import configuration, processor, tokenizer
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+from coda_lib.verdict import Verdict, format_verdict
 
 SIZE = (84, 84)  # px: four patches, so that a network sees a screen in four tokens
 CORPUS = [
