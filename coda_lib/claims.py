@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +14,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from coda_lib.config import APPS, App, Section, System
 from coda_lib.errors import UserError
 from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
-from coda_lib.paths import DATA, Run, display
+from coda_lib.paths import DATA, display
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import PAPER_MODELS, compare, success_matrices
 from coda_lib.votes import ASKED, difference, voting
@@ -67,15 +66,6 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
     except ValidationError as error:
         first = error.errors()[0]
         raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
-def load_episodes(run: Run) -> pd.DataFrame:
-    """All episodes of a run.  UserError names what was not evaluated."""
-    profile = run.profile()
-    paths = [run.evaluation(*pair) for pair in product(profile.systems, profile.apps)]
-    if absent := [path for path in paths if not path.is_file()]:
-        raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
-    return pd.concat(map(pd.read_parquet, paths))
 
 
 def decide(

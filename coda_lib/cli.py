@@ -247,6 +247,7 @@ def bench(as_json: JsonOption = False) -> None:
 app.command()(cli_science.audit)
 app.command()(cli_science.claims)
 app.command()(cli_science.power)
+app.command()(cli_science.seeds)
 app.add_typer(cli_tasks.tasks_app, name="tasks")
 app.add_typer(cli_science.judge_app, name="judge")
 

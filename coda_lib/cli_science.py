@@ -41,8 +41,9 @@ def claims(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
-    from coda_lib.claims import decide, load_claims, load_episodes
+    from coda_lib.claims import decide, load_claims
     from coda_lib.paper import Provenance
+    from coda_lib.tables import load_episodes
     from coda_lib.votes import find_votes
 
     here = run_of(run)
@@ -61,6 +62,39 @@ def claims(
     for row in table[table["difference"].isna()].itertuples():
         out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
     out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
+
+
+def seeds(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names or folders.")],
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write table1 and comparisons (csv, md, tex) there.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show Table 1 over several seeds of the same study: means over the seeds, and how far the seeds lie apart."""
+    from coda_lib import report, tables
+    from coda_lib.paper import Provenance
+    from coda_lib.seeds import by_seed, load_seeds
+
+    episodes, profile = load_seeds([run_of(run) for run in runs])
+    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    drawing = {"apps": profile.apps, "provenance": provenance, "k": profile.evaluation_runs}
+    table = tables.table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    compared = tables.comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    apart = by_seed(episodes)
+    name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
+    if save:
+        report.write_tables(save, table, compared, name)
+    if as_json:
+        parts = {"table1": table, "comparisons": compared, "by_seed": apart.reset_index()}
+        print_json({key: json.loads(part.to_json(orient="records")) for key, part in parts.items()})
+        return
+    for title, layout in ((report.caption(table, name), report.grid(table)),
+                          (report.COMPARED, report.comparisons_grid(compared)),
+                          ("Overall Average@k of each seed, percent", apart.round(1).reset_index())):  # fmt: skip
+        shown = Table(*map(str, layout.columns), box=None, pad_edge=False)
+        for row in layout.itertuples(index=False):
+            shown.add_row(*(escape(str(cell)) for cell in row))
+        out.print(f"\n{title}", markup=False, soft_wrap=True)
+        show(shown)
 
 
 @judge_app.command("votes")

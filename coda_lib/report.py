@@ -45,7 +45,7 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     sentences = [
         f"{what}; run {run}, {' and '.join(table['provenance'].unique())}.",
         f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}),"
-        f" {' or '.join(map(str, table['runs'].unique()))} runs per task.",
+        f" {_runs(table)}.",
         f"Intervals are 95 % ({methods}, over tasks).",
     ]
     if OVERALL in tasks:
@@ -55,6 +55,14 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     if Provenance.SMOKE in table["provenance"].unique():
         sentences.append(SMOKE_NOTE)
     return " ".join(sentences)
+
+
+def _runs(table: pd.DataFrame) -> str:
+    """`8 runs per task`, or with several seeds `8 runs per task and seed, 3 seeds`."""
+    each = table["metric"].str.split("@").str[1].astype(int)
+    seeds = (table["runs"] // each).unique()
+    said = f"{' or '.join(map(str, each.unique()))} runs per task"
+    return said if set(seeds) == {1} else f"{said} and seed, {' or '.join(map(str, seeds))} seeds"
 
 
 def grid(table: pd.DataFrame) -> pd.DataFrame:

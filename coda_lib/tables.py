@@ -13,7 +13,9 @@ import pandas as pd
 
 from coda_lib import statistics
 from coda_lib.config import APPS, SYSTEMS
+from coda_lib.errors import UserError
 from coda_lib.paper import OVERALL, Provenance, load_table1
+from coda_lib.paths import Run, display
 from coda_lib.statistics import RESAMPLES, EpisodesError
 
 FAMILIES = ("Average", "Pass")
@@ -28,6 +30,15 @@ PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
+def load_episodes(run: Run) -> pd.DataFrame:
+    """All episodes of a run.  UserError names what was not evaluated."""
+    profile = run.profile()
+    paths = [run.evaluation(*pair) for pair in product(profile.systems, profile.apps)]
+    if absent := [path for path in paths if not path.is_file()]:
+        raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
+    return pd.concat(map(pd.read_parquet, paths))
+
+
 def table1(
     episodes: pd.DataFrame,
     systems: Sequence[str] = SYSTEMS,
@@ -36,11 +47,13 @@ def table1(
     *,
     apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
 ) -> pd.DataFrame:
-    """Table 1 of a run, a row per cell.
+    """Table 1 of a run, or of several seeds (`seeds.load_seeds`), a row per cell.
 
     Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
-    and Pass@k with k the number of runs found; value, low and high are percent, low to high the 95 % interval.
+    and Pass@k with k the number of runs of a seed (default: all that are found); with several seeds they are means over
+    the seeds.  Value, low and high are percent, low to high the 95 % interval.
     `interval` says how it was made: Wilson's for Pass@k of one application (tasks are independent trials), a bootstrap
     over tasks for Average@k, stratified by application for Overall, the unweighted mean of `apps`.  Every cell draws
     from a generator of its own with the same seed, so no cell depends on which others are computed.
@@ -51,14 +64,14 @@ def table1(
     rows = []
     for family, system, application in product(FAMILIES, systems, (*apps, OVERALL)):
         chosen = [matrices[system, app] for app in _members(application, apps)]
-        scores = [_scores(family, matrix) for matrix in chosen]
+        scores = [_scores(family, matrix, k) for matrix in chosen]
         if family == "Pass" and application != OVERALL:
             estimate = statistics.wilson(scores[0].sum(), len(scores[0]))
         else:
             estimate = statistics.bootstrap_mean(scores, np.random.default_rng(seed), resamples)
         rows.append(
             {
-                "metric": f"{family}@{chosen[0].shape[1]}",
+                "metric": f"{family}@{k or chosen[0].shape[1]}",
                 "system": system,
                 "application": application,
                 "value": 100 * estimate.value,
@@ -76,12 +89,13 @@ def comparisons(
     *,
     apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
 ) -> pd.DataFrame:
     """Paired differences between systems, a row per metric, pair and application or Overall.
 
     The pairs are those of PAIRS that `systems` contains.  Columns: metric, first, second, application, difference
-    (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k only, Overall
-    pools all tasks), low, high (95 %, paired bootstrap over tasks), tasks, runs, interval, provenance.  The p values
+    (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k of one seed only,
+    Overall pools all tasks), low, high (95 %, paired bootstrap over tasks), tasks, runs, interval, provenance.  The p values
     are not corrected for the number of comparisons.
 
     Raises EpisodesError unless all these systems have the same tasks and runs.
@@ -89,7 +103,7 @@ def comparisons(
     pairs = [pair for pair in PAIRS if set(pair) <= set(systems)]
     matrices = success_matrices(episodes, [system for system in systems if any(system in pair for pair in pairs)], apps)
     cells = product(FAMILIES, pairs, (*apps, OVERALL))
-    return pd.DataFrame([compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance) for cell in cells])
+    return pd.DataFrame([compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance, k=k) for cell in cells])
 
 
 def compare(
@@ -102,20 +116,22 @@ def compare(
     *,
     apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
 ) -> dict:
     """One row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""
     chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
-    before, after = ([_scores(family, matrix) for matrix in side] for side in chosen)
+    before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
     result = statistics.paired_difference(before, after, np.random.default_rng(seed), resamples)
     solved = [np.concatenate(side) == 1 for side in (before, after)]
+    runs = chosen[0][0].shape[1]
     return {
-        "metric": f"{family}@{chosen[0][0].shape[1]}",
+        "metric": f"{family}@{k or runs}",
         "first": pair[0],
         "second": pair[1],
         "application": application,
         "difference": 100 * result.value,
         "p": result.p,
-        "mcnemar_p": statistics.mcnemar_p(*solved) if family == "Pass" else np.nan,
+        "mcnemar_p": statistics.mcnemar_p(*solved) if family == "Pass" and k in (None, runs) else np.nan,
         **_evidence(result, chosen[0], provenance),
     }
 
@@ -177,8 +193,13 @@ def _members(application: str, apps: Sequence[str]) -> Sequence[str]:
     return apps if application == OVERALL else (application,)
 
 
-def _scores(family: str, matrix: pd.DataFrame) -> np.ndarray:
-    return statistics.task_average(matrix) if family == "Average" else statistics.task_pass(matrix, matrix.shape[1])
+def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarray:
+    """Score of each task; Pass@k is the mean over the seeds, each of which has k of the runs."""
+    if family == "Average":
+        return statistics.task_average(matrix)
+    k = k or matrix.shape[1]
+    seeds = np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)
+    return np.mean([statistics.task_pass(runs, k) for runs in seeds], axis=0)
 
 
 def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance) -> dict:
