@@ -16,7 +16,7 @@ from coda_lib.errors import UserError
 from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA, display
 from coda_lib.statistics import RESAMPLES
-from coda_lib.tables import PAPER_MODELS, compare, success_matrices
+from coda_lib.tables import PAPER_MODELS, Matrices, compare, success_matrices
 from coda_lib.votes import ASKED, difference, voting
 
 CLAIMS = DATA / "claims.yaml"
@@ -88,38 +88,45 @@ def decide(
     Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
     """
     matrices, drawing = success_matrices(episodes, systems, apps), (resamples, seed)
-    paper = load_table1().set_index(["metric", "model", "application"])["value"]
     rows = []
     for claim in claims:
-        if isinstance(claim.test, Untested):
-            rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"needs {claim.test.needs}"})
-            continue
-        if isinstance(claim.test, RulesTest):
-            rows.append({"claim": claim.claim} | _of_rules(claim.test, votes, *drawing, provenance))
-            continue
-        test, pair = claim.test, (claim.test.first, claim.test.second)
-        wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
-        if absent := [name for name in wanted if name not in (*systems, *apps)]:
-            rows.append({"claim": claim.claim, "verdict": "not tested", "rests_on": f"the run has no {' and no '.join(absent)}"})
-            continue
-        for family in test.metrics:
-            found = compare(matrices, family, pair, test.application, *drawing, apps=apps, provenance=provenance)
-            before, after = (paper[f"{family}@8", PAPER_MODELS[system], test.application] for system in pair)
-            where = "all applications" if test.application == OVERALL else LABELS[test.application]
-            rows.append({
-                "claim": claim.claim, "reported": after - before, "verdict": _verdict(found),
-                "rests_on": f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each",
-            } | {key: found[key] for key in COLUMNS if key in found})  # fmt: skip
+        match claim.test:
+            case Untested(needs=needs):
+                found = [_not_tested(f"needs {needs}")]
+            case RulesTest() as test:
+                found = [_of_rules(test, votes, *drawing, provenance)]
+            case DifferenceTest() as test:
+                found = _of_systems(test, matrices, systems, apps, *drawing, provenance)
+        rows += [{"claim": claim.claim} | row for row in found]
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
+
+
+def _of_systems(
+    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int, seed: int,
+    provenance: Provenance,
+) -> list[dict]:  # fmt: skip
+    pair = (test.first, test.second)
+    wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
+    if absent := [name for name in wanted if name not in (*systems, *apps)]:
+        return [_not_tested(f"the run has no {' and no '.join(absent)}")]
+    paper = load_table1().set_index(["metric", "model", "application"])["value"]
+    where = "all applications" if test.application == OVERALL else LABELS[test.application]
+    rows = []
+    for family in test.metrics:
+        found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+        before, after = (paper[f"{family}@8", PAPER_MODELS[system], test.application] for system in pair)
+        rests_on = f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each"
+        rows.append(found | {"reported": after - before, "verdict": _verdict(found), "rests_on": rests_on})
+    return rows
 
 
 def _of_rules(test: RulesTest, votes: pd.DataFrame, resamples: int, seed: int, provenance: Provenance) -> dict:
     known = {} if votes.empty else {rule.name: rule for rule in voting(int(votes["vote"].max()) + 1)}
     if absent := [name for name in (test.first, test.second) if name not in known]:
-        return {"verdict": "not tested", "rests_on": f"the run has no {' and no '.join(absent)}"}
+        return _not_tested(f"the run has no {' and no '.join(absent)}")
     value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
     if np.isnan(value):
-        return {"verdict": "not tested", "rests_on": "no trajectory was accepted, or none succeeded"}
+        return _not_tested("no trajectory was accepted, or none succeeded")
     paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure").set_index("method")["value"]
     found = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
     judged = len(votes.groupby(ASKED))
@@ -127,6 +134,10 @@ def _of_rules(test: RulesTest, votes: pd.DataFrame, resamples: int, seed: int, p
         "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(found), "application": OVERALL,
         "rests_on": f"{judged} trajectories at train tasks",
     }  # fmt: skip
+
+
+def _not_tested(why: str) -> dict:
+    return {"verdict": "not tested", "rests_on": why}
 
 
 def _verdict(found: dict) -> str:

@@ -1,4 +1,4 @@
-"""Commands about what a result rests on: the paper's own tables, and judges against people."""
+"""Commands about what a result rests on: the paper's own tables, its claims, seeds, power, and judges."""
 
 from __future__ import annotations
 
