@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from rich.progress import Progress
 from rich.table import Table
 
-from coda_lib.console import JsonOption, out, print_json, run_of, show
+from coda_lib.console import JsonOption, err, out, print_json, run_of, show
 from coda_lib.errors import UserError
 
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
@@ -160,6 +161,41 @@ def judge_score(
     out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
     for judge, count in found.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
+
+
+@judge_app.command("run")
+def judge_run(
+    trajectories: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{experiment}/{task_id}.json.")],
+    endpoint: Annotated[str, typer.Option(metavar="URL", help="Server with OpenAI's chat API, e.g. http://localhost:8000/v1.")],
+    model: Annotated[str, typer.Option(help="The model's name there.")],
+    save: Annotated[Path, typer.Option(metavar="DIR", help="Where the judgments go.")] = Path("judgments"),
+    judge: Annotated[str | None, typer.Option(help="The judge's name in the layout. Default: the model's.")] = None,
+    screenshot: Annotated[bool, typer.Option(help="Show the last screenshot.")] = True,
+    axtree: Annotated[bool, typer.Option(help="Show the last accessibility tree.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests side by side.")] = 8,
+    api_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the server's key.")] = None,
+) -> None:
+    """Judge AgentRewardBench's trajectories with a served model; `coda judge score` scores what it writes."""
+    from coda_lib.endpoint import EndpointModel
+    from coda_lib.judge_run import View, judge_folder
+
+    if api_key_file and not api_key_file.is_file():
+        raise UserError(f"there is no file {api_key_file}")
+    key = api_key_file.read_text(encoding="utf-8").strip() if api_key_file else "none"
+    served = EndpointModel(endpoint, model, key, concurrency)
+    with Progress(console=err, transient=True) as progress:
+        bar = progress.add_task(model, total=None)
+        counts, problems = judge_folder(
+            trajectories, save, served, (judge or model).replace("/", "_"), View(screenshot, axtree),
+            progress=lambda done, total: progress.update(bar, completed=done, total=total),
+        )  # fmt: skip
+    for problem in problems:
+        err.print(problem, markup=False, soft_wrap=True)
+    usage = served.usage
+    out.print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())), markup=False)
+    out.print(f"{usage.requests} requests, {usage.prompt_tokens} tokens read, {usage.completion_tokens} written", markup=False)
+    if problems:
+        raise typer.Exit(1)
 
 
 def power(
