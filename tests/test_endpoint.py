@@ -133,7 +133,8 @@ def trajectories(tmp_path) -> Path:
     (tmp_path / "secret.png").write_bytes((folder / "last.png").read_bytes())
 
     def write(task: str, goal: str = "find it", shot: str = "experiment/last.png", **changes) -> None:
-        step = {"url": "http://shop", "action": "click('12')", "reasoning": "it says so", "axtree": "TREE", "screenshot_path": shot}
+        step = {"url": "http://shop", "action": "click('12')", "reasoning": "it says so", "axtree": "TREE"}
+        step["screenshot_path"] = shot
         given = {"goal": goal, "valid": True, "steps": [step], "seed": 1, "model": "m", "summary_info": {"cum_reward": 1.0}}
         (folder / f"{task}.json").write_text(json.dumps(given | changes))
 
