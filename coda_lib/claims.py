@@ -8,13 +8,11 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pandas as pd
-import yaml
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field
 
-from coda_lib.config import APPS, App, Section, System
-from coda_lib.errors import UserError
+from coda_lib.config import APPS, App, Section, System, load_rows
 from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
-from coda_lib.paths import DATA, display
+from coda_lib.paths import DATA
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import PAPER_MODELS, Matrices, compare, success_matrices
 from coda_lib.votes import ASKED, difference, voting
@@ -59,13 +57,7 @@ class Claim(Section):
 
 def load_claims(path: Path = CLAIMS) -> list[Claim]:
     """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for instance."""
-    try:
-        return TypeAdapter(list[Claim]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{display(path)} is no YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return load_rows(path, Claim)
 
 
 def decide(

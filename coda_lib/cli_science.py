@@ -13,6 +13,7 @@ from rich.table import Table
 
 from coda_lib.console import JsonOption, err, out, print_json, run_of, show
 from coda_lib.errors import UserError
+from coda_lib.files import records
 
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
@@ -24,8 +25,8 @@ def audit(as_json: JsonOption = False) -> None:
 
     parts = audited()
     if as_json:
-        records = {name: json.loads(part.to_json(orient="records")) for name, part in parts.items()}
-        print_json({"findings": findings(parts)} | records)
+        tables = {name: records(part) for name, part in parts.items()}
+        print_json({"findings": findings(parts)} | tables)
         return
     for said in findings(parts):
         out.print(f"* {said}", markup=False, soft_wrap=True)
@@ -53,7 +54,7 @@ def claims(
     drawing = (profile.bootstrap_resamples, profile.seed, provenance)
     table = decide(load_claims(), load_episodes(here), find_votes(here), profile.systems, profile.apps, *drawing)
     if as_json:
-        print_json(json.loads(table.to_json(orient="records")))
+        print_json(records(table))
         return
     shown = Table("claim", "metric", "paper", "this run", "verdict", box=None, pad_edge=False)
     for row in table.dropna(subset="difference").itertuples():
@@ -86,7 +87,7 @@ def seeds(
         report.write_tables(save, table, compared, name)
     if as_json:
         parts = {"table1": table, "comparisons": compared, "by_seed": apart.reset_index()}
-        print_json({key: json.loads(part.to_json(orient="records")) for key, part in parts.items()})
+        print_json({key: records(part) for key, part in parts.items()})
         return
     for title, layout in ((report.caption(table, name), report.grid(table)),
                           (report.COMPARED, report.comparisons_grid(compared)),
@@ -114,7 +115,7 @@ def judge_votes(
     rules, drawing = voting(profile.judge.votes), {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
     found = grouped(votes, by, rules, **drawing) if by else compare(votes, rules, **drawing)
     if as_json:
-        print_json(json.loads(found.to_json(orient="records")))
+        print_json(records(found))
         return
     columns = ("n", "solved", "accepted", "precision", "recall", "coverage", "calls", "labels", "wrong labels")
     table = Table(*(by or ()), "rule", *columns, box=None, pad_edge=False)

@@ -9,7 +9,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @contextmanager
@@ -54,6 +57,11 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, keys in their order."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def records(frame: DataFrame) -> list[dict[str, Any]]:
+    """The rows of a data frame as plain data for JSON, which knows no NaN: null stands for it."""
+    return json.loads(frame.to_json(orient="records"))
 
 
 def read_json(path: Path) -> Any:

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import yaml
-from pydantic import TypeAdapter, ValidationError
 
-from coda_lib.config import Profile, Section
+from coda_lib.config import Profile, Section, load_rows
 from coda_lib.errors import UserError
-from coda_lib.paths import DATA, display
+from coda_lib.paths import DATA
 
 LEDGER = DATA / "deviations.yaml"
 _FIELD = re.compile(r"\{([a-z_.]+)\}")
@@ -36,13 +34,7 @@ class Deviation(Section):
 
 def load_deviations(path: Path = LEDGER) -> list[Deviation]:
     """The rows of the ledger.  UserError names file, row and field of what is missing or unknown."""
-    try:
-        return TypeAdapter(list[Deviation]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{display(path)} is no YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+    return load_rows(path, Deviation)
 
 
 def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:

@@ -21,7 +21,8 @@ from scipy.stats import norm
 
 from coda_lib.errors import UserError
 from coda_lib.paths import Run
-from coda_lib.statistics import LEVEL, success_matrix
+from coda_lib.statistics import LEVEL
+from coda_lib.tables import load_episodes, success_matrices
 
 POWER = 0.8  # chance of finding a difference that is there; the usual choice
 SEEDS, RUNS = (1, 3, 5, 10), (1, 8, 32)  # designs to compare
@@ -111,20 +112,9 @@ def load_pairs(run: Run, first: str, second: str) -> list[Pair]:
 
     UserError names what is missing: a system that was not evaluated, single episodes.
     """
-    return [_load_pair(run, (first, second), app) for app in run.profile().apps]
-
-
-def _load_pair(run: Run, systems: tuple[str, str], app: str) -> Pair:
-    tables = {}
-    for system in systems:
-        path = run.evaluation(system, app)
-        if not path.is_file():
-            known = sorted(folder.name for folder in path.parent.parent.glob("*"))
-            raise UserError(f"{run.name}: {app} was not evaluated with {system!r}; there is {', '.join(known) or 'nothing'}")
-        tables[system] = pd.read_parquet(path)
-    tasks, runs = (set().union(*(table[name] for table in tables.values())) for name in ("task_id", "run"))
-    first, second = (success_matrix(table, tasks, runs, f"{run.name}, {system}, {app}") for system, table in tables.items())
-    return first.to_numpy(), second.to_numpy()
+    apps = run.profile().apps
+    matrices = success_matrices(load_episodes(run, (first, second)), (first, second), apps)
+    return [(matrices[first, app].to_numpy(), matrices[second, app].to_numpy()) for app in apps]
 
 
 def designs(spread: Spread, difference: float, power: float = POWER) -> pd.DataFrame:

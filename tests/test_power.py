@@ -69,8 +69,8 @@ def run(tmp_path) -> Run:
     for system, chance in (("base", 0.3), ("stage1", 0.6)):
         for app in profile.apps:
             rows = [
-                {"task_id": f"{app}/{t}", "run": r, "stop": "DONE", "success": bool(rng.random() < chance)}
-                for t in range(6) for r in range(4)
+                {"task_id": f"{app}/{t}", "app": app, "system": system, "run": r, "stop": "DONE", "success": bool(solved)}
+                for t in range(6) for r, solved in enumerate(rng.random(4) < chance)
             ]  # fmt: skip
             path = here.evaluation(system, app)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -89,11 +89,11 @@ def test_the_command_learns_from_a_run(run, coda):
 
 def test_what_is_missing_is_named(run, coda):
     code, _, error = coda("power", "4", "--run", run.name, "--second", "stage2")
-    assert code == 2 and "algebra was not evaluated with 'stage2'; there is base, stage1" in error
+    assert code == 2 and "4 of 8 evaluations are not there" in error and "stage2/algebra.parquet first" in error
     assert coda("power", "0", "--run", run.name)[0] == 2
     path = run.evaluation("stage1", "gis")
     pd.read_parquet(path).iloc[1:].to_parquet(path, index=False)
-    with pytest.raises(UserError, match="stage1, gis: 1 of 24 episodes missing: gis/0 run 0"):
+    with pytest.raises(UserError, match="system 'stage1': 1 of 96 episodes missing: gis/0 run 0"):
         load_pairs(run, "base", "stage1")
 
 
