@@ -114,6 +114,19 @@ def test_a_formula_gives_text_or_one_kind_of_error(text, degrees):
         pass
 
 
+@pytest.mark.parametrize(
+    "text", ["exp(exp(9^9))", "sin(exp(99))", "exp(701)", "tan(exp(500)*2)", "exp(exp(7))", "cos(sqrt(-exp(600)))", "sin(9^9*9)"]
+)
+def test_functions_of_huge_numbers_are_refused_at_once(text):
+    with pytest.raises(ExpressionError, match="no number"):
+        evaluate(text, False, 3, ())
+
+
+def test_functions_of_ordinary_numbers_are_not():
+    assert evaluate("exp(exp(2))", False, 4, ()).startswith("1618")
+    assert evaluate("sin(100)", False, 3, ()) == "-0.506" and evaluate("log(exp(700))", False, 3, ()).startswith("700")
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_gives_a_formula_or_one_kind_of_error(text):

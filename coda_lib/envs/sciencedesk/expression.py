@@ -1,7 +1,7 @@
 """Formulas typed by the agent, read into SymPy without `eval`: an allow-listed walk over Python's own syntax tree.
 
 A formula may be anything that a model can write, so what would keep SymPy busy for minutes is refused: numbers of
-hundreds of digits, products of hundreds of terms, and integrals that are in no small table.
+hundreds of digits, functions of huge numbers, products of hundreds of terms, and integrals that are in no small table.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ _OPERATORS = {
 }  # fmt: skip
 _DRAWN = (sympy.sin, sympy.cos, sympy.tan, sympy.exp, sympy.log, sympy.Abs)  # functions that NumPy draws
 _EXPONENT = 12  # the largest exponent
+_ARGUMENT = 1e9  # the largest number that a function is taken of; of exp, what a float holds
+_EXP_ARGUMENT = 700
 _BITS = 512  # the longest numerator or denominator
 _TERMS = 500  # the longest expansion
 
@@ -53,7 +55,7 @@ def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
                 return _OPERATORS[type(op)](walk(left), walk(right))
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _FUNCTIONS:
-                return _FUNCTIONS[name](walk(argument))
+                return _applied(name, walk(argument))
             case ast.Call(func=ast.Name(id=name), args=[argument], keywords=[]) if name in _COMMANDS:
                 return _COMMANDS[name](_sized(walk(argument)))
         raise ExpressionError(f"not understood: {ast.unparse(node)!r}")
@@ -91,6 +93,18 @@ def _sized(value: sympy.Expr) -> sympy.Expr:
     if any(max(abs(n.p), n.q).bit_length() > _BITS for n in value.atoms(sympy.Rational)):
         raise ExpressionError("number too large")
     return value
+
+
+def _applied(name: str, argument: sympy.Expr) -> sympy.Expr:
+    """SymPy computes as many digits as an argument has: exp(exp(9^9)) would keep it busy for ever."""
+    if argument.is_number and name not in ("sqrt", "abs", "log"):
+        try:
+            size = abs(complex(argument.evalf()))
+        except (TypeError, OverflowError) as error:
+            raise ExpressionError(f"no number: {argument}") from error
+        if not size <= (_EXP_ARGUMENT if name == "exp" else _ARGUMENT):
+            raise ExpressionError(f"no number: {name}({argument})")
+    return _FUNCTIONS[name](argument)
 
 
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
