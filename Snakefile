@@ -253,6 +253,27 @@ rule evaluate:
         STAGE
 
 
+rule judges:
+    input:
+        notebook=book("08b_judges"),
+        code=code("08b_judges"),
+        data=model("judge") + model("base_judge"),
+        rollouts=expand("rollouts/{planner}/{{app}}.parquet", planner=["base", "specialist"]),
+        episodes="evaluation/stage2/{app}.parquet",
+    output:
+        votes="raters/{app}.parquet",
+        executed="notebooks/08b_judges-{app}.ipynb",
+    params:
+        stage="judges/{app}",
+        set=f"app={{app}} threads={P.threads}",
+        settings=settings("models", "prompts", "judge", "raters", "concurrency", "threads"),
+    threads: P.threads
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
 rule results:
     input:
         notebook=book("09_results"),
@@ -260,6 +281,7 @@ rule results:
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
+        raters=expand("raters/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
     output:
         table="tables/table1.csv",
@@ -311,6 +333,7 @@ TARGETS = {
     "judge_specialists": expand("judged/specialist/{app}.parquet", app=P.apps),
     "generalize": ["generalist/done.json"],
     "evaluate": expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+    "judges": expand("raters/{app}.parquet", app=P.apps),
     "results": ["tables/table1.md"],
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included

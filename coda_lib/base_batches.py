@@ -15,12 +15,13 @@ _IGNORE = -100
 
 def batch_of(words: ImageTextProcessor, rows: Sequence[Row]):
     """A training batch: inputs and labels, the loss on the reply and its end alone."""
-    chats = [[*row.messages, {"role": "assistant", "content": [{"type": "text", "text": row.reply}]}] for row in rows]
+    chats = [[*row.messages, {"role": "assistant", "content": [{"type": "text", "text": row.given + row.reply}]}] for row in rows]
     inputs = encode(words, chats, generate=False)
     labels = torch.full_like(inputs["input_ids"], _IGNORE)
     for i, row in enumerate(rows):
         tail = len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2  # the reply, its end, a newline
-        labels[i, -tail:-1] = inputs["input_ids"][i, -tail:-1]
+        end = -1 if row.whole else -2
+        labels[i, -tail:end] = inputs["input_ids"][i, -tail:end]
     return inputs, labels
 
 

@@ -11,8 +11,10 @@ from coda_lib.base_rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.hindsight import hindsights, planner_row
 from coda_lib.judge import SAMPLING
-from coda_lib.judge_rows import Case, Examiner, alike, by_task, judge_tasks
+from coda_lib.judge_cases import Case
+from coda_lib.judge_rows import Examiner, alike, by_task
 from coda_lib.model import ChatModel, Sampling
+from coda_lib.own_tasks import judge_lessons
 from coda_lib.trajectory import Trajectory, decode_image
 from coda_lib.verdict import VerdictError, parse_verdict
 
@@ -108,12 +110,12 @@ def judging(
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
     for moments, played in zip(walks, rollouts, strict=True):
         examiner = Examiner(moments)
-        tasks = judge_tasks(examiner.app)
-        named = {task.id: task for task in tasks}
-        drawn = [rng.choice(tasks) for _ in range(samples // 3 // len(walks))]
+        lessons = judge_lessons(examiner.app)
+        named = {lesson[1].id: lesson for lesson in lessons}
+        drawn = [rng.choice(lessons) for _ in range(samples // 3 // len(walks))]
         cases: dict[str, list[Case]] = {
             "walk": [examiner.stretch(rng) for _ in drawn],
-            "script": [examiner.script(task, alike(task, tasks), rng) for task in drawn],
+            "script": [examiner.script(lesson, alike(lesson, lessons), rng) for lesson in drawn],
             "rollout": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in played],
             "pair": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in paired(played)],
         }
@@ -146,7 +148,7 @@ def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
 
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:
-    sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens // 8)
+    sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens)
     return [_correct(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
 
 

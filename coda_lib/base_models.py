@@ -20,6 +20,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration, get_cosine_schedule
 
 from coda_lib.base_batches import batch_of, packed_batch
 from coda_lib.base_rows import Row, copying_row, description_row, grounding_row, moved, moved_row
+from coda_lib.demonstrations import draw_lesson, how_to_row
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -148,16 +149,17 @@ def train_language(
     network.train()
     # eager is the faster one for short sequences; it does not take the masks of packed batches
     network.set_attn_implementation("eager" if stage in ("planner", "copying") else "sdpa")
-    network.model.visual.requires_grad_(stage != "judge")  # its many pictures would take most of the time and memory
     # learned with the tower, and a fifth of a step's time: only who must point at a pixel, or read, learns more of it
-    network.model.visual.patch_embed.requires_grad_(stage in ("executor", "reader"))
+    network.model.visual.patch_embed.requires_grad_(stage != "planner")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=rate, weight_decay=0.01, betas=(0.9, 0.98))
     schedule = get_cosine_schedule_with_warmup(optimizer, 60, steps)
     rng, average, start = random.Random(seed), None, time.time()
     for step in range(steps):
         drawn = [draw(rng) for _ in range(batch)]
-        inputs, labels = batch_of(words, drawn) if isinstance(drawn[0], Row) else packed_batch(words, network, drawn)
+        rows = [row for some in drawn for row in (some if isinstance(some, list) else [some])]
+        packed = len(rows) > len(drawn) and rows[0].pictures
+        inputs, labels = packed_batch(words, network, drawn) if packed else batch_of(words, rows)
         with _fast_products():
             loss = network(**inputs, labels=labels).loss
         loss.backward()
@@ -218,13 +220,21 @@ def _stray(elsewhere: dict[str, list[list[_Strays]]], rng: random.Random) -> _St
 UNSURE = 0.3  # share of the base planner's decisions that are anything else
 
 
-def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
+def how_to_source(apps: Sequence[str]) -> Callable[[random.Random], Row]:
+    """How-tos, without pictures: as cheap as copying, and a tiny model that has read them looks for what they name."""
+    return lambda rng: how_to_row(draw_lesson(rng.choice(apps), rng)[1], rng)
+
+
+def planner_source(
+    walks: Sequence[Sequence[Moment]], shown: Sequence[Sequence[Sequence[Hindsight]]]
+) -> Callable[[random.Random], Row]:
     """Rows for the base planner, which should know interfaces but be unsure of what leads to a goal.
 
-    Four in five are hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of
-    these, a third under an instruction that asks for something more ('A and B', which is done where both hold), and
-    `UNSURE` of all decisions replaced by anything else that the screen offers: the planner's uncertainty, and stage 1's work.
-    The rest ask what the screen shows, or are curiosity: what a walk did next, whatever the instruction says.
+    One batch in four are how-tos.  Of the rest 55 % are decisions of demonstrations (`shown`, a list an application), 30 %
+    hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of this, a third under
+    an instruction that asks for something more ('A and B', which is done where both hold).  In both, about `UNSURE` of all
+    decisions are anything else that the screen offers: the planner's uncertainty, and stage 1's work.  What is left are
+    questions about what the screen shows, and curiosity: what a walk did next, whatever the instruction says.
     """
     by_instruction, wishes = [], []
     for moments in walks:
@@ -233,8 +243,13 @@ def planner_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random
             groups.setdefault(hindsight.instruction, ([], []))[hindsight.step is None].append(hindsight)
         by_instruction.append([groups[key] for key in sorted(groups)])
         wishes.append(instructions(moments[0].app))
+    how_to, drawn = how_to_source([moments[0].app for moments in walks]), count()
 
     def draw(rng: random.Random) -> Row:
+        if next(drawn) // BATCH % 4 == 3:
+            return how_to(rng)
+        if rng.random() < 0.55:
+            return planner_row(rng.choice(rng.choice(rng.choice(shown))))
         i, dice = rng.randrange(len(walks)), rng.random()
         app = walks[i][0].app
         if dice < 0.15:

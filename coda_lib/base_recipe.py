@@ -1,4 +1,4 @@
-"""The whole recipe of the base models: walks, tower, reader, executor, planner, rollouts, judge; figures and cards.
+"""The whole recipe of the base models: walks, tower, reader, executor, demonstrations, planner, rollouts, judge; cards.
 
 Each part is a folder that is complete once it holds figures.json, so that a killed run goes on with the next part.
 """
@@ -18,12 +18,14 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import base_checks
 from coda_lib.agent import DualAgent
+from coda_lib.base_cards import card
 from coda_lib.base_models import (
-    BATCH,
+    UNSURE,
     build_processor,
     collect,
     copying_source,
     executor_source,
+    how_to_source,
     new_network,
     planner_source,
     reader_source,
@@ -31,20 +33,23 @@ from coda_lib.base_models import (
     train_vision,
 )
 from coda_lib.base_rows import PROMPTS
+from coda_lib.demonstrations import demonstrations
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
-from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, judge_source, judge_tasks, looking_source
-from coda_lib.ledger import load_deviations
+from coda_lib.hindsight import Hindsight
+from coda_lib.judge_cases import Case
+from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, attempts, judge_source, looking_source, ruling_source
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
+from coda_lib.own_tasks import judge_tasks
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner
 from coda_lib.rollout import jobs, rollout
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
-ROLES = ("executor", "planner", "judge")
-_START = {"executor": "reader", "planner": "tower", "judge": "reader"}
+ROLES = ("executor", "planner", "base_judge", "judge")
+_START = {"executor": "reader", "planner": "executor", "base_judge": "planner", "judge": "base_judge"}
 SEED = 0
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_new_tokens=32)  # of the laptop profile
 
@@ -60,11 +65,17 @@ class Recipe:
     pointing: int = 2_000  # steps of the executor's, for the reader
     reader: int = 1_000  # steps of 24 screens
     executor: int = 2_000  # steps of 32 screens with 8 plans each, 32 instructions or 32 texts
-    planner: int = 1_500  # steps of 32 rows
+    demonstrations: int = 400  # an application
+    how_tos: int = 400  # steps of 64 how-tos
+    planner: int = 1_000  # steps of 32 rows
     rollouts: int = 300  # tasks an application, of the judge's own, that the base planner tries once
     retries: int = 16  # further episodes at each short one of these
-    looks: int = 900  # steps of 20 single screens
-    judge: int = 3_000  # steps of 8 attempts
+    attempts: int = 900  # an application, by script or of the rollouts, that the judge learns from
+    rulings: int = 400  # steps of 64 attempts told in words
+    looks: int = 1_200  # steps of 16 single screens
+    scripts: int = 150  # attempts by script an application, that the base judge learns from
+    base_judge: int = 300  # steps of 8 attempts
+    judge: int = 2_400  # steps of 8 attempts
     samples: int = 1_000  # rows behind each figure of a card
 
     def scaled(self, scale: float) -> Recipe:
@@ -72,7 +83,7 @@ class Recipe:
 
 
 def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False) -> dict[str, dict[str, Any]]:
-    """Train tower, reader, executor, planner and judge in `folder`; returns the figures of each role.
+    """Train tower, reader, executor, planner and judge in `folder`, one from the other; returns the figures of each role.
 
     With `publish` the finished checkpoints replace those under data/checkpoints.
     """
@@ -82,7 +93,7 @@ def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bo
     train_reader(folder, walks[0], recipe)
     figures = {role: train_role(folder, role, walks, recipe) for role in ("executor", "planner")}
     roll_out(folder, apps, recipe)
-    figures |= {"judge": train_role(folder, "judge", walks, recipe)}
+    figures |= {role: train_role(folder, role, walks, recipe) for role in ("base_judge", "judge")}
     if publish:
         for role in ROLES:
             publish_role(folder, role)
@@ -91,12 +102,32 @@ def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bo
 
 def load_walks(folder: Path, apps: Sequence[str], recipe: Recipe) -> tuple[list[list[Moment]], list[list[Moment]]]:
     """The walks to learn from and those for the figures, one list an application; kept in `folder` once made."""
-    kept = folder / "walks.pickle"
-    if not kept.exists():
-        made = tuple([collect(app, n, SEED + i) for app in apps] for i, n in enumerate((recipe.moments, recipe.unseen)))
-        with atomic_path(kept) as temporary:
+
+    def collected() -> tuple[list[list[Moment]], ...]:
+        return tuple([collect(app, n, SEED + i) for app in apps] for i, n in enumerate((recipe.moments, recipe.unseen)))
+
+    return _kept(folder / "walks.pickle", collected)
+
+
+def load_demonstrations(folder: Path, apps: Sequence[str], recipe: Recipe) -> list[list[list[Hindsight]]]:
+    """What the base planner is shown, one list an application; kept in `folder` once made."""
+    made = lambda: [demonstrations(app, recipe.demonstrations, UNSURE, SEED) for app in apps]  # noqa: E731
+    return _kept(folder / "demonstrations.pickle", made)
+
+
+def load_attempts(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> list[list[Case]]:
+    """The attempts that the judge learns from, one list an application; kept in `folder` once made."""
+    played = _rollouts(folder, [moments[0].app for moments in walks])[0]
+    made = lambda: [attempts(*pair, recipe.attempts, SEED) for pair in zip(walks, played, strict=True)]  # noqa: E731
+    return _kept(folder / "attempts.pickle", made)
+
+
+def _kept(path: Path, make: Callable[[], Any]) -> Any:
+    if not path.exists():
+        made = make()
+        with atomic_path(path) as temporary:
             temporary.write_bytes(pickle.dumps(made))
-    return pickle.loads(kept.read_bytes())  # our own file of this run, never one from elsewhere
+    return pickle.loads(path.read_bytes())  # our own file of this run, never one from elsewhere
 
 
 def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> dict[str, Any]:
@@ -113,10 +144,7 @@ def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe)
 
 
 def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> None:
-    """Where executor and judge start: a network that points at what is named, then reads out what a screen says.
-
-    A verdict is one bit an attempt: from that alone a tiny judge learns which instructions are hard, and never to look.
-    """
+    """Where the executor starts: a network that points at what is named, then reads out what a screen says."""
 
     def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
         words = load_processor(folder / "tower")
@@ -161,7 +189,7 @@ def _rollouts(folder: Path, apps: Sequence[str]) -> tuple[list[list[Trajectory]]
 
 
 def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]], recipe: Recipe) -> dict[str, Any]:
-    """Train executor, planner or judge from where it starts, and measure it on screens that it did not see."""
+    """Train a role from where it starts, and measure it on screens that it did not see."""
     seen, unseen = walks
     apps = [moments[0].app for moments in seen]
 
@@ -169,13 +197,20 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
         start = folder / _START[role]
         words = load_processor(start)
         network = load_network(start, trainable=True, device="cpu")
+        teach = partial(train_language, network, words)
+        if role == "executor":
+            teach(executor_source(seen), recipe.executor, SEED, log, role)
+        if role == "planner":
+            teach(how_to_source(apps), recipe.how_tos, SEED, log, "copying", batch=64)
+            teach(planner_source(seen, load_demonstrations(folder, apps, recipe)), recipe.planner, SEED, log, role)
+        if role == "base_judge":
+            looks = looking_source(seen)
+            teach(ruling_source(load_attempts(folder, seen, recipe)), recipe.rulings, SEED, log, "copying", batch=64)
+            teach(lambda rng: looks(rng).rows, recipe.looks, SEED, log, "looks", LOOKS)
+            scripts = [attempts(walk, [], recipe.scripts, SEED + 1) for walk in seen]
+            teach(judge_source(seen, scripts), recipe.base_judge, SEED, log, "judge", JUDGE_BATCH)
         if role == "judge":
-            looks, attempts = looking_source(seen), judge_source(seen, _rollouts(folder, apps)[0])
-            train_language(network, words, lambda rng: looks(rng).rows, recipe.looks, SEED, log, "judge", LOOKS)
-            train_language(network, words, lambda rng: attempts(rng).rows, recipe.judge, SEED, log, "judge", JUDGE_BATCH)
-        else:
-            source = {"executor": executor_source, "planner": planner_source}[role](seen)
-            train_language(network, words, source, getattr(recipe, role), SEED, log, role)
+            teach(judge_source(seen, load_attempts(folder, seen, recipe)), recipe.judge, SEED, log, role, JUDGE_BATCH)
         return network, words, {}
 
     made = _part(folder / role, train)
@@ -234,47 +269,3 @@ def publish_role(folder: Path, role: str) -> None:
         temporary.mkdir()
         for path in sorted((folder / role).iterdir()):
             (temporary / path.name).write_bytes(path.read_bytes())
-
-
-_LEARNED = {
-    "executor": "two steps in four, plans that name anything visible (or a text to type) with their actions, eight about each "
-    "screen, half of the screens drawn because something is not where it usually is; one step in four, an instruction with its "
-    "next action, in hindsight of one or two steps of a random walk; one in four, texts to copy",
-    "planner": "hindsight of one or two steps of random walks (what a walk happened to achieve, as the instruction, and what "
-    "it did, as the plans), alone or under an instruction that asks for something more, three in ten decisions replaced by "
-    "anything else that the screen offers; some curiosity (what a walk did next, whatever the instruction says) and questions "
-    "that the screen answers. No script, no longer workflow, and no instruction of a test task",
-    "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
-    "instructions of neither test nor train tasks, each with up to 16 questions about how it ended, drawn so that no question "
-    "has one usual answer; all labelled by the application's own check; before that, such questions about single screens",
-}
-
-
-def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
-    """The checkpoint's card."""
-    rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
-    sizes = {"executor": f"{BATCH} screens or texts", "planner": f"{BATCH} rows", "judge": f"{JUDGE_BATCH} attempts"}
-    reader = f"; then pointing ({recipe.pointing} steps) and reading out screens ({recipe.reader} steps)"
-    (row,) = (deviation for deviation in load_deviations() if deviation.id == f"{role}-model")
-    return f"""# Tiny {role}
-
-A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the
-laptop profile it stands for the {role} of the paper; it is of no use outside ScienceDesk.
-
-From `data/deviations.yaml`, where all is listed in which this kit differs from the paper:
-
-| the paper's {role} | why this one |
-| --- | --- |
-| {row.paper} | {row.why} |
-
-* Architecture: `coda_lib/tiny.py` (patches of 42 px without merging, 336 x 252 screens, 48 tokens a screenshot).
-* Start: texts to copy ({recipe.copying} steps), then the vision tower on what covers each 14 px cell ({recipe.vision} steps), on
-  random walks of {recipe.moments} steps through each application{reader if _START[role] == "reader" else ""}.
-* Learned from ({getattr(recipe, role)} steps of {sizes[role]}): {_LEARNED[role]}.
-
-| measured on screens not seen in training ({recipe.samples} rows; greedy) | |
-| --- | --- |
-{rows}
-
-Figures called "swapped" are the same with the screenshot of another state: a model that looks must fall there.
-"""

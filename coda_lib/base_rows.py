@@ -32,11 +32,19 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 @dataclass(frozen=True)
 class Row:
-    """One example: what the model is asked and what it should reply, all of it or (not `whole`) its beginning."""
+    """One example: what the model is asked and what it should reply, all of it or (not `whole`) its beginning.
+
+    `given` stands before the reply and is not learned.
+    """
 
     messages: list[Message]
     reply: str
     whole: bool = True
+    given: str = ""
+
+    @property
+    def pictures(self) -> list[Image.Image]:
+        return [part["image"] for message in self.messages for part in message["content"] if part["type"] == "image"]
 
 
 def on_grid(action: Action) -> str:

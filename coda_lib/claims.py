@@ -15,7 +15,7 @@ from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import PAPER_MODELS, Matrices, compare, success_matrices
-from coda_lib.votes import ASKED, difference, voting
+from coda_lib.votes import ASKED, Rule, difference
 
 CLAIMS = DATA / "claims.yaml"
 COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
@@ -64,13 +64,14 @@ def decide(
     claims: Sequence[Claim],
     episodes: pd.DataFrame,
     votes: pd.DataFrame,
+    rules: Sequence[Rule],
     systems: Sequence[str],
     apps: Sequence[str],
     resamples: int = RESAMPLES,
     seed: int = 0,
     provenance: Provenance = Provenance.MEASURED,
 ) -> pd.DataFrame:
-    """What a run says about each claim, a row per claim and metric.
+    """What a run says about each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
     Columns: claim, metric, application, reported (the paper's difference), difference, low, high (percentage points; the 95 %
     interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules), verdict, rests_on,
@@ -86,7 +87,7 @@ def decide(
             case Untested(needs=needs):
                 found = [_not_tested(f"needs {needs}")]
             case RulesTest() as test:
-                found = [_of_rules(test, votes, *drawing, provenance)]
+                found = [_of_rules(test, votes, rules, *drawing, provenance)]
             case DifferenceTest() as test:
                 found = _of_systems(test, matrices, systems, apps, *drawing, provenance)
         rows += [{"claim": claim.claim} | row for row in found]
@@ -112,8 +113,10 @@ def _of_systems(
     return rows
 
 
-def _of_rules(test: RulesTest, votes: pd.DataFrame, resamples: int, seed: int, provenance: Provenance) -> dict:
-    known = {} if votes.empty else {rule.name: rule for rule in voting(int(votes["vote"].max()) + 1)}
+def _of_rules(
+    test: RulesTest, votes: pd.DataFrame, rules: Sequence[Rule], resamples: int, seed: int, provenance: Provenance
+) -> dict:
+    known = {} if votes.empty else {rule.name: rule for rule in rules}
     if absent := [name for name in (test.first, test.second) if name not in known]:
         return _not_tested(f"the run has no {' and no '.join(absent)}")
     value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
@@ -124,7 +127,7 @@ def _of_rules(test: RulesTest, votes: pd.DataFrame, resamples: int, seed: int, p
     judged = len(votes.groupby(ASKED))
     return found | {
         "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(found), "application": OVERALL,
-        "rests_on": f"{judged} trajectories at train tasks",
+        "rests_on": f"{judged} trajectories",
     }  # fmt: skip
 
 

@@ -45,14 +45,14 @@ def claims(
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
     from coda_lib.claims import decide, load_claims
     from coda_lib.paper import Provenance
+    from coda_lib.table2 import votes_and_rules
     from coda_lib.tables import load_episodes
-    from coda_lib.votes import find_votes
 
     here = run_of(run)
     profile = here.profile()
     provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
     drawing = (profile.bootstrap_resamples, profile.seed, provenance)
-    table = decide(load_claims(), load_episodes(here), find_votes(here), profile.systems, profile.apps, *drawing)
+    table = decide(load_claims(), load_episodes(here), *votes_and_rules(here), profile.systems, profile.apps, *drawing)
     if as_json:
         print_json(records(table))
         return
@@ -103,17 +103,20 @@ def seeds(
 def judge_votes(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
     by: Annotated[list[str] | None, typer.Option(help="Also apart: app or planner; may be given twice.")] = None,
+    table2: Annotated[bool, typer.Option("--table2", help="The rules of Table 2, on the mix that all its judges saw.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what every voting rule would have made of the votes of a run: precision, recall, labels (the paper's Table 2)."""
+    """Say what every voting rule would have made of the votes of a run: precision, recall, labels."""
+    from coda_lib.table2 import load_ratings, rules
     from coda_lib.votes import compare, grouped, load_votes, voting
 
     if unknown := set(by or ()) - {"app", "planner"}:
         raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
     here = run_of(run)
-    profile, votes = here.profile(), load_votes(here)
-    rules, drawing = voting(profile.judge.votes), {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
-    found = grouped(votes, by, rules, **drawing) if by else compare(votes, rules, **drawing)
+    profile = here.profile()
+    votes, asked = (load_ratings(here), rules(profile)) if table2 else (load_votes(here), voting(profile.judge.votes))
+    drawing = {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
+    found = grouped(votes, by, asked, **drawing) if by else compare(votes, asked, **drawing)
     if as_json:
         print_json(records(found))
         return

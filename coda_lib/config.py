@@ -20,7 +20,7 @@ Grade = Literal["A", "B", "C", "D"]
 System = Literal["base", "executor", "stage1", "stage2"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
-Probability = Annotated[float, Field(gt=0, le=1)]
+Share = Annotated[float, Field(gt=0, le=1)]
 NotNegative = Annotated[float, Field(ge=0)]
 
 
@@ -50,16 +50,24 @@ class Models(Section):
     planner: str
     executor: str
     judge: str
+    base_judge: str = "data/checkpoints/base_judge"  # the judge before it was tuned on a planner's attempts
 
 
 class SamplingSettings(Section):
     temperature: NotNegative
-    top_p: Probability
+    top_p: Share
     max_new_tokens: Count
 
 
 class JudgeSettings(SamplingSettings):
     votes: Count  # independent replies that must all agree
+
+
+class RatersSettings(Section):
+    """Table 2: several judges vote on a mix of the run's trajectories."""
+
+    trajectories: Count = 32  # of each planner (base, specialist, generalist) in each application
+    low_resolution: Share = 0.75  # width and height of a small screenshot, as shares of the full one
 
 
 class SpecializeSettings(Section):
@@ -70,7 +78,7 @@ class SpecializeSettings(Section):
     steps: Count  # optimizer steps
     learning_rate: Positive
     beta: NotNegative  # β of eq. 3, weight of the KL term
-    epsilon: Probability  # ε of eq. 3, clip range
+    epsilon: Share  # ε of eq. 3, clip range
     threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
 
     @model_validator(mode="after")
@@ -124,6 +132,7 @@ class Profile(Section):
     planner: SamplingSettings
     executor: SamplingSettings
     judge: JudgeSettings
+    raters: RatersSettings = RatersSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings
     base_models: BaseModelSettings = BaseModelSettings()

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from PIL import Image
+
 from coda_lib.model import ChatModel, Message, Sampling
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
@@ -25,13 +27,15 @@ class Judge:
     """A model that votes; with `stop_at_no` a trajectory that one run has refused is not asked about again.
 
     The unanimous verdict is the same then, and costs little more than one run where most trajectories fail.
+    Screenshots are shown at `resolution` times their width and height.
     """
 
     def __init__(
         self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
-        stop_at_no: bool = False,
+        stop_at_no: bool = False, resolution: float = 1.0,
     ):  # fmt: skip
-        self.model, self.sampling, self.prompts, self.votes, self.stop_at_no = model, sampling, prompts, votes, stop_at_no
+        self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
+        self.stop_at_no, self.resolution = stop_at_no, resolution
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of up to `votes` independent runs as their verdicts."""
@@ -40,7 +44,7 @@ class Judge:
 
     def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         asked = [
-            judge_messages(t.instruction, [decode_image(png) for png in t.screenshots], t.answer, self.prompts)
+            judge_messages(t.instruction, [self._shown(decode_image(png)) for png in t.screenshots], t.answer, self.prompts)
             for t in trajectories
         ]
         verdicts: list[list[str]] = [[] for _ in asked]
@@ -50,6 +54,10 @@ class Judge:
             for i, reply in zip(open_, replies, strict=True):
                 verdicts[i].append(reply)
         return [replace(t, verdicts=tuple(said)) for t, said in zip(trajectories, verdicts, strict=True)]
+
+    def _shown(self, screenshot: Image.Image) -> Image.Image:
+        size = [round(side * self.resolution) for side in screenshot.size]
+        return screenshot if self.resolution == 1 else screenshot.resize(size)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from coda_lib.votes import load_votes
 
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
-    "judged/*/*.json", "judged/votes.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
+    "judged/*/*.json", "judged/votes.parquet", "raters/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
     "evaluation/*/[a-z]*.parquet",
 )  # fmt: skip
 _SHOWN = re.compile(r"<!-- results -->.*<!-- /results -->", re.DOTALL)

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 from coda_lib.errors import UserError
 from coda_lib.paths import Run, display
 from coda_lib.statistics import LEVEL, RESAMPLES
+from coda_lib.trajectory import Trajectory
 from coda_lib.verdict import VerdictError, parse_verdict
 
 ASKED = ["task_id", "run", "planner"]  # what names a trajectory of a run
+LOW = "low"  # the judge that is shown small screenshots
 INVALID, NO, YES, CLEAN = -1, 0, 1, 2  # what a vote says: no verdict, failed, solved, solved and clean
 COLUMNS = [*ASKED, "app", "success", "steps", "broken", "judge", "vote", "reply"]
 
@@ -68,23 +70,35 @@ def _votes(path: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
+def votes_of(trajectories: Iterable[Trajectory], judge: str) -> pd.DataFrame:
+    """The verdicts of trajectories as votes of a judge of that name."""
+    rows = [
+        (t.task_id, t.run, t.planner, t.app, t.success, len(t.steps), any(step.error for step in t.steps), judge, vote, reply)
+        for t in trajectories for vote, reply in enumerate(t.verdicts)
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
 def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
-    """What a rule says of each trajectory (index as `ballots`): said, clean, valid (bool), calls (votes asked).
+    """What a rule says of each trajectory (index as `ballots`): said, clean, valid (bool), calls (votes asked), small (of
+    these, about small screenshots).
 
     `ballots` is `cast`'s.  UserError names the first trajectory that lacks a vote which the rule would have asked for.
     """
     asking = pd.Series(True, ballots.index)
-    clean, valid, calls = ~ballots["broken"], pd.Series(True, ballots.index), pd.Series(0, ballots.index)
+    clean, valid = ~ballots["broken"], pd.Series(True, ballots.index)
+    calls, small = pd.Series(0, ballots.index), pd.Series(0, ballots.index)
     for ballot in ((judge, vote) for judge, count in rule.ballots for vote in range(count)):
         vote = ballots[ballot] if ballot in ballots else pd.Series(np.nan, ballots.index)
         if (lacking := asking & vote.isna()).any():
             trajectory = " ".join(map(str, lacking.idxmax()))
             raise UserError(f"{rule.name}: trajectory {trajectory} has no vote {ballot[1] + 1} of {ballot[0]!r}")
         calls += asking
+        small += asking & (ballot[0] == LOW)
         valid &= ~asking | (vote != INVALID)
         asking &= vote >= YES
         clean &= vote == CLEAN
-    return pd.DataFrame({"said": asking, "clean": asking & clean, "valid": valid, "calls": calls})
+    return pd.DataFrame({"said": asking, "clean": asking & clean, "valid": valid, "calls": calls, "small": small})
 
 
 def cast(votes: pd.DataFrame) -> pd.DataFrame:
@@ -114,8 +128,9 @@ def compare(votes: pd.DataFrame, rules: Iterable[Rule], resamples: int = RESAMPL
 
     Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall, recall_low, recall_high
     (percent, 95 % by bootstrap over trajectories; empty where nothing was accepted or there was no success), coverage (percent of
-    trajectories with a verdict), calls (votes asked per trajectory), labels (steps of clean trajectories, which would be trained
-    on), wrong_labels (percent of them from trajectories that failed).  Trajectories without truth are left out.
+    trajectories with a verdict), calls (votes asked per trajectory), small (of these, about small screenshots), labels (steps of
+    clean trajectories, which would be trained on), wrong_labels (percent of them from trajectories that failed).  Trajectories
+    without truth are left out.
     """
     ballots = cast(votes[votes["success"].notna()])
     return pd.DataFrame([_row(rule, ballots.join(apply(rule, ballots)), resamples, seed) for rule in rules])
@@ -132,7 +147,8 @@ def _row(rule: Rule, found: pd.DataFrame, resamples: int, seed: int) -> dict:
         "rule": rule.name, "trajectories": len(found), "successes": right + lost, "accepted": right + wrong,
         **_share("precision", right, wrong, drawn[:, 0], drawn[:, 1]),
         **_share("recall", right, lost, drawn[:, 0], drawn[:, 2]),
-        "coverage": 100 * found["valid"].mean(), "calls": found["calls"].mean(), "labels": int(labels.sum()),
+        "coverage": 100 * found["valid"].mean(), "calls": found["calls"].mean(),
+        "small": found["small"].mean(), "labels": int(labels.sum()),
         "wrong_labels": 100 * labels[~truth].sum() / labels.sum() if labels.sum() else np.nan,
     }  # fmt: skip
 

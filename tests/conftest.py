@@ -66,6 +66,7 @@ FAKE_NOTEBOOKS = {
     ),
     "07_generalize": ("threads", PUT + "write_text(Run(run).generalist / 'weights', str(settings.generalize.steps))"),
     "08_evaluate": ("app system threads", PUT + "write_text(Run(run).evaluation(system, app), f'{app} {system}')"),
+    "08b_judges": ("app threads", PUT + "write_text(Run(run).raters(app), app)"),
     "09_results": (
         "",
         PUT + "for name in ('tables/table1.csv', 'tables/table1.md', 'figures/curve.svg', 'report.html'):\n"
@@ -89,7 +90,7 @@ def fake_checkpoints(tmp_path: Path) -> tuple[str, ...]:
     """Give the overrides that put one small folder in the place of the three checkpoints."""
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "config.json").write_text("{}")
-    return tuple(f"models.{role}={tmp_path / 'checkpoint'}" for role in ("planner", "executor", "judge"))
+    return tuple(f"models.{role}={tmp_path / 'checkpoint'}" for role in ("planner", "executor", "judge", "base_judge"))
 
 
 @pytest.fixture

@@ -12,17 +12,20 @@ from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib import base_recipe
 from coda_lib.action import Action, parse_actions
-from coda_lib.base_batches import packed_batch
+from coda_lib.base_batches import batch_of, packed_batch
 from coda_lib.base_checks import judging, paired
-from coda_lib.base_models import BATCH, GROUP, collect, executor_source, planner_source
+from coda_lib.base_models import BATCH, GROUP, UNSURE, collect, executor_source, how_to_source, planner_source
 from coda_lib.base_rows import READING, SIZE, Row, description_row, grounding_row, moved, moved_row
+from coda_lib.demonstrations import demonstrate, demonstrations, how_to_row
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
-from coda_lib.judge_rows import Case, Examiner, judge_source, judge_tasks
+from coda_lib.judge_cases import NOTHING, Case, needless, seen
+from coda_lib.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source, ruling_source
 from coda_lib.model import ReplayModel, encode, load_network, load_processor
+from coda_lib.own_tasks import judge_lessons, judge_tasks, lessons
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, goal_text, test_tasks
 from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
@@ -35,12 +38,14 @@ def walks() -> list[list[Moment]]:
     return [collect(app, 150, seed=3) for app in APPS]
 
 
+@pytest.fixture(scope="module")
+def shown() -> list:
+    """Give a few demonstrations in each application."""
+    return [demonstrations(app, 4, UNSURE, seed=3) for app in APPS]
+
+
 def words_of(row: Row) -> str:
     return "".join(part["text"] for message in row.messages for part in message["content"] if part["type"] == "text")
-
-
-def pictures_of(row: Row) -> list:
-    return [part["image"] for message in row.messages for part in message["content"] if part["type"] == "image"]
 
 
 def near(box: tuple[int, int, int, int], x: float, y: float) -> bool:
@@ -85,9 +90,9 @@ def test_the_executors_batches_are_of_one_kind_each(walks):
     groups = batches[0] + batches[1]
     assert all(isinstance(group, list) and len(group) == GROUP for group in groups)
     for group in groups:
-        (picture,) = {tuple(p.tobytes() for p in pictures_of(row)) for row in group}
+        (picture,) = {tuple(p.tobytes() for p in row.pictures) for row in group}
         assert len(picture) == 1
-    assert {len(pictures_of(row)) for row in batches[2]} == {2} and {len(pictures_of(row)) for row in batches[3]} == {0}
+    assert {len(row.pictures) for row in batches[2]} == {2} and {len(row.pictures) for row in batches[3]} == {0}
 
 
 def test_hindsight_asks_for_what_was_achieved(walks):
@@ -101,11 +106,11 @@ def test_hindsight_asks_for_what_was_achieved(walks):
             assert not all(holds(item, done.history[0].before) for item in checks) and len(done.history) <= 2
 
 
-def test_no_instruction_of_a_test_task_is_learned(walks):
+def test_no_instruction_of_a_test_task_is_learned(walks, shown):
     rng = random.Random(1)
-    for moments in walks:  # one application may ask what is a test task of another
+    for moments, some in zip(walks, shown, strict=True):  # one application may ask what is a test task of another
         held_out = {task.instruction for task in test_tasks(moments[0].app)}
-        for source in (planner_source([moments]), executor_source([moments])):
+        for source in (planner_source([moments], [some]), executor_source([moments])):
             for _ in range(200):
                 drawn = source(rng)
                 for row in drawn if isinstance(drawn, list) else [drawn]:
@@ -121,11 +126,64 @@ def test_the_judges_tasks_are_its_own():
         assert len(own) > 100 and not any({task.instruction, task.goal} & taken for task in own)
 
 
+def test_lessons_are_about_what_neither_a_test_nor_a_train_task_asks():
+    for app in APPS:
+        others = [*test_tasks(app), *train_pool(app, ScienceDesk(app).desk.defaults)]
+        instructions, goals = {task.instruction for task in others}, {task.goal for task in others}
+        found = lessons(app)
+        assert {len(parts) for parts, _ in found} == {1, 2, 3} and len(found) > 100
+        for parts, task in found:
+            assert task.instruction not in instructions and task.goal not in goals
+            assert not {sentence([aim]) for aim in parts} & instructions
+            assert not {goal_text(app, aim.checks) for aim in parts} & goals
+
+
+def test_a_how_to_gives_the_next_step_of_a_script_without_a_picture():
+    task = next(task for parts, task in lessons("gis") if len(parts) == 2 and not task.ans)
+    plans = [*map(to_plan, task.solution), "DONE"]
+    rows = [how_to_row(task, random.Random(seed)) for seed in range(60)]
+    assert {row.reply for row in rows} == set(plans)
+    for row in rows:
+        said = "".join(f"{plan} " for plan in plans[: plans.index(row.reply)]) if plans.count(row.reply) == 1 else None
+        assert not row.pictures and words_of(row).startswith(f"{task.instruction}\n")
+        assert said is None or words_of(row) == f"{task.instruction}\n{said}"
+    asked = {words_of(how_to_source(["gis"])(random.Random(seed))).splitlines()[0] for seed in range(40)}
+    assert len(asked) > 20 and asked <= {task.instruction for _, task in lessons("gis")}
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_a_demonstration_without_slips_is_the_script(app):
+    env, rng = ScienceDesk(app), random.Random(0)
+    for parts, task in rng.sample(lessons(app), 8):
+        decisions = demonstrate(env, parts, task, rng, slips=0.0)
+        script = [to_plan(step) for step in task.solution]
+        plans = [planner_row(decision).reply for decision in decisions]
+        assert plans in ([*script, "DONE"], script) and (plans == script) == (task.ans is not None)
+        assert [len(d.history) for d in decisions] == list(range(len(plans)))
+        assert all(d.previous == d.history[-1].screen for d in decisions if d.history)
+
+
+def test_a_demonstration_with_slips_goes_astray_and_arrives():
+    rng, env = random.Random(1), ScienceDesk("astron")
+    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 2 and not task.ans)
+    tries = [demonstrate(env, parts, task, rng, slips=0.4) for _ in range(40)]
+    arrived = [decisions for decisions in tries if decisions]
+    assert 0 < len(arrived) < 40  # who has not solved it shows nothing
+    script = {to_plan(step) for step in task.solution}
+    assert any({planner_row(d).reply for d in decisions} - script - {"DONE"} for decisions in arrived)
+    for decisions in arrived:
+        assert len(decisions) <= task.steps and planner_row(decisions[-1]).reply == "DONE"
+        env.reset(task)
+        for decision in decisions[:-1]:
+            env.step(decision.action)
+        assert env.check(StopReason.DONE)
+
+
 def test_what_is_read_out_is_what_the_screen_says(walks):
     for moments in walks:
         for moment in moments[:40]:
             row = description_row(moment)
-            assert len(pictures_of(row)) == 1
+            assert len(row.pictures) == 1
             assert all(e.text in row.reply for e in moment.elements if e.role == "value")
             assert all((e.name in row.reply.split(". ")) == (e.text == "selected") for e in moment.elements if e.role == "tab")
 
@@ -190,10 +248,14 @@ def test_what_is_said_of_walks_is_what_the_states_say(walks):
             asked = {q.instruction for q in case.questions if q.instruction != READING}
             assert not (asked | {goals[text] for text in asked}) & taken
             lengths.add(len(case.pictures))
-            told = {q.instruction: '"Correctness": true' in q.reply for q in case.questions if q.instruction != READING}
-            said += told.values()
-            alone = [(wishes[text], correct) for text, correct in told.items() if text in wishes]
-            assert any(all(reached(aim, states[-1]) == c for aim, c in alone) for states in states_of(case, moments))
+            replies = {q.instruction: q.reply.split("\n")[1:] for q in case.questions if q.instruction != READING}
+            told = {text: (held, '"Correctness": true' in ruling) for text, (held, ruling) in replies.items()}
+            said += [correct for _, correct in told.values()]
+            alone = [(wishes[text], *of) for text, of in told.items() if text in wishes]
+            assert any(
+                all((seen([aim], states[-1]), reached(aim, states[-1])) == (held, correct) for aim, held, correct in alone)
+                for states in states_of(case, moments)
+            )
             if len(case.pictures) > 1:  # an attempt: at something that did not hold before
                 assert all(1 <= step < len(case.pictures) for step in verdict_of(case).redundant)
                 aim = wishes[case.questions[0].instruction]
@@ -203,46 +265,98 @@ def test_what_is_said_of_walks_is_what_the_states_say(walks):
 
 def test_a_rollout_is_judged_by_the_check_and_the_script(walks):
     examiner = Examiner(walks[0])
-    task = next(t for t in judge_tasks("algebra") if len(t.solution) == 3 and not t.ans)
-    plans = [to_plan(step) for step in task.solution]
+    lesson = next(lesson for lesson in judge_lessons("algebra") if len(lesson[1].solution) == 3 and not lesson[1].ans)
+    plans = [to_plan(step) for step in lesson[1].solution]
     shot = made_up().steps[0]
 
-    def verdict(said: list[str], success: bool):
+    def reply(said: list[str], success: bool) -> str:
         steps = tuple(Step(shot.screenshot, plan, "", (Action.wait(),)) for plan in said)
-        played = replace(made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=task.instruction)
-        return verdict_of(examiner.rollout(played, task, random.Random(0)))
+        played = replace(made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=lesson[1].instruction)
+        return examiner.rollout(played, lesson, random.Random(0)).questions[0].reply
+
+    def verdict(said: list[str], success: bool) -> Verdict:
+        return parse_verdict(reply(said, success))
 
     assert verdict([*plans, "DONE"], True).clean
     assert verdict([plans[0], "Click 'x'.", *plans[1:], "DONE"], True).redundant == (2,)
     failed = verdict([plans[0], "Click 'x'.", "DONE"], False)
     assert not failed.correct and failed.first_error_step == 2
     assert verdict([plans[0], "DONE"], False).first_error_step == 2  # ended too early
+    steps = reply([plans[0], "Click 'x'.", "DONE"], False).split("\n")[0]
+    assert steps.split(" ") == [NOTHING] * 2  # one screen, unchanged, and DONE adds no picture
+
+
+def test_of_a_step_taken_twice_the_last_one_counts():
+    assert needless(["a", "b"], ["a", "b"]) == () and needless(["x"], ["a", "b"]) == ()
+    assert needless(["a", "x", "a", "b"], ["a", "b"]) == (1, 2)
+    assert needless(["a", "b", "x"], ["a", "b"]) == (3,)
+    assert needless(["x", "y", "b"], ["a", "b"]) == (1, 2)  # solved another way
+
+
+def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
+    examiner = Examiner(walks[0])
+    lesson = next(lesson for lesson in judge_lessons("algebra") if [aim.goal.name for aim in lesson[0]] == ["plot"])
+    solved = next(
+        case for seed in range(99) if verdict_of(case := examiner.script(lesson, [lesson], random.Random(seed))).clean
+    )
+    (aim,), task = lesson
+    steps, held, ruling = solved.questions[0].reply.split("\n")
+    assert aim.word in held.split(", ")
+    assert steps.startswith("Click ") and steps.endswith(f"Type '{aim.word}' and press Enter.")
+    row, *others = solved.rulings
+    assert row.given == f"{steps}\n{held}\n" and row.reply == ruling and row.whole and not row.pictures
+    assert others and all(other.given.startswith(steps) and not other.whole for other in others)
+    assert ruling_source([[solved]])(random.Random(0)) in solved.rulings
+
+
+def test_what_is_given_is_not_learned(tmp_path):
+    words = load_processor(save_tiny(tmp_path / "judge"))
+    row = Row([{"role": "user", "content": [{"type": "text", "text": "Turn"}]}], "DONE", given="off\n")
+    inputs, labels = batch_of(words, [row])
+    learned = inputs["input_ids"][0][labels[0] >= 0].tolist()
+    assert words.tokenizer.decode(learned) == f"DONE{words.tokenizer.eos_token}"
+    assert "off" in words.tokenizer.decode(inputs["input_ids"][0])
+    _, labels = batch_of(words, [replace(row, whole=False)])  # the beginning of a reply does not end it
+    assert words.tokenizer.decode(labels[0][labels[0] >= 0].tolist()) == "DONE"
 
 
 def test_further_questions_about_a_rollout_are_answered_by_its_states(walks):
     examiner = Examiner(walks[APPS.index("gis")])
     env = examiner.env
-    task = next(t for t in judge_tasks("gis") if len(t.evaluate) == 2 and not t.ans)
-    env.reset(task)
+    lesson = next(lesson for lesson in judge_lessons("gis") if len(lesson[0]) == 2 and not lesson[1].ans)
+    env.reset(lesson[1])
     steps = []
-    for step in task.solution:
+    for step in lesson[1].solution:
         action = to_action(env.desk, step)
         steps.append(Step(screenshot(env.desk), to_plan(step), "", (action,)))
         env.step(action)
-    played = replace(made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True), instruction=task.instruction)
-    case = examiner.rollout(played, task, random.Random(0))
-    held = {sentence([aim]) for aim in aims("gis") if not aim.goal.ask and reached(aim, env.desk.state())}
-    alone = [q for q in case.questions[1:] if " and " not in q.instruction]
-    assert alone and all((q.instruction in held) == ("true" in q.reply) for q in alone)
+    state = env.desk.state()
+    played = replace(
+        made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True), instruction=lesson[1].instruction
+    )
+    asked = [q for seed in range(12) for q in examiner.rollout(played, lesson, random.Random(seed)).questions[1:]]
+    wishes = {sentence([aim]): aim for aim in aims("gis")}
+    alone = [q for q in asked if q.instruction in wishes]
+    assert alone and not any(q.whole for q in alone)
+    for q in alone:
+        aim, (_, held, ruling) = wishes[q.instruction], q.reply.split("\n")
+        assert held == seen([aim], state) and ruling == f'{{"Correctness": {"true" if reached(aim, state) else "false"}, '
 
 
 def test_attempts_by_script_are_labelled_by_the_check(walks):
-    examiner = Examiner(walks[APPS.index("gis")])
-    tasks = judge_tasks("gis")
-    verdicts = [verdict_of(examiner.script(tasks[i], tasks, random.Random(i))) for i in range(40)]
+    walk = walks[APPS.index("gis")]
+    tried = attempts(walk, [], 40, seed=0)
+    verdicts = [verdict_of(case) for case in tried]
     assert {v.correct for v in verdicts} == {True, False} and any(v.clean for v in verdicts)
-    source = judge_source(walks, [[] for _ in walks])
-    assert all(source(random.Random(i)).questions for i in range(3))
+
+
+def test_the_judges_batches_are_of_one_kind_each(walks):
+    walk = walks[APPS.index("gis")]
+    source, rng = judge_source([walk], [attempts(walk, [], 6, seed=0)]), random.Random(0)
+    batches = [[source(rng) for _ in range(JUDGE_BATCH)] for _ in range(32)]
+    shown = [{bool(row.pictures) for rows in batch for row in rows} for batch in batches]
+    assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 8
+    assert all(rows for batch in batches for rows in batch)
 
 
 def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdict(walks):
@@ -250,9 +364,7 @@ def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdic
     tries = [made_up(task_id=task.id, instruction=task.instruction, success=False) for task in (often, never)]
     failed = [replace(trajectory, run=run) for trajectory in tries for run in range(9)]
     solved = replace(tries[0], run=9, success=True)
-    source, rng = judge_source(walks, [[*failed, solved], *([] for _ in walks[1:])]), random.Random(0)
-    shown = tuple(solved.screenshots)
-    cases = [case for case in (source(rng) for _ in range(600)) if case.pictures == shown]
+    cases = [case for case in attempts(walks[0], [*failed, solved], 150, seed=0) if case.pictures == tuple(solved.screenshots)]
     told = {task.id: [verdict_of(c).correct for c in cases if c.questions[0].instruction == task.instruction]
             for task in (often, never)}  # fmt: skip
     assert not any(told[never.id]) and len(told[never.id]) > 5

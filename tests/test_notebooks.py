@@ -34,6 +34,7 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "06_specialize": {"app", "threads"},
     "07_generalize": {"threads"},
     "08_evaluate": {"system", "app", "threads"},
+    "08b_judges": {"app", "threads"},
     "A1_base_models": {"threads"},
 }
 CODE_LINES, FUNCTION_LINES = 12, 3
@@ -47,7 +48,7 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 11
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 12
 
 
 @every_book

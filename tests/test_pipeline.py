@@ -58,7 +58,7 @@ def replace_code(notebook: Path, code: str) -> None:
 
 def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
     stages = plan(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks)
-    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 1
+    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 1
     assert stages[-1] == "results"
     before = {
         "judge/base/gis": "explore/base/gis",
@@ -138,8 +138,8 @@ def test_expected_times_are_of_the_last_run_of_this_machine(run):
 
 def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     stages, shown = go()
-    assert len(stages) == 13
-    assert "13 stages to run\n" in shown and shown.count("done") == 13 and "[13/13] results" in shown
+    assert len(stages) == 14
+    assert "14 stages to run\n" in shown and shown.count("done") == 14 and "[14/14] results" in shown
     assert run.table1.read_text() == "smoke 7"
     manifest = read_json(run.manifest)
     assert sorted(manifest["stages"]) == stages
@@ -160,7 +160,7 @@ def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     run.manifest.unlink()  # killed after the last stage, before the manifest
     assert go()[0] == [] and run.manifest.exists()
 
-    later = ["evaluate/stage2/algebra", "generalize", "results"]
+    later = ["evaluate/stage2/algebra", "generalize", "judges/algebra", "results"]
     assert go("generalize.steps=3")[0] == later
     assert (run.generalist / "weights").read_text() == "3"
 

@@ -1,0 +1,61 @@
+"""The judges of Table 2, and their votes on a mix of a run's trajectories."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from coda_lib.config import Profile
+from coda_lib.files import atomic_path
+from coda_lib.judge import Judge
+from coda_lib.model import LocalModel
+from coda_lib.paths import Run, checkpoint_path
+from coda_lib.stages import sampling, stage_seed
+from coda_lib.table2 import half_of
+from coda_lib.trajectory import Trajectory, load_trajectories
+from coda_lib.votes import LOW, votes_of
+
+
+def mix(run: Run, app: str) -> list[Trajectory]:
+    """A seeded draw of the run's trajectories whose outcome is known: as many of the base planner, specialist and generalist."""
+    profile = run.profile()
+    played = run.evaluation("stage2", app).with_suffix(".trajectories.parquet")
+    drawn: list[Trajectory] = []
+    for path in (run.rollouts("base", app), run.rollouts("specialist", app), played):
+        known = [trajectory for trajectory in load_trajectories(path) if trajectory.success is not None]
+        rng = random.Random(stage_seed(profile, "raters", app, path.parent.name))
+        drawn += rng.sample(known, min(profile.raters.trajectories, len(known)))
+    return drawn
+
+
+def load_raters(profile: Profile) -> Mapping[str, Callable[[], Judge]]:
+    """The judges of Table 2 by name, each loaded when it is called."""
+    votes, half, small = profile.judge.votes, half_of(profile), profile.raters.low_resolution
+
+    def load(checkpoint: str, votes: int, resolution: float = 1.0) -> Judge:
+        model = LocalModel(checkpoint_path(checkpoint), batch_size=max(8, profile.concurrency // 2))
+        return Judge(model, sampling(profile.judge), profile.prompts, votes, resolution=resolution)
+
+    return {
+        "judge": lambda: load(profile.models.judge, votes),
+        LOW: lambda: load(profile.models.judge, half, small),
+        "base": lambda: load(profile.models.base_judge, half),
+    }
+
+
+def rate(run: Run, app: str) -> pd.DataFrame:
+    """Let every judge of Table 2 vote on the mix, all its votes whatever the first one says; writes raters/{app}.parquet.
+
+    The columns are those of `votes.find_votes`.
+    """
+    profile, drawn = run.profile(), mix(run, app)
+    parts = []
+    for name, load in load_raters(profile).items():
+        judged = load().vote(drawn, stage_seed(profile, "raters", app, name))
+        parts.append(votes_of(judged, name))
+    table = pd.concat(parts, ignore_index=True)
+    with atomic_path(run.raters(app)) as temporary:
+        table.to_parquet(temporary, index=False)
+    return table
