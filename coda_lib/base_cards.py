@@ -16,11 +16,12 @@ _LEARNED = {
     "screen, half of the screens drawn because something is not where it usually is; one step in four, an instruction with its "
     "next action, in hindsight of one or two steps of a random walk; one in four, texts to copy",
     "planner": "one batch in four, how-tos (the steps of a task in words, without a picture); of the rest, 55 % "
-    "demonstrations by somebody whose attention slips, 30 % hindsight of one or two steps of random walks (what a walk "
-    "happened to achieve, as the instruction, and what it did, as the plans), alone or under an instruction that asks for "
-    "something more, in both three in ten decisions anything else that the screen offers; some curiosity (what a walk did "
-    "next, whatever the instruction says) and questions that the screen answers. How-tos and demonstrations are of tasks none "
-    "of whose aims a test or a train task asks for alone; no instruction of a test task is learned",
+    "demonstrations by somebody who does anything else in three steps of ten (attempts that arrive all the same: there it is "
+    "about one in seven), 30 % hindsight of one or two steps of random walks (what a walk happened to achieve, as the "
+    "instruction, and what it did, as the plans), alone or under an instruction that asks for something more, three in ten "
+    "decisions replaced by anything else that the screen offers; some curiosity (what a walk did next, whatever the "
+    "instruction says) and questions that the screen answers. How-tos and demonstrations are of tasks none of whose aims a "
+    "test or a train task asks for alone; no instruction of a test task is learned",
     "base_judge": "stretches of random walks and attempts by script, and of no planner; a reply says what each step did, what "
     "holds at the end of that which was asked, and then rules. Before that, rulings on attempts told in words, without a "
     "picture, and single screens, each to be read out and with up to 8 questions about what holds there, drawn so that no "

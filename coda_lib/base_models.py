@@ -217,7 +217,7 @@ def _stray(elsewhere: dict[str, list[list[_Strays]]], rng: random.Random) -> _St
     return rng.choice(rng.choice(elsewhere[role]))
 
 
-UNSURE = 0.3  # share of the base planner's decisions that are anything else
+UNSURE = 0.3  # share of decisions that are anything else, in hindsight and while something is demonstrated
 
 
 def how_to_source(apps: Sequence[str]) -> Callable[[random.Random], Row]:
@@ -232,9 +232,10 @@ def planner_source(
 
     One batch in four are how-tos.  Of the rest 55 % are decisions of demonstrations (`shown`, a list an application), 30 %
     hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of this, a third under
-    an instruction that asks for something more ('A and B', which is done where both hold).  In both, about `UNSURE` of all
-    decisions are anything else that the screen offers: the planner's uncertainty, and stage 1's work.  What is left are
-    questions about what the screen shows, and curiosity: what a walk did next, whatever the instruction says.
+    an instruction that asks for something more ('A and B', which is done where both hold), and `UNSURE` of its decisions
+    replaced by anything else that the screen offers.  Demonstrations hold slips, too: the planner's uncertainty, and stage 1's
+    work.  What is left are questions about what the screen shows, and curiosity: what a walk did next, whatever the
+    instruction says.
     """
     by_instruction, wishes = [], []
     for moments in walks:
