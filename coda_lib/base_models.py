@@ -158,7 +158,7 @@ def train_language(
     for step in range(steps):
         drawn = [draw(rng) for _ in range(batch)]
         rows = [row for some in drawn for row in (some if isinstance(some, list) else [some])]
-        packed = len(rows) > len(drawn) and rows[0].pictures
+        packed = isinstance(drawn[0], list) and rows[0].pictures
         inputs, labels = packed_batch(words, network, drawn) if packed else batch_of(words, rows)
         with _fast_products():
             loss = network(**inputs, labels=labels).loss

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from PIL import Image
 
@@ -163,6 +163,12 @@ def description(moment: Moment) -> str:
 def description_row(moment: Moment) -> Row:
     """A screen to read out, asked as a judge is."""
     return Row(judge_messages(READING, [decode_image(moment.screen)], None, PROMPTS), description(moment))
+
+
+def without_pictures(row: Row) -> Row:
+    """The same question in words alone."""
+    told = [m | {"content": [part for part in m["content"] if part["type"] != "image"]} for m in row.messages]
+    return replace(row, messages=told)
 
 
 def swap_pictures(row: Row, pictures: Callable[[], Image.Image]) -> Row:

@@ -64,7 +64,7 @@ class JudgeSettings(SamplingSettings):
 
 
 class RatersSettings(Section):
-    """Table 2: several judges vote on a mix of the run's trajectories."""
+    """Table 2: several judges vote on a mix of the run's trajectories.  (The defaults are for runs from before there was one.)"""
 
     trajectories: Count = 32  # of each planner (base, specialist, generalist) in each application
     low_resolution: Share = 0.75  # width and height of a small screenshot, as shares of the full one

@@ -8,26 +8,32 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
+from PIL import Image
+
 from coda_lib.action import Action
-from coda_lib.base_rows import Row
+from coda_lib.base_rows import PROMPTS, SIZE, Row, without_pictures
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.explore import Aim
 from coda_lib.hindsight import Hindsight, reached
 from coda_lib.own_tasks import Lesson, lessons
+from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
+
+_UNSEEN = Image.new("RGB", SIZE)  # stands where a how-to has no picture
 
 
 def how_to_row(task: Task, rng: random.Random) -> Row:
     """The next plan of a task's script, told without a picture: of a workflow as a manual describes it."""
     plans = [*map(to_plan, task.solution), *([] if task.ans else ["DONE"])]
     i = rng.randrange(len(plans))
-    asked = f"{task.instruction}\n" + "".join(f"{plan} " for plan in plans[:i])
-    return Row([{"role": "user", "content": [{"type": "text", "text": asked}]}], plans[i])
+    state = Observation(task.instruction, tuple(Turn(plan, "") for plan in plans[:i]), _UNSEEN, _UNSEEN)
+    return without_pictures(Row(planner_messages(state, PROMPTS), plans[i]))
 
 
 def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float) -> list[Hindsight]:
@@ -40,7 +46,7 @@ def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.
     desk, moments, answer = env.desk, [], None
     for aim in parts:
         left = list(aim.solution)
-        while left and not (reached(aim, desk.state()) if not aim.goal.ask else False):
+        while left and (aim.goal.ask or not reached(aim, desk.state())):
             slipped = rng.random() < slips
             try:
                 step = random_step(desk, tuple(desk.elements()), rng) if slipped else left[0]
@@ -52,12 +58,15 @@ def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.
                 continue
             moments.append(_perform(desk, step, action))
             answer = step.get("answer")
-            left = left[1:] if not slipped else list(aim.solution) if "type" in left[0] else left
+            if not slipped:
+                left = left[1:]
+            elif "type" in left[0]:  # the field that was to be typed into may have lost the focus
+                left = list(aim.solution)
             if len(moments) >= task.steps:
                 return []
     if not env.check(StopReason.ANS if answer else StopReason.DONE, answer):
         return []
-    return _decisions(task, moments, desk)
+    return _decisions(task, moments)
 
 
 def _perform(desk: Any, step: dict[str, Any], action: Action) -> Moment:
@@ -66,7 +75,7 @@ def _perform(desk: Any, step: dict[str, Any], action: Action) -> Moment:
     return Moment(desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), 0)
 
 
-def _decisions(task: Task, moments: Sequence[Moment], desk: Any) -> list[Hindsight]:
+def _decisions(task: Task, moments: Sequence[Moment]) -> list[Hindsight]:
     found = [
         Hindsight(
             task.instruction, tuple(moments[:i]), moments[max(0, i - 1)].screen, moment.screen, moment.step, moment.action
@@ -90,5 +99,11 @@ def demonstrations(app: str, count: int, slips: float, seed: int) -> list[list[H
 
 def draw_lesson(app: str, rng: random.Random) -> Lesson:
     """Half of all lessons are about a single aim, a quarter each about two and three (where there are any)."""
-    single, *several = ([lesson for lesson in lessons(app) if len(lesson[0]) == n] for n in (1, 2, 3))
-    return rng.choice(single if rng.random() < 0.5 else rng.choice([some for some in several if some] or [single]))
+    single, *several = _by_size(app)
+    return rng.choice(single if rng.random() < 0.5 else rng.choice(several or [single]))
+
+
+@cache
+def _by_size(app: str) -> list[list[Lesson]]:
+    sizes = ([lesson for lesson in lessons(app) if len(lesson[0]) == n] for n in (1, 2, 3))
+    return [some for some in sizes if some]

@@ -121,6 +121,7 @@ class Examiner:
                 self.env.desk.perform(action)
             states.append(self.env.desk.state())
         pictures = tuple(trajectory.screenshots)
+        # DONE, FAIL and an answer add no picture
         steps = [did(s.plan, a, b) for s, a, b in zip(trajectory.steps, pictures, pictures[1:], strict=False)]
         reply = whole_reply(parts, states[-1], steps, Verdict(bool(trajectory.success), redundant, error))
         asked = Question(trajectory.instruction, trajectory.answer, reply)

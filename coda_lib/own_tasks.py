@@ -13,7 +13,7 @@ from coda_lib.task import Task, goal_text, test_tasks
 
 @cache
 def _taken(app: str) -> frozenset[str]:
-    """Instructions and goals of the test and train tasks, of which the judge must know nothing."""
+    """Instructions and goals of the test and train tasks, of which base models must know nothing."""
     others = [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]
     return frozenset({task.instruction for task in others} | {task.goal for task in others})
 

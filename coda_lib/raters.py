@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.files import atomic_path
 from coda_lib.judge import Judge
-from coda_lib.model import LocalModel
-from coda_lib.paths import Run, checkpoint_path
-from coda_lib.stages import sampling, stage_seed
+from coda_lib.paths import Run
+from coda_lib.stages import load_judge, stage_seed
 from coda_lib.table2 import half_of
 from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_lib.votes import LOW, votes_of
@@ -32,16 +32,12 @@ def mix(run: Run, app: str) -> list[Trajectory]:
 
 def load_raters(profile: Profile) -> Mapping[str, Callable[[], Judge]]:
     """The judges of Table 2 by name, each loaded when it is called."""
-    votes, half, small = profile.judge.votes, half_of(profile), profile.raters.low_resolution
-
-    def load(checkpoint: str, votes: int, resolution: float = 1.0) -> Judge:
-        model = LocalModel(checkpoint_path(checkpoint), batch_size=max(8, profile.concurrency // 2))
-        return Judge(model, sampling(profile.judge), profile.prompts, votes, resolution=resolution)
-
+    load = partial(load_judge, profile, stop_at_no=False)
+    half, small = half_of(profile), profile.raters.low_resolution
     return {
-        "judge": lambda: load(profile.models.judge, votes),
-        LOW: lambda: load(profile.models.judge, half, small),
-        "base": lambda: load(profile.models.base_judge, half),
+        "judge": load,
+        LOW: partial(load, votes=half, resolution=small),
+        "base": partial(load, profile.models.base_judge, votes=half),
     }
 
 

@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -96,9 +97,10 @@ def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, 
     return found
 
 
-def load_judge(profile: Profile) -> Judge:
-    model = LocalModel(checkpoint_path(profile.models.judge), batch_size=max(8, profile.concurrency // 2))
-    return Judge(model, sampling(profile.judge), profile.prompts, profile.judge.votes, stop_at_no=True)
+def load_judge(profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:
+    """The judge of a profile, or its way of judging with another checkpoint; `how` are fields of `Judge` to be other ones."""
+    model = LocalModel(checkpoint_path(checkpoint or profile.models.judge), batch_size=max(8, profile.concurrency // 2))
+    return Judge(model, sampling(profile.judge), profile.prompts, **({"votes": profile.judge.votes, "stop_at_no": True} | how))
 
 
 def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:

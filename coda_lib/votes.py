@@ -61,20 +61,24 @@ def find_votes(run: Run) -> pd.DataFrame:
 
 
 def _votes(path: Path) -> pd.DataFrame:
-    columns = [*ASKED, "app", "success", "verdicts", "steps.list.element.error"]
-    rows = [
-        (row["task_id"], row["run"], row["planner"], row["app"], row["success"], len(row["steps"]),
-         any(step["error"] for step in row["steps"]), "judge", vote, reply)
-        for row in pq.ParquetFile(path).read(columns).to_pylist() for vote, reply in enumerate(row["verdicts"])
-    ]  # fmt: skip
-    return pd.DataFrame(rows, columns=COLUMNS)
+    columns = [*ASKED, "app", "success", "verdicts", "steps.list.element.error"]  # without the pictures
+    return _ballots(
+        (*(row[name] for name in (*ASKED, "app", "success")), [step["error"] for step in row["steps"]], "judge", row["verdicts"])
+        for row in pq.ParquetFile(path).read(columns).to_pylist()
+    )
 
 
 def votes_of(trajectories: Iterable[Trajectory], judge: str) -> pd.DataFrame:
-    """The verdicts of trajectories as votes of a judge of that name."""
+    """The verdicts of trajectories as votes of a judge of that name; a row each as in `find_votes`."""
+    return _ballots(
+        (t.task_id, t.run, t.planner, t.app, t.success, [step.error for step in t.steps], judge, t.verdicts) for t in trajectories
+    )
+
+
+def _ballots(judged: Iterable[tuple]) -> pd.DataFrame:
     rows = [
-        (t.task_id, t.run, t.planner, t.app, t.success, len(t.steps), any(step.error for step in t.steps), judge, vote, reply)
-        for t in trajectories for vote, reply in enumerate(t.verdicts)
+        (*named, len(errors), any(errors), judge, vote, reply)
+        for *named, errors, judge, verdicts in judged for vote, reply in enumerate(verdicts)
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=COLUMNS)
 

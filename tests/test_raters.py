@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pandas as pd
@@ -76,6 +77,28 @@ def test_table_2_stands_beside_the_papers(run, scripted):
     assert list(table["calls"]) == [1, 1, 4, 4, 3] and list(table["small"]) == [0, 0, 0, 2, 0]
     assert list(table["paper_precision"]) == [41.5, 43.7, 58.6, 65.7, 69.5]
     assert list(table["paper_recall"]) == [80.1, 80.1, 75.3, 77.9, 74.2]
+
+
+def test_each_judge_is_loaded_with_its_checkpoint_its_votes_and_its_resolution(monkeypatch):
+    loaded = []
+    monkeypatch.setattr("coda_lib.stages.LocalModel", lambda path, batch_size: loaded.append(path) or ReplayModel(lambda _: YES))
+    profile = load_profile("laptop", ("raters.low_resolution=0.5",))
+    made = {name: load() for name, load in raters.load_raters(profile).items()}
+    assert {name: (judge.votes, judge.resolution) for name, judge in made.items()} == {
+        "judge": (4, 1), "low": (2, 0.5), "base": (2, 1),
+    }  # fmt: skip
+    assert [path.rpartition("/")[2] for path in loaded] == ["judge", "judge", "base_judge"]
+    assert not any(judge.stop_at_no for judge in made.values())
+
+
+def test_the_command_tells_the_rules_of_table_2(run, scripted, coda):
+    code, _, message = coda("judge", "votes", run.name, "--table2")
+    assert code == 2 and "the votes of Table 2 are not there" in message
+    raters.rate(run, "gis")
+    code, shown, _ = coda("judge", "votes", run.name, "--table2")
+    assert code == 0 and all(rule.name in shown for rule in rules(run.profile()))
+    code, shown, _ = coda("judge", "votes", run.name, "--table2", "--json")
+    assert code == 0 and [row["accepted"] for row in json.loads(shown)] == [0, 24, 24, 24, 0]
 
 
 def test_claims_rest_on_the_mix_where_there_is_one(run, scripted):
