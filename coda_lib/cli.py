@@ -134,7 +134,7 @@ def episode(
         out.print(f"ended with {played.stop}: {outcome}", markup=False)
     if save:
         from coda_lib.files import atomic_path
-        from coda_lib.plotting import strip
+        from coda_lib.pictures import strip
 
         with atomic_path(save) as temporary:
             strip(played).savefig(temporary, format="png")

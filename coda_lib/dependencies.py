@@ -14,7 +14,7 @@ from coda_lib.paths import REPO, checkpoint_path
 
 LIBRARY = REPO / "coda_lib"
 DRIVERS = ("cli", "dependencies", "notebook", "pipeline", "provenance", "runner")  # run the stages, shape no result
-DISPLAYS = ("plotting", "report", "teaching")  # matter to the results and to the tutorials only
+DISPLAYS = ("pictures", "plotting", "report", "teaching")  # matter to the results and to the tutorials only
 
 
 def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Figures: steps and trajectories on their screenshots, GRPO groups, learning curves, bars of the tables.
+"""Figures: how they look and are kept, learning curves, bars of the tables.  Screenshots are in `pictures`.
 
 Every function returns a `Sheet`, a matplotlib figure that belongs to no window and no global state and that a notebook
 shows by itself.  `save` writes it as SVG and PNG, the same bytes for the same figure, with its caption inside the file.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import matplotlib
@@ -19,14 +19,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
-from PIL import Image
 
-from coda_lib.action import Action, ActionType
 from coda_lib.files import atomic_path
 from coda_lib.paper import LABELS
 from coda_lib.report import SYSTEM_LABELS
 from coda_lib.tables import PAPER_MODELS, beside_paper
-from coda_lib.trajectory import Step, Trajectory
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C"
@@ -83,164 +80,6 @@ def save(figure: Figure, path: Path, caption: str) -> list[Path]:
         with atomic_path(file) as temporary:
             temporary.write_bytes(content)
     return files
-
-
-# ------------------------------------------------------------------------------------------ screenshots with actions
-
-
-def action_label(action: Action, size: tuple[int, int]) -> str:
-    """An action in words, with its coordinates in pixels of an image of `size` (width, height)."""
-    names = {
-        ActionType.CLICK: "click",
-        ActionType.DOUBLE_CLICK: "double click",
-        ActionType.RIGHT_CLICK: "right click",
-        ActionType.DONE: "done",
-        ActionType.FAIL: "give up",
-    }
-    ends = [(action.x, action.y), (action.x2, action.y2)]
-    points = [f"({x * size[0]:.0f}, {y * size[1]:.0f})" for x, y in ends if x is not None]
-    text = "" if action.text is None else f"“{_shorten(action.text, 28)}”"
-    words = [names.get(action.type, action.type.value), action.direction, text, " → ".join(points)]
-    return " ".join(word for word in words if word)
-
-
-@styled
-def draw_step(step: Step, ax: Axes | None = None) -> Figure:
-    """The screenshot o_t under its plan p_t, with the action a_t drawn on it and written below.
-
-    A cross marks a click (ringed: double click; boxed: right click), a ring a hover, an arrow a drag or a scroll; what
-    has no place (typed text, keys, the end) is written on the screen.  The line below names the action, or the fault
-    of a reply that was none.
-    """
-    ax = Sheet(figsize=(5, 4.5)).add_subplot() if ax is None else ax
-    image = step.image
-    _show(ax, image, step.plan)
-    for action in step.actions:
-        _mark(ax, action, image.size, VERMILION)
-    placeless = [action_label(action, image.size) for action in step.actions if action.x is None]
-    ax.text(
-        *(0.5, 0.06), "\n".join(placeless), transform=ax.transAxes, ha="center", weight="bold", color=VERMILION,
-        path_effects=OUTLINE,
-    )  # fmt: skip
-    label = "; ".join(action_label(action, image.size) for action in step.actions) or "no action"
-    if step.error:
-        label = f"not an action: {_shorten(step.error, 90)}"
-    _below(ax, label, VERMILION if step.error else INK)
-    return ax.figure
-
-
-@styled
-def strip(trajectory: Trajectory, columns: int = 4) -> Sheet:
-    """A whole episode, a panel per step and one for the last screen, at most `columns` panels in a row."""
-    panels = len(trajectory.steps) + 1
-    columns = min(columns, panels)
-    rows = -(-panels // columns)
-    sheet = Sheet(figsize=(3.3 * columns, 3.05 * rows + 0.5))
-    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
-    for number, (ax, step) in enumerate(zip(axes, trajectory.steps, strict=False), start=1):
-        draw_step(step, ax)
-        ax.set_title(_wrap(f"{number}. {step.plan}", ax))
-    last = axes[panels - 1]
-    outcome = {True: "success", False: "no success", None: "not checked"}[trajectory.success]
-    _show(last, Image.open(io.BytesIO(trajectory.final_screenshot)), f"Ended with {trajectory.stop.value}: {outcome}")
-    _below(last, f"answer: {trajectory.answer}" if trajectory.answer is not None else "", INK)
-    for ax in axes[panels:]:
-        ax.set_axis_off()
-    heading = f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}: {trajectory.instruction}"
-    sheet.suptitle(textwrap.fill(heading, 42 * columns), x=0.01, ha="left", fontsize=10, weight="bold")
-    return sheet
-
-
-@styled
-def group_rewards(
-    image: Image.Image,
-    actions: Sequence[Action | None],
-    rewards: Sequence[float],
-    advantages: Sequence[float],
-    target: Action | None = None,
-) -> Sheet:
-    """One GRPO group: what the executor made of each of the G plans, its reward (eq. 1) and its advantage (eq. 2).
-
-    `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2], `advantages` their
-    group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is the labelled positive
-    action a_T, ringed in green.
-    """
-    reach = min(1.0, max(1e-9, float(np.abs(advantages).max())))  # full colour from one standard deviation on
-    colors = [ADVANTAGE(0.5 + advantage / reach / 2) for advantage in advantages]
-    names = ["no action" if action is None else action_label(action, image.size) for action in actions]
-    sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))
-    left, right = sheet.subplots(1, 2, width_ratios=[1.1, 1])
-    _show(left, image, f"The actions that {len(actions)} plans led to")
-    places: dict[tuple[float, float], list[str]] = {}  # plans whose actions start at about the same place share a label
-    for number, (action, color) in enumerate(zip(actions, colors, strict=True), start=1):
-        if action is not None and action.x is not None:
-            _mark(left, action, image.size, color)
-            near = [place for place in places if np.hypot(place[0] - action.x, place[1] - action.y) < 0.04]
-            places.setdefault(near[0] if near else (action.x, action.y), []).append(str(number))
-    for (x, y), numbers in places.items():
-        point = (x * image.width, y * image.height)
-        flip = -1 if x > 0.85 else 1
-        left.annotate(
-            ", ".join(numbers), point, (9 * flip, 9), textcoords="offset points", ha="left" if flip > 0 else "right",
-            fontsize=8, weight="bold", path_effects=OUTLINE, zorder=5,
-        )  # fmt: skip
-    if target is not None:
-        _mark(left, target, image.size, GREEN, ring=True)
-        _below(left, f"green: the labelled action a_T, {action_label(target, image.size)}", GREEN)
-    rows = np.arange(1, len(actions) + 1)
-    right.axvline(np.mean(rewards), color=INK, linewidth=0.8, linestyle=":")
-    right.barh(rows, rewards, color=colors, height=0.7)
-    for row, reward, advantage in zip(rows, rewards, advantages, strict=True):
-        text = f"{reward:.2f}   A = {advantage:+.2f}".replace("-", "−")
-        right.text(reward + 0.04, row, text, va="center", fontsize=8, path_effects=OUTLINE)
-    right.set_yticks(rows, [f"{name}   {row}" for row, name in zip(rows, names, strict=True)], fontsize=8)
-    right.invert_yaxis()
-    right.set(xlim=(0, 2.9), xticks=[0, 0.5, 1, 1.5, 2], xlabel="reward r (of 2); dotted: mean of the group")
-    right.set_title("Reward r and advantage A: blue above the mean, orange below")
-    return sheet
-
-
-def _show(ax: Axes, image: Image.Image, title: str) -> None:
-    ax.imshow(image, aspect="equal")
-    ax.set(xlim=(-0.5, image.width - 0.5), ylim=(image.height - 0.5, -0.5), xticks=[], yticks=[])
-    ax.spines[:].set(visible=True, color="#BBBBBB")
-    ax.set_title(_wrap(title, ax))
-
-
-def _wrap(text: str, ax: Axes) -> str:
-    """`text` in lines as wide as the panel, three at most."""
-    inches = ax.figure.get_figwidth() / ax.get_gridspec().ncols
-    return "\n".join(textwrap.wrap(text, int(12.5 * inches), max_lines=3, placeholder=" …"))
-
-
-def _below(ax: Axes, text: str, color: str) -> None:
-    ax.set_xlabel(_wrap(text, ax), color=color, loc="left", fontsize=8)
-
-
-def _shorten(text: str, length: int) -> str:
-    shown = text.replace("\n", "⏎")
-    return shown if len(shown) <= length else shown[: length - 1] + "…"
-
-
-def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
-    """Draw an action that has a place on an image of `size`; with `ring`, a wide ring around its point and no cross."""
-    if action.x is None:
-        return
-    x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
-    if action.type in (ActionType.DRAG, ActionType.SCROLL):
-        step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}.get(action.direction, (0, 0))
-        end = (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
-        if action.type is ActionType.DRAG:
-            end = (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
-        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
-        ax.annotate("", end, (x, y), arrowprops=arrow | {"path_effects": OUTLINE})
-    shapes = {ActionType.CLICK: "x", ActionType.DOUBLE_CLICK: "xo", ActionType.RIGHT_CLICK: "xs", ActionType.HOVER: "o"}
-    points = {"x": 11, "o": 19, "s": 19, ".": 7}
-    for shape in "o" if ring else shapes.get(action.type, "."):
-        ax.plot(
-            *(x, y, shape), markersize=28 if ring else points[shape], markeredgewidth=2.2, color=color,
-            fillstyle="none", path_effects=OUTLINE,
-        )  # fmt: skip
 
 
 # -------------------------------------------------------------------------------------------------------- curves, bars

@@ -1,4 +1,4 @@
-"""What the notebooks show beyond the results: an episode played by its script, a GRPO group, small tables, pictures.
+"""What the notebooks show beyond the results: an episode played by its script, a GRPO group, small tables.
 
 Nothing here is a stage, and no stage reads what is made here.
 """
@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from IPython.display import DisplayHandle
-from matplotlib.axes import Axes
-from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image
 
 from coda_lib import statistics
@@ -27,14 +25,13 @@ from coda_lib.errors import UserError
 from coda_lib.judge import positive_steps, score, unanimous
 from coda_lib.model import Message
 from coda_lib.planner import Observation, PlanError, parse_plan
-from coda_lib.plotting import BLUE, GREY, INK, OUTLINE, VERMILION, Sheet, styled
 from coda_lib.reward import advantages, reward
 from coda_lib.task import Task
-from coda_lib.trajectory import Step, StopReason, Trajectory, decode_image, encode_image
+from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 from coda_lib.verdict import VerdictError, parse_verdict
 
 if TYPE_CHECKING:
-    from coda_lib.envs.sciencedesk.desk import Element
+    pass
 
 
 # ---------------------------------------------------------------------------------------------------------- episodes
@@ -58,7 +55,7 @@ def scripted(task: Task) -> Trajectory:
 
 
 def as_step(state: Observation, decision: Decision) -> Step:
-    """A decision as a step of an episode, for `plotting.draw_step`."""
+    """A decision as a step of an episode, for `pictures.draw_step`."""
     return Step(encode_image(state.current), decision.plan, decision.reply, decision.actions, decision.error)
 
 
@@ -301,75 +298,3 @@ def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
         handle.update({"text/plain": f"{bar:░<30} {done} of {total} {unit}, {rest}"}, raw=True)
 
     yield move
-
-
-# ---------------------------------------------------------------------------------------------------------- pictures
-
-
-@styled
-def idea(trajectory: Trajectory) -> Sheet:
-    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is trained."""
-    step, following = trajectory.steps[0], [later.screenshot for later in trajectory.steps[1:]]
-    before, after = step.image, decode_image([*following, trajectory.final_screenshot][0])
-    size = before.size
-    sheet = Sheet(figsize=(10.5, 3.7), layout="none")
-    canvas = sheet.add_axes((0, 0, 1, 1))
-    canvas.set(xlim=(0, 1), ylim=(0, 1))
-    canvas.set_axis_off()
-    shown = ((0.01, before, "the screen, and the action"), (0.72, after, "the next screen"))
-    for left, picture, title in shown:
-        ax = sheet.add_axes((left, 0.2, 0.27, 0.58))
-        _picture(ax, picture)
-        ax.set_title(title)
-        if picture is before and step.actions[0].x is not None:
-            ax.plot(step.actions[0].x * size[0], step.actions[0].y * size[1], "x", color=VERMILION, ms=12, mew=2.5)
-    canvas.text(0.01, 0.93, f"Task: {trajectory.instruction}", weight="bold")
-    _box(canvas, (0.34, 0.62), BLUE, "Planner (trained)", step.plan)
-    _box(canvas, (0.34, 0.1), GREY, "Executor (frozen)", action_text(step.actions, size))
-    for tail, head in (((0.285, 0.6), (0.33, 0.72)), ((0.285, 0.36), (0.33, 0.24)), ((0.67, 0.24), (0.715, 0.36))):
-        _arrow(canvas, tail, head, INK, "-")
-    _arrow(canvas, (0.42, 0.61), (0.42, 0.36), INK, "-")
-    canvas.text(0.41, 0.485, "plan", ha="right", va="center")
-    _arrow(canvas, (0.53, 0.36), (0.53, 0.61), VERMILION, "--")
-    canvas.text(0.54, 0.485, "reward of the action\n(training)", va="center", color=VERMILION)
-    return sheet
-
-
-def _box(ax: Axes, corner: tuple[float, float], color: str, title: str, text: str) -> None:
-    ax.add_patch(FancyBboxPatch(corner, 0.32, 0.24, boxstyle="round,pad=0.005", fc="white", ec=color, lw=2))
-    ax.text(corner[0] + 0.16, corner[1] + 0.17, title, ha="center", weight="bold", color=color)
-    ax.text(corner[0] + 0.16, corner[1] + 0.08, text, ha="center", va="center", fontsize=8.5)
-
-
-def _arrow(ax: Axes, tail: tuple[float, float], head: tuple[float, float], color: str, dashes: str) -> None:
-    ax.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes})
-
-
-@styled
-def screens(pictures: Mapping[str, Image.Image], columns: int = 2) -> Sheet:
-    """Pictures under their titles, `columns` in a row."""
-    rows = -(-len(pictures) // columns)
-    sheet = Sheet(figsize=(5 * columns, 4 * rows))
-    for ax, (title, picture) in zip(sheet.subplots(rows, columns, squeeze=False).flat, pictures.items(), strict=False):
-        _picture(ax, picture)
-        ax.set_title(title)
-    return sheet
-
-
-@styled
-def draw_elements(image: Image.Image, elements: Sequence[Element]) -> Sheet:
-    """The widget tree on its screenshot: a box around everything that has a name, numbered as in the list."""
-    sheet = Sheet(figsize=(7, 5.4))
-    ax = sheet.add_subplot()
-    _picture(ax, image)
-    for number, element in enumerate(elements):
-        x, y, w, h = element.box
-        ax.add_patch(Rectangle((x - 0.5, y - 0.5), w, h, fill=False, ec=VERMILION, lw=1.2))
-        ax.text(x + 1, y + 1, str(number), va="top", fontsize=7, color=VERMILION, weight="bold", path_effects=OUTLINE)
-    return sheet
-
-
-def _picture(ax: Axes, image: Image.Image) -> None:
-    ax.imshow(image)
-    ax.set(xticks=[], yticks=[])
-    ax.spines[:].set(visible=True, color="#BBBBBB")

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from coda_lib import tables, teaching
+from coda_lib import pictures, tables, teaching
 from coda_lib.action import Action
 from coda_lib.agent import DualAgent
 from coda_lib.errors import UserError
@@ -203,9 +203,9 @@ def test_pictures_are_drawn(episode):
 
     env = ScienceDesk("algebra")
     sheets = [
-        teaching.idea(episode),
-        teaching.screens({"one": episode.steps[0].image}),
-        teaching.draw_elements(Image.fromarray(env.render()), env.desk.elements()),
+        pictures.idea(episode),
+        pictures.screens({"one": episode.steps[0].image}),
+        pictures.draw_elements(Image.fromarray(env.render()), env.desk.elements()),
     ]
     assert all(sheet._repr_png_().startswith(b"\x89PNG") for sheet in sheets)
 

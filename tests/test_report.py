@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from coda_lib import plotting, report, tables
+from coda_lib import pictures, plotting, report, tables
 from coda_lib.action import Action
 from coda_lib.config import APPS, SYSTEMS
 from coda_lib.errors import UserError
@@ -211,21 +211,21 @@ def texts(figure) -> str:
 
 
 def test_step_shows_plan_action_and_error(trajectory):
-    assert "Plan click for $5" in texts(plotting.draw_step(trajectory.steps[0]))
-    assert "click (269, 50)" in texts(plotting.draw_step(trajectory.steps[0]))
-    assert "not an action: no action in 'frob(1)'" in texts(plotting.draw_step(trajectory.steps[-1]))
+    assert "Plan click for $5" in texts(pictures.draw_step(trajectory.steps[0]))
+    assert "click (269, 50)" in texts(pictures.draw_step(trajectory.steps[0]))
+    assert "not an action: no action in 'frob(1)'" in texts(pictures.draw_step(trajectory.steps[-1]))
     several = replace(trajectory.steps[0], actions=ACTIONS[:2])
-    assert "click (269, 50); double click (269, 76)" in texts(plotting.draw_step(several))
+    assert "click (269, 50); double click (269, 76)" in texts(pictures.draw_step(several))
 
 
 def test_step_draws_into_given_axes(trajectory):
     sheet = plotting.Sheet()
     axes = sheet.subplots(1, 2)
-    assert plotting.draw_step(trajectory.steps[0], axes[1]) is sheet and axes[1].images and not axes[0].images
+    assert pictures.draw_step(trajectory.steps[0], axes[1]) is sheet and axes[1].images and not axes[0].images
 
 
 def test_strip_has_a_panel_per_step_and_the_end(trajectory):
-    figure = plotting.strip(trajectory, columns=5)
+    figure = pictures.strip(trajectory, columns=5)
     assert sum(bool(ax.images) for ax in figure.axes) == len(ACTIONS) + 2
     assert "Ended with DONE: no success" in texts(figure) and "gis/A-01, planner base, run 0" in texts(figure)
 
@@ -235,7 +235,7 @@ def test_group_shows_every_plan(image, same):
     actions = [*ACTIONS, None]
     rewards = np.ones(13) if same else np.linspace(2, 0, 13)
     advantages = np.zeros(13) if same else (rewards - rewards.mean()) / rewards.std()
-    figure = plotting.group_rewards(image, actions, rewards, advantages, target=ACTIONS[4])
+    figure = pictures.group_rewards(image, actions, rewards, advantages, target=ACTIONS[4])
     words = texts(figure)
     assert "no action   13" in words and "drag (34, 76) → (168, 176)" in words and "labelled action a_T" in words
     assert words.count("A = ") == 13
@@ -253,7 +253,7 @@ def test_curves_and_bars(table):
 
 def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_path):
     settings = dict(matplotlib.rcParams)
-    for draw, data in ((plotting.strip, trajectory), (plotting.table1_bars, table)):
+    for draw, data in ((pictures.strip, trajectory), (plotting.table1_bars, table)):
         first = plotting.save(draw(data), tmp_path / "a" / draw.__name__, "Of run trial, measured")
         second = plotting.save(draw(data), tmp_path / "b" / draw.__name__, "Of run trial, measured")
         assert [path.suffix for path in first] == [".svg", ".png"]
@@ -261,4 +261,4 @@ def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_pa
         assert b"<dc:date>" not in first[0].read_bytes() and b"Of run trial, measured" in first[0].read_bytes()
         assert Image.open(first[1]).info["Description"] == "Of run trial, measured"
     assert dict(matplotlib.rcParams) == settings
-    assert plotting.draw_step(trajectory.steps[0])._repr_png_().startswith(b"\x89PNG")
+    assert pictures.draw_step(trajectory.steps[0])._repr_png_().startswith(b"\x89PNG")
