@@ -12,6 +12,7 @@ from pathlib import Path
 from coda_lib.config import APPS, SYSTEMS, read_profile
 from coda_lib.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
+from coda_lib.task import NOVEL_APPS
 
 RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
@@ -56,6 +57,17 @@ def tasks(wildcards):
     return [path for path in TASK_FILES if not others.intersection(Path(path).with_suffix("").parts)]
 
 
+def variant_votes(wildcards):
+    """The votes behind the labels of an ablation, where they are not the run's own."""
+    own = P.ablations[wildcards.variant].labels in ("voting", "truth")
+    return [] if own else expand("ablations/votes/{app}.parquet", app=P.apps)
+
+
+def variant_settings(wildcards):
+    base = settings(*ACTING, "apps", "judge", "raters", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
+    return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
+
+
 TASK_FILES = relative(data_files(TASKS))
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
@@ -68,7 +80,8 @@ STAGE = (
 
 
 wildcard_constraints:
-    app="|".join(APPS),
+    app="|".join([*APPS, *NOVEL_APPS]),
+    variant="[a-z0-9-]+",
     planner="base|specialist",
     system="|".join(SYSTEMS),
 
@@ -296,6 +309,94 @@ rule results:
         STAGE
 
 
+# ---- ablations, a target of their own ----
+
+
+rule labels:
+    input:
+        notebook=book("10_labels"),
+        code=code("10_labels"),
+        data=model("judge") + model("base_judge"),
+        judged="judged/base/{app}.parquet",
+    output:
+        votes="ablations/votes/{app}.parquet",
+        executed="notebooks/10_labels-{app}.ipynb",
+    params:
+        stage="labels/{app}",
+        set=f"app={{app}} threads={P.threads}",
+        settings=settings("models", "prompts", "judge", "raters", "concurrency", "threads"),
+    threads: P.threads
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+rule variant:
+    input:
+        notebook=book("10b_variant"),
+        code=code("10b_variant"),
+        tasks=TASK_FILES,
+        data=model("planner") + model("executor"),
+        judged=expand("judged/base/{app}.parquet", app=P.apps),
+        votes=variant_votes,
+    output:
+        episodes="ablations/{variant}.parquet",
+        executed="notebooks/10b_variant-{variant}.ipynb",
+    params:
+        stage="variant/{variant}",
+        set=f"variant={{variant}} threads={P.specialize.threads}",
+        settings=variant_settings,
+        folder="ablations/{variant}",
+    threads: P.specialize.threads
+    resources:
+        mem_mb=6000,
+    shell:
+        STAGE + " --resumable {params.folder}"
+
+
+rule unseen:
+    input:
+        notebook=book("10c_unseen"),
+        code=code("10c_unseen"),
+        tasks=TASK_FILES,
+        data=model("planner") + model("executor") + model("coder"),
+        planner="generalist/done.json",
+    output:
+        episodes="ablations/unseen/{app}.parquet",
+        executed="notebooks/10c_unseen-{app}.ipynb",
+    params:
+        stage="unseen/{app}",
+        set=f"app={{app}} threads={P.threads}",
+        settings=settings(*ACTING, "apps", "test_tasks", "evaluation_runs"),
+    threads: P.threads
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+rule ablations:
+    input:
+        notebook=book("10d_ablations"),
+        code=code("10d_ablations", without=()),
+        episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+        judged=expand("judged/base/{app}.parquet", app=P.apps),
+        trained=expand("specialist/{app}/done.json", app=P.apps),
+        variants=expand("ablations/{variant}.parquet", variant=P.ablations),
+        votes=expand("ablations/votes/{app}.parquet", app=P.apps),
+        unseen=expand("ablations/unseen/{app}.parquet", app=(*P.apps, *NOVEL_APPS)),
+    output:
+        table="tables/ablations.csv",
+        executed="notebooks/10d_ablations.ipynb",
+    params:
+        stage="ablations",
+        set="",
+        settings=json.dumps(P.model_dump(mode="json")),
+    shell:
+        STAGE
+
+
 # ---- appendix: the laptop's base models, a target of its own ----
 
 
@@ -337,6 +438,7 @@ TARGETS = {
     "results": ["tables/table1.md"],
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included
+TARGETS["ablations"] = [*TARGETS["results"], "tables/ablations.csv"]
 TARGETS["base_models"] = ["base_models/done.json"]
 
 for stage, files in TARGETS.items():

@@ -51,6 +51,7 @@ class Models(Section):
     executor: str
     judge: str
     base_judge: str = "data/checkpoints/base_judge"  # the judge before it was tuned on a planner's attempts
+    coder: str = "data/checkpoints/executor"  # writes the texts that a planner delegates (an ablation)
 
 
 class SamplingSettings(Section):
@@ -87,6 +88,16 @@ class SpecializeSettings(Section):
             step, group = self.completions_per_step, self.group_size
             raise ValueError(f"completions_per_step {step} is no multiple of group_size {group}")
         return self
+
+
+class Variant(Section):
+    """What an ablation changes in stage 1; all else is as in the run."""
+
+    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"  # who says "clean"
+    distance: bool = True  # with r_dist in the reward (eq. 1)
+    group_size: Annotated[int, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
+    coupled: bool = False  # the executor is trained as well, on the same rewards
+    joint: bool = False  # one planner for all applications, with as many steps as the specialists have together
 
 
 class GeneralizeSettings(Section):
@@ -135,6 +146,7 @@ class Profile(Section):
     raters: RatersSettings = RatersSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings
+    ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}  # by name, which becomes that of a file
     base_models: BaseModelSettings = BaseModelSettings()
     bootstrap_resamples: Count
     threads: Count = 1  # torch threads of the stages that do not set their own
@@ -145,6 +157,15 @@ class Profile(Section):
             values = getattr(self, field)
             if len(set(values)) < len(values):
                 raise ValueError(f"{field} names one twice: {', '.join(values)}")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> Profile:
+        step = self.specialize.completions_per_step
+        for name, variant in self.ablations.items():
+            if variant.group_size and step % variant.group_size:
+                group = variant.group_size
+                raise ValueError(f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}")
         return self
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from datasets import Dataset, Features, Image, List, Value
@@ -11,6 +11,8 @@ from coda_lib.agent import action_text
 from coda_lib.judge import positive_steps
 from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
+
+Labeller = Callable[[Trajectory], Sequence[int]]
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
 _PART = {"type": Value("string"), "text": Value("string")}
@@ -25,19 +27,20 @@ def observation(trajectory: Trajectory, index: int) -> Observation:
     return Observation(trajectory.instruction, turns, previous, current)
 
 
-def positives(trajectories: Sequence[Trajectory]) -> Iterator[tuple[Trajectory, int]]:
+def positives(trajectories: Sequence[Trajectory], label: Labeller = positive_steps) -> Iterator[tuple[Trajectory, int]]:
     """Every labelled positive step: all steps of the trajectories that the judge calls clean, none of any other."""
-    return ((t, index) for t in trajectories for index in positive_steps(t))
+    return ((t, index) for t in trajectories for index in label(t))
 
 
-def grpo_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
+def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller = positive_steps) -> Dataset:
     """Stage-1 rows (state, instruction, history, screenshots, a_T) in TRL's conversational form with images.
 
+    `label` gives the indices of a trajectory's positive steps; the run's judge by default, somebody else in an ablation.
     Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar, in pixels of
     o_t), instruction, turns (m_{t-1}), task_id.
     """
     rows = []
-    for trajectory, index in positives(trajectories):
+    for trajectory, index in positives(trajectories, label):
         state = observation(trajectory, index)
         rows.append(
             _prompt(state, prompts)

@@ -93,6 +93,22 @@ class Run:
     def generalist(self) -> Path:
         return self.folder / "generalist"
 
+    def label_votes(self, app: str) -> Path:
+        """The votes of Table 2's judges on the base planner's rollouts, for ablations of the labels."""
+        return self.folder / "ablations" / "votes" / f"{app}.parquet"
+
+    def variant(self, name: str, part: str) -> Path:
+        """Checkpoint folder of an ablation's planner for an application, or for 'all' of them."""
+        return self.folder / "ablations" / name / part
+
+    def ablation(self, name: str) -> Path:
+        """The episodes of an ablation at the held-out tasks of all applications."""
+        return self.folder / "ablations" / f"{name}.parquet"
+
+    def unseen(self, app: str) -> Path:
+        """The episodes with executors that no planner was trained with, or in an application that no model was."""
+        return self.folder / "ablations" / "unseen" / f"{app}.parquet"
+
     @property
     def base_models(self) -> Path:
         """Working folder of the appendix that trains the base models."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from PIL import Image
 
@@ -25,12 +26,17 @@ class Turn:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent knows at step t: the instruction, m_{t-1}, o_{t-1} and o_t (at t = 1, o_{t-1} is o_t)."""
+    """What the agent knows at step t: the instruction, m_{t-1}, o_{t-1} and o_t (at t = 1, o_{t-1} is o_t).
+
+    `elements` asks the application what is on the screen by name (none where it cannot say).  CODA's models see
+    pixels alone; only an executor of an ablation looks at it.
+    """
 
     instruction: str
     history: tuple[Turn, ...]
     previous: Image.Image
     current: Image.Image
+    elements: Callable[[], Sequence[Any]] = field(default=tuple, compare=False, repr=False)
 
 
 class PlanError(ValueError):

@@ -161,6 +161,21 @@ def judge_bars(scores: pd.DataFrame, caption: str = "") -> Sheet:
     return sheet
 
 
+@styled
+def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
+    """A row of `ablation_tables.variants` each: its difference with the 95 % interval, in percentage points."""
+    sheet = Sheet(figsize=(6.8, 0.9 + 0.34 * max(1, len(rows))))
+    ax = sheet.subplots()
+    heights = np.arange(len(rows))[::-1]
+    reach = [rows["difference"] - rows["difference_low"], rows["difference_high"] - rows["difference"]]
+    ax.axvline(0, color=GREY, linewidth=0.9)
+    ax.errorbar(rows["difference"], heights, xerr=np.clip(reach, 0, None), fmt="o", color=BLUE, ecolor=INK, capsize=3)
+    ax.set_yticks(heights, rows["variant"])
+    ax.set(xlabel="difference to stage 1, percentage points", ylim=(-0.6, len(rows) - 0.4))
+    _footnote(sheet, caption)
+    return sheet
+
+
 def _offsets(count: int) -> np.ndarray:
     """Centres of `count` bars side by side around 0, together 0.8 wide."""
     return (np.arange(count) - (count - 1) / 2) * 0.8 / count

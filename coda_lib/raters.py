@@ -30,9 +30,9 @@ def mix(run: Run, app: str) -> list[Trajectory]:
     return drawn
 
 
-def load_raters(profile: Profile) -> Mapping[str, Callable[[], Judge]]:
+def load_raters(profile: Profile, stop_at_no: bool = False) -> Mapping[str, Callable[[], Judge]]:
     """The judges of Table 2 by name, each loaded when it is called."""
-    load = partial(load_judge, profile, stop_at_no=False)
+    load = partial(load_judge, profile, stop_at_no=stop_at_no)
     half, small = half_of(profile), profile.raters.low_resolution
     return {
         "judge": load,

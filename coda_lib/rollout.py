@@ -37,7 +37,8 @@ class _Episode:
 
     def observation(self) -> Observation:
         previous = self.current if self.previous is None else self.previous
-        return Observation(self.task.instruction, tuple(self.turns), Image.fromarray(previous), Image.fromarray(self.current))
+        pictures = Image.fromarray(previous), Image.fromarray(self.current)
+        return Observation(self.task.instruction, tuple(self.turns), *pictures, self.env.elements)
 
     def apply(self, decision: Decision, limit: int) -> None:
         """Do what was decided; a decision that could not be parsed does nothing but is kept and counts as a step."""

@@ -48,9 +48,9 @@ def sampling(settings: SamplingSettings) -> Sampling:
     return Sampling(settings.temperature, settings.top_p, settings.max_new_tokens)
 
 
-def load_executor(profile: Profile) -> Executor:
-    """The frozen executor of a profile."""
-    model = LocalModel(checkpoint_path(profile.models.executor), batch_size=profile.concurrency)
+def load_executor(profile: Profile, checkpoint: str | None = None) -> Executor:
+    """The frozen executor of a profile, or another checkpoint in its place."""
+    model = LocalModel(checkpoint_path(checkpoint or profile.models.executor), batch_size=profile.concurrency)
     return Executor(model, sampling(profile.executor), profile.prompts)
 
 

@@ -19,7 +19,7 @@ from transformers import TrainerCallback, TrainerState
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
-from coda_lib.agent import carry_out
+from coda_lib.agent import Decision, carry_out
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
@@ -30,7 +30,7 @@ from coda_lib.reward import reward
 
 
 class ActionReward:
-    """Reward of sampled plans: what the frozen executor makes of each, against the labelled action (eq. 1).
+    """Reward of sampled plans: what the executor makes of each, against the labelled action (eq. 1).
 
     `distance=False` leaves r_dist out (an ablation).  Called by TRL with lists of one length; returns rewards in [0, 2].
     """
@@ -40,20 +40,25 @@ class ActionReward:
     def __init__(self, executor: Executor, seed: int, distance: bool = True):
         self.executor, self.seed, self.distance = executor, seed, distance
 
-    def __call__(
+    def __call__(self, *args: Any, **kwargs: Any) -> list[float]:
+        return self.carry_out(*args, **kwargs)[2]
+
+    def carry_out(
         self, completions: Sequence[Any], images: Sequence[Sequence[Image.Image]], target: Sequence[str],
         instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState, **_: Any,
-    ) -> list[float]:  # fmt: skip
+    ) -> tuple[list[Observation], list[Decision], list[float]]:  # fmt: skip
+        """What was seen, what the executor did with each plan, and what that earns."""
         states = [
             Observation(text, tuple(Turn(**turn) for turn in past), *pictures)
             for text, past, pictures in zip(instruction, turns, images, strict=True)
         ]
         plans = [_plan_of(completion) for completion in completions]
         decisions = carry_out(self.executor, states, plans, self.seed + 1 + trainer_state.global_step)
-        return [
+        earned = [
             reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance)
             for decision, label, state in zip(decisions, target, states, strict=True)
         ]
+        return states, decisions, earned
 
 
 def _plan_of(completion: Any) -> str:
@@ -95,10 +100,13 @@ def specialize(
     folder: Path,
     seed: int,
     distance: bool = True,
+    rewarding: ActionReward | None = None,
+    kind: type[SpecializeTrainer] | None = None,
 ) -> Path:
     """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
 
-    `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from `folder`/checkpoints after a kill.
+    `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from `folder`/checkpoints after a kill.  `rewarding` and
+    `kind` are for the ablation that trains the executor as well (`coda_lib.coupled`).
     UserError if there is not a single row to learn from.
     """
     _need(rows, "specialize")
@@ -117,10 +125,10 @@ def specialize(
         **_common(settings, folder, seed),
     )
     states = settings.steps * settings.completions_per_step // settings.group_size
-    trainer = _SpecializeTrainer(
+    trainer = (kind or SpecializeTrainer)(
         model=load_network(planner, trainable=True, device=_device()),
         processing_class=load_processor(planner),
-        reward_funcs=ActionReward(executor, seed, distance),
+        reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
         train_dataset=_passes(rows, states, seed),
         callbacks=[MetricsLog(folder / "metrics.jsonl")],
@@ -138,7 +146,7 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
         max_length=None,  # a cut would take image places away from their pictures
         **_common(settings, folder, seed),
     )
-    trainer = _GeneralizeTrainer(
+    trainer = GeneralizeTrainer(
         model=load_network(planner, trainable=True, device=_device()),
         processing_class=load_processor(planner),
         args=arguments,
@@ -189,15 +197,15 @@ class _Resuming:
         self.model.load_state_dict(load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict())
 
 
-class _SpecializeTrainer(_Resuming, GRPOTrainer):
+class SpecializeTrainer(_Resuming, GRPOTrainer):
     pass
 
 
-class _GeneralizeTrainer(_Resuming, SFTTrainer):
+class GeneralizeTrainer(_Resuming, SFTTrainer):
     pass
 
 
-def _train(trainer: _SpecializeTrainer | _GeneralizeTrainer, folder: Path) -> Path:
+def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path:
     last, state = _last_checkpoint(Path(trainer.args.output_dir))
     steps = trainer.args.max_steps if trainer.args.max_steps > 0 else state.get("max_steps")
     if last and state["global_step"] >= steps:  # the trainer would do one step more

@@ -44,7 +44,9 @@ PARAMETERS = {
     "planner": 'planner: str = "base"',
     "system": 'system: str = "base"',
     "threads": "threads: int = 1",
+    "variant": 'variant: str = "truth"',
 }
+ROLES = ("planner", "executor", "judge", "base_judge", "coder")
 PUT = "from coda_lib.files import write_text\nfrom coda_lib.paths import Run\nsettings = Run(run).profile(profile)\n"
 FAKE_NOTEBOOKS = {
     "00_quickstart": ("", "1"),
@@ -72,6 +74,10 @@ FAKE_NOTEBOOKS = {
         PUT + "for name in ('tables/table1.csv', 'tables/table1.md', 'figures/curve.svg', 'report.html'):\n"
         "    write_text(Run(run).folder / name, f'{settings.name} {settings.seed}')",
     ),
+    "10_labels": ("app threads", PUT + "write_text(Run(run).label_votes(app), app)"),
+    "10b_variant": ("variant threads", PUT + "write_text(Run(run).ablation(variant), str(settings.ablations[variant]))"),
+    "10c_unseen": ("app threads", PUT + "write_text(Run(run).unseen(app), app)"),
+    "10d_ablations": ("", PUT + "write_text(Run(run).tables / 'ablations.csv', ' '.join(settings.ablations))"),
     "A1_base_models": ("threads", PUT + "write_text(Run(run).base_models / 'planner' / 'weights', 'x')"),
 }
 
@@ -87,10 +93,10 @@ def fake_notebooks(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fake_checkpoints(tmp_path: Path) -> tuple[str, ...]:
-    """Give the overrides that put one small folder in the place of the three checkpoints."""
+    """Give the overrides that put one small folder in the place of the checkpoints."""
     (tmp_path / "checkpoint").mkdir()
     (tmp_path / "checkpoint" / "config.json").write_text("{}")
-    return tuple(f"models.{role}={tmp_path / 'checkpoint'}" for role in ("planner", "executor", "judge", "base_judge"))
+    return tuple(f"models.{role}={tmp_path / 'checkpoint'}" for role in ROLES)
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from coda_lib.errors import UserError
 from coda_lib.paths import PROFILES, REPO, Run, checkpoint_path, require_checkpoint
 
 
-def test_the_four_profiles():
-    assert profile_names() == ["gpu", "laptop", "paper", "smoke"]
+def test_the_profiles():
+    assert profile_names() == ["ablations", "gpu", "laptop", "paper", "smoke"]
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name
@@ -80,7 +80,7 @@ def test_a_wrong_override_is_one_line_that_names_it(override, message):
 
 
 def test_an_unknown_profile_names_those_there_are():
-    with pytest.raises(UserError, match="unknown profile 'lap': choose one of gpu, laptop, paper, smoke"):
+    with pytest.raises(UserError, match="unknown profile 'lap': choose one of ablations, gpu, laptop, paper, smoke"):
         load_profile("lap")
 
 

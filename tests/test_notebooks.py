@@ -35,6 +35,9 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "07_generalize": {"threads"},
     "08_evaluate": {"system", "app", "threads"},
     "08b_judges": {"app", "threads"},
+    "10_labels": {"app", "threads"},
+    "10b_variant": {"variant", "threads"},
+    "10c_unseen": {"app", "threads"},
     "A1_base_models": {"threads"},
 }
 CODE_LINES, FUNCTION_LINES = 12, 3
@@ -48,7 +51,7 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 12
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 16
 
 
 @every_book

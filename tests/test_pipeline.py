@@ -171,6 +171,17 @@ def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     assert not run.table1.exists() and "results" in read_json(run.timings)
 
 
+def test_ablations_come_after_the_results_and_each_stands_alone(go, run):
+    go()
+    changes = ("ablations={}", "ablations.truth={labels: truth}", "ablations.single={labels: single}")
+    stages, _ = go(*changes, until="ablations")
+    mine = ["ablations", "labels/algebra", "unseen/algebra", "unseen/spectra", "variant/single", "variant/truth"]
+    assert set(stages) >= set(mine) and set(stages) - set(mine) <= {"results"}
+    stages, _ = go(*changes[:2], "ablations.single={labels: single, distance: false}", until="ablations")
+    assert set(stages) - {"results"} == {"ablations", "variant/single"}
+    assert "distance=False" in run.ablation("single").read_text()
+
+
 def test_another_profile_does_not_take_over_a_run(go, run, fake_checkpoints, fake_notebooks):
     go(until="quickstart")
     laptop = load_profile("laptop", fake_checkpoints)

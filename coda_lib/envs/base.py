@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -49,6 +50,10 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     @abstractmethod
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Perform one action; terminated is True when it is DONE, FAIL or ANS."""
+
+    def elements(self) -> Sequence[Any]:
+        """What is on the screen by name (each with name, role, center), where the application can say; never for the models."""
+        return ()
 
     @abstractmethod
     def check(self, stop: StopReason, answer: str | None = None) -> bool:

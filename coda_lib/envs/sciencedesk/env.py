@@ -76,6 +76,9 @@ class ScienceDesk(Environment):
     def render(self) -> np.ndarray:
         return self.desk.screenshot()
 
+    def elements(self) -> list[Any]:
+        return self.desk.elements()
+
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         return check(self.task, self.desk.state(), stop, answer)
 

@@ -7,6 +7,7 @@ the widget tree behind the names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -78,6 +79,23 @@ def to_plan(step: Mapping[str, Any]) -> str:
         case "done":
             return "DONE"
     raise ScriptError(f"unknown script step {kind!r}")
+
+
+_PLANS = (
+    (re.compile(r"(Click|Double-click|Right-click) '(.+)'\."), lambda kind, name: {kind.partition("-")[0].lower(): name}),
+    (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
+    (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda where, name: {"scroll": [name, where]}),
+    (re.compile(r"Type '(.*)'( and press Enter)?\."), lambda words, enter: {"type": words + ("\n" if enter else "")}),
+    (re.compile(r"Press '(.+)'\."), lambda keys: {"press": keys}),
+)
+
+
+def read_plan(plan: str) -> dict[str, Any]:
+    """The script step that a plan says in words: what `to_plan` makes of it, read back.  ScriptError if it says none."""
+    for pattern, step in _PLANS:
+        if match := pattern.fullmatch(plan.strip()):
+            return step(*match.groups())
+    raise ScriptError(f"no step that can be carried out by name: {plan!r}")
 
 
 def solve(env: ScienceDesk, task: Task) -> bool:
