@@ -143,7 +143,7 @@ def episode(
 
 @app.command()
 def desk(
-    app_name: Annotated[str, typer.Argument(metavar="APP", help="algebra, biochem, gis or astron")],
+    app_name: Annotated[str, typer.Argument(metavar="APP", help="algebra, biochem, gis, astron or spectra")],
     task: Annotated[
         str | None, typer.Option(help="Start in the first state of this task and say when it is solved.")
     ] = None,

@@ -36,14 +36,18 @@ def tasks_list(
 
 @tasks_app.command("check")
 def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
-    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool."""
+    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool.
+
+    Without a name it checks spectra too, the application that no model is trained on.
+    """
     from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 
     desk_class("algebra")  # says what is missing where Qt cannot be loaded
     from coda_lib.envs.sciencedesk.script import idle, solve
+    from coda_lib.task import ALL_APPS
 
     rows, problems = [], []
-    for name in applications(app_name):
+    for name in applications(app_name) if app_name else ALL_APPS:
         env, test = ScienceDesk(name), tasks_of(name, "test")
         for split, tasks in (("test", test), ("train", tasks_of(name, "train"))):
             solved, passed_idle = [], []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
-AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron.")]
+AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron (or spectra).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
     str | None,
@@ -52,10 +52,11 @@ def run_of(name: str) -> Run:
 
 
 def applications(name: str | None) -> tuple[str, ...]:
-    from coda_lib.config import APPS
+    """The application of this name, or without a name the four of CODA.  UserError for an unknown one."""
+    from coda_lib.task import ALL_APPS, APPS
 
-    if name is not None and name not in APPS:
-        raise UserError(f"unknown application {name!r}: choose one of {', '.join(APPS)}")
+    if name is not None and name not in ALL_APPS:
+        raise UserError(f"unknown application {name!r}: choose one of {', '.join(ALL_APPS)}")
     return APPS if name is None else (name,)
 
 

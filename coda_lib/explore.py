@@ -17,7 +17,7 @@ import yaml
 
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
-from coda_lib.task import APPS, Task, test_tasks
+from coda_lib.task import ALL_APPS, Task, test_tasks
 
 POOL_SIZE = 90  # train tasks an application
 _SLACK = 4  # steps allowed beyond the scripted solution and its DONE
@@ -94,8 +94,8 @@ class Aim:
 @cache
 def goals(app: str) -> tuple[Goal, ...]:
     """The human-written goals of an application.  UserError for one that is not known."""
-    if app not in APPS:
-        raise UserError(f"unknown application {app!r}; there are {', '.join(APPS)}")
+    if app not in ALL_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     raw = yaml.safe_load((DATA / "tasks" / "seeds" / f"{app}.yaml").read_text())["goals"]
     return tuple(_goal(app, item) for item in raw)
 

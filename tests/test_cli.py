@@ -71,7 +71,7 @@ def test_every_command_that_readers_are_told_can_be_typed():
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),
         ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
-        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron"),
+        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra"),
         ("tasks list --split all", "unknown split 'all': choose test or train"),
         ("episode A-01", "'A-01' is no task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` shows what there is"),
@@ -155,6 +155,16 @@ def test_tasks_check(coda, monkeypatch):
     monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
     code, shown, _ = coda("tasks", "check", "--app", "biochem")
     assert code == 1 and "29 test tasks" in shown and shown.endswith("NOT all sound:\nbiochem/A-01\n")
+
+
+def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_is_trained_on(coda, monkeypatch):
+    monkeypatch.setattr(script, "solve", lambda env, task: True)
+    monkeypatch.setattr(script, "idle", lambda env, task: False)
+    code, shown, _ = coda("tasks", "check", "--json")
+    tasks = {row["app"]: row["tasks"] for row in json.loads(shown)["splits"] if row["split"] == "test"}
+    assert code == 0 and tasks == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33, "spectra": 30}
+    assert coda("tasks", "list")[1].endswith("127 test tasks\n")
+    assert coda("tasks", "list", "--app", "spectra")[1].endswith("30 test tasks\n")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from coda_lib import explore
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import POOL_SIZE, Aim, Goal, aims, combinations, compose, draw_test_tasks, goals, train_pool
-from coda_lib.task import APPS, TEST_TASKS, Task, test_tasks
+from coda_lib.task import ALL_APPS, TEST_TASKS, Task, test_tasks
 
 DEFAULTS = {"grid": False, "digits": 3, "xmin": -5.0, "variables": {}, "locked": False}
 GRID = Goal(
@@ -90,11 +90,11 @@ def test_scripts_are_texts_whatever_the_values_are():
 
 
 def test_an_unknown_application():
-    with pytest.raises(UserError, match="'paint'.*algebra, biochem, gis, astron"):
+    with pytest.raises(UserError, match="'paint'.*algebra, biochem, gis, astron, spectra"):
         goals("paint")
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", ALL_APPS)
 def test_every_human_written_goal_is_whole(app):
     state = set(desk_class(app).defaults)
     for goal in goals(app):
@@ -106,7 +106,7 @@ def test_every_human_written_goal_is_whole(app):
     assert len({goal.name for goal in goals(app)}) == len(goals(app))
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", ALL_APPS)
 @pytest.mark.parametrize("size", [2, 3])
 def test_combinations_are_of_different_areas_with_the_question_last(app, size):
     found = combinations(app, size, random.Random(1))
@@ -121,7 +121,7 @@ def test_combinations_are_of_different_areas_with_the_question_last(app, size):
     assert names(random.Random(1)) == names(random.Random(1)) != names(random.Random(2))
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", ALL_APPS)
 def test_the_committed_test_tasks_are_those_that_the_seeded_drawing_gives(app):
     drawn = draw_test_tasks(app, desk_class(app).defaults, TEST_TASKS[app])
     assert [as_file(task) for task in drawn] == [as_file(task) for task in test_tasks(app)]
@@ -132,7 +132,7 @@ def as_file(task: Task) -> dict:
     return json.loads(json.dumps(vars(task)))
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", ALL_APPS)
 def test_the_train_pool_is_the_same_every_time(app):
     defaults = desk_class(app).defaults
     first = train_pool(app, defaults)

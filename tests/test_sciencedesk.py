@@ -1,4 +1,4 @@
-"""The four applications as environments: what they show, what mouse and keyboard do, and that no text breaks them."""
+"""The applications as environments: what they show, what mouse and keyboard do, and that no text breaks them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import find, to_action
 from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field
 from coda_lib.errors import UserError
-from coda_lib.task import APPS, Task
+from coda_lib.task import ALL_APPS, Task
 from coda_lib.trajectory import StopReason
 
 
@@ -59,10 +59,10 @@ def seen(env: ScienceDesk) -> tuple:
 @pytest.fixture(scope="module")
 def desks() -> dict[str, ScienceDesk]:
     """Give one window of each application, shared by the tests of this module."""
-    return {app: ScienceDesk(app) for app in APPS}
+    return {app: ScienceDesk(app) for app in ALL_APPS}
 
 
-@pytest.fixture(params=APPS)
+@pytest.fixture(params=ALL_APPS)
 def env(request, desks) -> ScienceDesk:
     """Give each application's window, freshly reset."""
     desks[request.param].reset(task_of(request.param))
@@ -99,7 +99,7 @@ def test_the_ends_of_an_episode_change_nothing(env, action, stop, answer):
 
 
 def test_what_is_asked_for_and_is_not_there():
-    with pytest.raises(UserError, match="unknown application 'paint'; there are algebra, biochem, gis, astron"):
+    with pytest.raises(UserError, match="unknown application 'paint'; there are algebra, biochem, gis, astron, spectra"):
         ScienceDesk("paint")
     with pytest.raises(UserError, match="task astron/x is for astron, this window is gis"):
         ScienceDesk("gis").reset(task_of("astron"))
@@ -159,7 +159,7 @@ def test_a_reset_equals_a_new_window(env):
 
 
 def test_desks_side_by_side_do_not_disturb_each_other(desks):
-    plans = {(app, seed): random_actions(app, 40, seed) for app in APPS for seed in (4, 5)}
+    plans = {(app, seed): random_actions(app, 40, seed) for app in ALL_APPS for seed in (4, 5)}
     alone = {}
     for (app, seed), actions in plans.items():
         desks[app].reset(task_of(app))
@@ -189,13 +189,13 @@ for app in {apps!r}:
 
 def test_pictures_do_not_depend_on_display_or_scale(desks):
     """A display that is not there would make Qt abort the process, a scaled one would make larger pictures."""
-    code = HEADLESS.format(path=sys.path, apps=APPS)
+    code = HEADLESS.format(path=sys.path, apps=ALL_APPS)
     around = {key: value for key, value in os.environ.items() if not key.startswith("QT_")}
     shown = subprocess.run(
         [sys.executable, "-c", code], check=True, timeout=120, capture_output=True, text=True,
         env=around | {"DISPLAY": ":9876", "QT_SCALE_FACTOR": "2", "QT_FONT_DPI": "180"},
     )  # fmt: skip
-    new = {app: hashlib.sha256(ScienceDesk(app).render().tobytes()).hexdigest() for app in APPS}
+    new = {app: hashlib.sha256(ScienceDesk(app).render().tobytes()).hexdigest() for app in ALL_APPS}
     assert dict(line.split() for line in shown.stdout.splitlines()) == new
 
 
@@ -328,7 +328,7 @@ def test_copy_and_paste_stay_in_the_window(algebra):
     other.close()
 
 
-@pytest.mark.parametrize("app", ["algebra", "gis", "astron"])
+@pytest.mark.parametrize("app", ["algebra", "gis", "astron", "spectra"])
 def test_shortcuts(desks, app):
     desks[app].reset(task_of(app))
     for wanted in (True, False):

@@ -14,7 +14,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
-from coda_lib.task import APPS, GRADES, TEST_TASKS, Task, check, load_task, save_task, test_tasks
+from coda_lib.task import ALL_APPS, APPS, GRADES, NOVEL_APPS, TEST_TASKS, Task, check, load_task, save_task, test_tasks
 from coda_lib.trajectory import StopReason
 
 WHOLE: dict[str, Any] = {
@@ -124,7 +124,7 @@ def test_an_unknown_setting_is_named_at_the_start_of_an_episode(tmp_path):
 
 
 def test_no_test_tasks_for_an_unknown_application():
-    with pytest.raises(UserError, match="'paint'.*algebra, biochem, gis, astron"):
+    with pytest.raises(UserError, match="'paint'.*algebra, biochem, gis, astron, spectra"):
         test_tasks("paint")
 
 
@@ -158,16 +158,21 @@ def test_the_goal_is_what_is_asked_for_in_any_order():
 # -- the tasks that the kit comes with ---------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=APPS)
+@pytest.fixture(scope="module", params=ALL_APPS)
 def tasks(request) -> tuple[str, list[Task], list[Task]]:
     """Give an application, its test tasks and its train tasks."""
     return request.param, test_tasks(request.param), train_pool(request.param, desk_class(request.param).defaults)
 
 
 def test_there_are_127_test_tasks_and_at_least_300_train_tasks():
-    assert {app: len(test_tasks(app)) for app in APPS} == TEST_TASKS
-    assert TEST_TASKS == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33} and sum(TEST_TASKS.values()) == 127
+    counts = {app: len(test_tasks(app)) for app in APPS}
+    assert counts == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33} and sum(counts.values()) == 127
     assert sum(len(train_pool(app, desk_class(app).defaults)) for app in APPS) >= 300
+
+
+def test_software_that_no_model_is_trained_on_counts_apart():
+    assert TEST_TASKS == {app: len(test_tasks(app)) for app in ALL_APPS} and TEST_TASKS["spectra"] == 30
+    assert not set(NOVEL_APPS) & set(APPS) and ALL_APPS == APPS + NOVEL_APPS
 
 
 def test_every_task_is_solved_by_its_script_and_not_by_doing_nothing(tasks):

@@ -1,4 +1,4 @@
-"""The frame that the four ScienceDesk applications share: a Qt window driven by mouse and keyboard alone.
+"""The frame that the ScienceDesk applications share: a Qt window driven by mouse and keyboard alone.
 
 An application is a `Desk`: it declares its menus, dialogs and pages, keeps everything that a task can check in the
 dictionary `self.values` (dotted keys), and redraws itself from it.  Many desks live side by side in one process, and
@@ -24,7 +24,7 @@ from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field, Rows
 
 
 class Desk(Blocks):
-    """Base of the four applications.
+    """Base of the applications.
 
     A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in `refresh()`,
     and may add computed facts in `facts()`.

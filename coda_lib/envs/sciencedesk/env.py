@@ -1,4 +1,4 @@
-"""ScienceDesk as an environment: one task at a time in one of the four applications."""
+"""ScienceDesk as an environment: one task at a time in one of its applications."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from coda_lib.action import Action, ActionType
 from coda_lib.envs.base import Environment, EnvironmentFault
 from coda_lib.errors import UserError
-from coda_lib.task import APPS, Task, check
+from coda_lib.task import ALL_APPS, Task, check
 from coda_lib.trajectory import StopReason
 
 _STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
@@ -23,8 +23,8 @@ _PACKAGES = "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-
 
 def desk_class(app: str) -> type:
     """The class of an application; UserError for an unknown one or if Qt's system libraries are missing."""
-    if app not in APPS:
-        raise UserError(f"unknown application {app!r}; there are {', '.join(APPS)}")
+    if app not in ALL_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     try:
         importlib.import_module("PySide6.QtTest")  # and with it QtCore, QtGui and QtWidgets
     except ModuleNotFoundError:
