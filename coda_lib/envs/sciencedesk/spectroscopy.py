@@ -3,8 +3,10 @@
 Lines are (air wavelength in nm, relative intensity).  Hydrogen, helium and sodium: NIST Handbook of Basic Atomic
 Spectroscopic Data (SRD 108), of sodium those of at least 100; neon from 10000 and mercury from 400 up: NIST Atomic
 Spectra Database (SRD 78).  Fine structure closer than 0.05 nm is one line, its intensities added.  The Sun: Fraunhofer
-lines with their equivalent widths in mA (Moore, Minnaert and Houtgast 1966, NBS Monograph 61).  NIST calls intensities a
-rough guide; traces show their square root, so that faint lines are seen beside strong ones.
+lines with their equivalent widths in mA (Moore, Minnaert and Houtgast 1966, NBS Monograph 61).  Wavelengths are the tables';
+intensities serve the picture alone and are not to be cited: NIST calls its own a rough guide, and those of hydrogen,
+helium and the Sun were not compared with the tables again.  Traces show their square root, so that faint lines are seen
+beside strong ones.
 """
 
 from __future__ import annotations
