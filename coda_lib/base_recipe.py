@@ -41,6 +41,7 @@ from coda_lib.files import atomic_path, read_json, remove, write_json, write_tex
 from coda_lib.hindsight import Hindsight
 from coda_lib.judge_cases import Case
 from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, attempts, judge_source, looking_source, ruling_source
+from coda_lib.judge_told import told_attempts
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.own_tasks import judge_tasks
 from coda_lib.paths import CHECKPOINTS
@@ -71,7 +72,8 @@ class Recipe:
     rollouts: int = 300  # tasks an application, of the judge's own, that the base planner tries once
     retries: int = 16  # further episodes at each short one of these
     attempts: int = 900  # an application, by script or of the rollouts, that the judge learns from
-    rulings: int = 400  # steps of 64 attempts told in words
+    told: int = 9_000  # attempts told in words, an application
+    rulings: int = 1_000  # steps of 64 attempts told in words
     looks: int = 1_200  # steps of 16 single screens
     scripts: int = 150  # attempts by script an application, that the base judge learns from
     base_judge: int = 300  # steps of 8 attempts
@@ -120,6 +122,11 @@ def load_attempts(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recip
     played = _rollouts(folder, [moments[0].app for moments in walks])[0]
     made = lambda: [attempts(*pair, recipe.attempts, SEED) for pair in zip(walks, played, strict=True)]  # noqa: E731
     return _kept(folder / "attempts.pickle", made)
+
+
+def load_told(folder: Path, apps: Sequence[str], recipe: Recipe) -> list[list[Case]]:
+    """The attempts told in words, one list an application; kept in `folder` once made."""
+    return _kept(folder / "told.pickle", lambda: [told_attempts(app, recipe.told, SEED) for app in apps])
 
 
 def _kept(path: Path, make: Callable[[], Any]) -> Any:
@@ -204,13 +211,14 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
             teach(how_to_source(apps), recipe.how_tos, SEED, log, "copying", batch=64)
             teach(planner_source(seen, load_demonstrations(folder, apps, recipe)), recipe.planner, SEED, log, role)
         if role == "base_judge":
-            looks = looking_source(seen)
-            teach(ruling_source(load_attempts(folder, seen, recipe)), recipe.rulings, SEED, log, "copying", batch=64)
+            looks, told = looking_source(seen), load_told(folder, apps, recipe)
+            teach(ruling_source(told), recipe.rulings, SEED, log, "copying", batch=64)
             teach(lambda rng: looks(rng).rows, recipe.looks, SEED, log, "looks", LOOKS)
             scripts = [attempts(walk, [], recipe.scripts, SEED + 1) for walk in seen]
-            teach(judge_source(seen, scripts), recipe.base_judge, SEED, log, "judge", JUDGE_BATCH)
+            teach(judge_source(seen, scripts, told), recipe.base_judge, SEED, log, "judge", JUDGE_BATCH)
         if role == "judge":
-            teach(judge_source(seen, load_attempts(folder, seen, recipe)), recipe.judge, SEED, log, role, JUDGE_BATCH)
+            told = load_told(folder, apps, recipe)
+            teach(judge_source(seen, load_attempts(folder, seen, recipe), told), recipe.judge, SEED, log, role, JUDGE_BATCH)
         return network, words, {}
 
     made = _part(folder / role, train)

@@ -18,9 +18,16 @@ _PORTION = 128  # trajectories whose screenshots are held in memory at once
 SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, section 4; the length is ours
 
 
-def judge_messages(instruction: str, screenshots: Sequence[Any], answer: str | None, prompts: str) -> list[Message]:
-    """What a judge is asked: the instruction, all screenshots in order, and the answer of a question task."""
-    return render(prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer)
+def judge_messages(
+    instruction: str, screenshots: Sequence[Any], answer: str | None, prompts: str, plans: Sequence[str] = ()
+) -> list[Message]:
+    """What a judge is asked: the instruction, all screenshots in order, and the answer of a question task.
+
+    The tiny judge (`compact`) is also told the plan behind each screenshot's step; the paper's is not.
+    """
+    return render(
+        prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer, plans=list(plans)
+    )  # fmt: skip
 
 
 class Judge:
@@ -43,10 +50,7 @@ class Judge:
         return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
 
     def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        asked = [
-            judge_messages(t.instruction, [self._shown(decode_image(png)) for png in t.screenshots], t.answer, self.prompts)
-            for t in trajectories
-        ]
+        asked = [self._asked(trajectory) for trajectory in trajectories]
         verdicts: list[list[str]] = [[] for _ in asked]
         for vote in range(self.votes):
             open_ = [i for i, said in enumerate(verdicts) if not (self.stop_at_no and said and not unanimous(said).success)]
@@ -54,6 +58,10 @@ class Judge:
             for i, reply in zip(open_, replies, strict=True):
                 verdicts[i].append(reply)
         return [replace(t, verdicts=tuple(said)) for t, said in zip(trajectories, verdicts, strict=True)]
+
+    def _asked(self, t: Trajectory) -> list[Message]:
+        pictures = [self._shown(decode_image(png)) for png in t.screenshots]
+        return judge_messages(t.instruction, pictures, t.answer, self.prompts, [step.plan for step in t.steps])
 
     def _shown(self, screenshot: Image.Image) -> Image.Image:
         size = [round(side * self.resolution) for side in screenshot.size]

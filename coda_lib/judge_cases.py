@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coda_lib.base_rows import PROMPTS, Row
+from coda_lib.base_rows import PROMPTS, Row, without_pictures
 from coda_lib.explore import Aim
 from coda_lib.hindsight import reached
 from coda_lib.judge import judge_messages
+from coda_lib.model import Message
 from coda_lib.trajectory import decode_image
 from coda_lib.verdict import Verdict, format_verdict
 
@@ -37,26 +38,33 @@ class Question:
 
 @dataclass(frozen=True)
 class Case:
-    """An attempt as PNG screenshots in order, and questions about it; of more than a look the first has a whole reply."""
+    """An attempt as PNG screenshots in order, and questions about it; of more than a look the first has a whole reply.
+
+    `plans` are those behind the steps, the one that ended the attempt included; a look has none.
+    """
 
     pictures: tuple[bytes, ...]
     questions: tuple[Question, ...]
+    plans: tuple[str, ...] = ()
 
     @property
     def rows(self) -> list[Row]:
         """The questions one by one, as a judge is asked them."""
         images = [decode_image(png) for png in self.pictures]
-        return [Row(judge_messages(q.instruction, images, q.answer, PROMPTS), q.reply, q.whole) for q in self.questions]
+        return [Row(self._asked(q, images), q.reply, q.whole) for q in self.questions]
 
     @property
     def rulings(self) -> list[Row]:
-        """How the replies end, without the pictures: what is seen is given, and to rule is learned."""
+        """The whole replies without the pictures: what each step did is given; what then holds, and to rule, is learned."""
         found = []
-        for question in (q for q in self.questions if "{" in q.reply):
-            start = question.reply.index("{")
-            asked = judge_messages(question.instruction, [], question.answer, PROMPTS)
-            found.append(Row(asked, question.reply[start:], question.whole, question.reply[:start]))
+        for question in (q for q in self.questions if q.whole and self.plans):
+            start = question.reply.index("\n") + 1
+            asked = Row(self._asked(question, self.pictures), question.reply[start:], given=question.reply[:start])
+            found.append(without_pictures(asked))
         return found
+
+    def _asked(self, question: Question, pictures: Sequence[Any]) -> list[Message]:
+        return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
 
 
 def seen(parts: Sequence[Aim], state: State) -> str:

@@ -65,7 +65,8 @@ class Examiner:
             redundant = tuple(i + 1 for i in range(len(part)) if i not in needed)
             reply = whole_reply([aim], states[-1], steps, Verdict(success, redundant, None if success else 1))
             found[sentence([aim])] = Question(sentence([aim]), None, reply)
-        return Case(pictures, (*found.values(), *self.questions(states, list(found), rng, steps)))
+        plans = (*(m.plan for m in part), "DONE")
+        return Case(pictures, (*found.values(), *self.questions(states, list(found), rng, steps)), plans)
 
     def script(self, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> Case:
         """One attempt at a task by its script, three times in five marred.
@@ -81,7 +82,7 @@ class Examiner:
             order.insert(extra, (extra, None))
         self.env.reset(task)
         desk = self.env.desk
-        pictures, states, steps, redundant, answer = [screenshot(desk)], [desk.state()], [], [], None
+        pictures, states, steps, plans, redundant, answer = [screenshot(desk)], [desk.state()], [], [], [], None
         for i, step in order:
             if step is None:
                 redundant.append(len(pictures))
@@ -97,11 +98,13 @@ class Examiner:
             else:
                 pictures.append(screenshot(desk))
                 states.append(desk.state())
-                steps.append(did(to_plan(step), *pictures[-2:]))
+                plans.append(to_plan(step))
+                steps.append(did(plans[-1], *pictures[-2:]))
+        plans.append("DONE" if answer is None else f"ANS {answer}")
         success = self.env.check(StopReason.ANS if answer is not None else StopReason.DONE, answer)
         verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
         asked = Question(task.instruction, answer, whole_reply(parts, states[-1], steps, verdict))
-        return Case(tuple(pictures), (asked, *self.questions(states, [asked.instruction], rng, steps)))
+        return Case(tuple(pictures), (asked, *self.questions(states, [asked.instruction], rng, steps)), tuple(plans))
 
     def rollout(self, trajectory: Trajectory, lesson: Lesson, rng: random.Random) -> Case:
         """A rollout of a base planner at one of the judge's own tasks, played again for the states behind it.
@@ -125,7 +128,8 @@ class Examiner:
         steps = [did(s.plan, a, b) for s, a, b in zip(trajectory.steps, pictures, pictures[1:], strict=False)]
         reply = whole_reply(parts, states[-1], steps, Verdict(bool(trajectory.success), redundant, error))
         asked = Question(trajectory.instruction, trajectory.answer, reply)
-        return Case(pictures, (asked, *self.questions(states, [asked.instruction], rng, steps)))
+        told = tuple(step.plan for step in trajectory.steps)
+        return Case(pictures, (asked, *self.questions(states, [asked.instruction], rng, steps)), told)
 
     def questions(
         self, states: Sequence[State], asked: Sequence[str], rng: random.Random, steps: Sequence[str] = (), most: int = 4
@@ -233,15 +237,16 @@ def attempts(walk: Sequence[Moment], rollouts: Sequence[Trajectory], count: int,
 
 
 def judge_source(
-    walks: Sequence[Sequence[Moment]], tried: Sequence[Sequence[Case]]
+    walks: Sequence[Sequence[Moment]], tried: Sequence[Sequence[Case]], told: Sequence[Sequence[Case]]
 ) -> Callable[[random.Random], list[Row]]:
     """Rows for the judge, one list a case: of five cases, one is a screen, two are stretches of walks and two of the attempts
-    `tried` (a list an application); one batch in four is about cases told in words.
+    `tried` (a list an application); one batch in three is of four rulings each on what is `told` in words, or on what was tried.
 
     Cases of like length follow each other in groups of `JUDGE_BATCH`, so that little of a batch is padding.
     """
     examiners = [Examiner(moments) for moments in walks]
-    waiting: list[tuple[Case, bool]] = []
+    rule = ruling_source([[*words, *acted, *acted] for words, acted in zip(told, tried, strict=True)])
+    waiting: list[list[Row]] = []
 
     def case(rng: random.Random) -> Case:
         i, dice = rng.randrange(len(examiners)), rng.random()
@@ -252,13 +257,11 @@ def judge_source(
     def draw(rng: random.Random) -> list[Row]:
         if not waiting:
             made = sorted((case(rng) for _ in range(12 * JUDGE_BATCH)), key=lambda case: len(case.pictures))
-            groups = [[(one, True) for one in made[k : k + JUDGE_BATCH]] for k in range(0, len(made), JUDGE_BATCH)]
-            told = [case for case in made if case.rulings]
-            groups += [[(one, False) for one in rng.sample(told, JUDGE_BATCH)] for _ in range(4)]
+            groups = [[one.rows for one in made[k : k + JUDGE_BATCH]] for k in range(0, len(made), JUDGE_BATCH)]
+            groups += [[[rule(rng) for _ in range(4)] for _ in range(JUDGE_BATCH)] for _ in range(6)]
             rng.shuffle(groups)
-            waiting.extend(one for group in groups for one in group)
-        shown, pictures = waiting.pop()
-        return shown.rows if pictures else shown.rulings
+            waiting.extend(rows for group in groups for rows in group)
+        return waiting.pop()
 
     return draw
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.errors import UserError
-from coda_lib.paths import Run
+from coda_lib.paths import REFERENCE, RESULTS, Run
 from coda_lib.tables import load_episodes
 
 
@@ -34,6 +35,17 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
 
 def _settings(profile: Profile) -> dict:
     return profile.model_dump(exclude={"seed"})
+
+
+def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
+    """The run and, of the finished runs in these folders, those of the same study with other seeds, by seed."""
+    found = {run.profile().seed: run}
+    for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
+        other = Run(str(path.parents[1]))
+        profile = other.profile()
+        if _settings(profile) == _settings(run.profile()):
+            found.setdefault(profile.seed, other)
+    return [found[seed] for seed in sorted(found)]
 
 
 def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:

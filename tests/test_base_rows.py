@@ -24,6 +24,7 @@ from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
 from coda_lib.judge_cases import NOTHING, Case, needless, seen
 from coda_lib.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source, ruling_source
+from coda_lib.judge_told import told_attempts, told_lessons
 from coda_lib.model import ReplayModel, encode, load_network, load_processor
 from coda_lib.own_tasks import judge_lessons, judge_tasks, lessons
 from coda_lib.predicate import holds
@@ -303,9 +304,10 @@ def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
     steps, held, ruling = solved.questions[0].reply.split("\n")
     assert aim.word in held.split(", ")
     assert steps.startswith("Click ") and steps.endswith(f"Type '{aim.word}' and press Enter.")
-    row, *others = solved.rulings
-    assert row.given == f"{steps}\n{held}\n" and row.reply == ruling and row.whole and not row.pictures
-    assert others and all(other.given.startswith(steps) and not other.whole for other in others)
+    (row,) = solved.rulings  # of other questions the words do not tell what holds
+    assert row.given == f"{steps}\n" and row.reply == f"{held}\n{ruling}" and row.whole and not row.pictures
+    asked = "".join(part["text"] for part in row.messages[0]["content"])
+    assert asked.startswith(to_plan(task.solution[0])) and f"DONE\n{task.instruction}" in asked
     assert ruling_source([[solved]])(random.Random(0)) in solved.rulings
 
 
@@ -352,11 +354,37 @@ def test_attempts_by_script_are_labelled_by_the_check(walks):
 
 def test_the_judges_batches_are_of_one_kind_each(walks):
     walk = walks[APPS.index("gis")]
-    source, rng = judge_source([walk], [attempts(walk, [], 6, seed=0)]), random.Random(0)
-    batches = [[source(rng) for _ in range(JUDGE_BATCH)] for _ in range(32)]
+    source, rng = judge_source([walk], [attempts(walk, [], 6, seed=0)], [told_attempts("gis", 9, 0)]), random.Random(0)
+    batches = [[source(rng) for _ in range(JUDGE_BATCH)] for _ in range(36)]
     shown = [{bool(row.pictures) for rows in batch for row in rows} for batch in batches]
-    assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 8
+    assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 12
     assert all(rows for batch in batches for rows in batch)
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_attempts_told_in_words_are_labelled_by_the_check_and_ask_nothing_that_is_taken(app):
+    told = told_attempts(app, 60, seed=0)
+    assert [case.rulings for case in told] == [case.rulings for case in told_attempts(app, 60, seed=0)]
+    verdicts = [verdict_of(case) for case in told]
+    assert 0.25 < sum(v.correct for v in verdicts) / 60 < 0.75
+    assert any(v.clean for v in verdicts) and any(v.correct and v.redundant for v in verdicts)
+    others = {t.instruction for t in [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]}
+    assert others.isdisjoint(case.questions[0].instruction for case in told)
+    for case in told:
+        (ruling,) = case.rulings
+        assert len(ruling.given.split("\n")[0]) <= len(" ".join(case.plans)) and not ruling.pictures
+        assert case.plans[-1].split()[0] in ("DONE", "ANS")
+
+
+def test_a_faultless_attempt_told_in_words_is_its_script():
+    for case in told_attempts("algebra", 200, seed=1):
+        lesson = next(task for some in told_lessons("algebra").values() for _, task in some
+                      if task.instruction == case.questions[0].instruction)  # fmt: skip
+        script = [to_plan(step) for step in lesson.solution]
+        if list(case.plans[:-1]) == [plan for plan in script if not plan.startswith("ANS")] and not lesson.ans:
+            assert verdict_of(case).clean, case
+            return
+    raise AssertionError("two hundred attempts and none by its script")
 
 
 def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdict(walks):

@@ -202,7 +202,7 @@ def test_the_number_of_votes_and_the_sampling_can_be_set():
 
 
 @pytest.mark.parametrize("prompts", ["compact", "full"])
-def test_the_judge_sees_all_screens_in_order_the_task_and_the_answer_and_no_plan(prompts):
+def test_the_judge_sees_all_screens_in_order_the_task_and_the_answer(prompts):
     model = Recorder([NO] * 4)
     asked = made_up(2, stop=StopReason.STEP_LIMIT, answer="12 cm")
     Judge(model, prompts=prompts).vote([asked], 0)
@@ -210,7 +210,13 @@ def test_the_judge_sees_all_screens_in_order_the_task_and_the_answer_and_no_plan
     shown = [picture.tobytes() for picture in pictures_of(conversation)]
     assert shown == [decode_image(png).tobytes() for png in asked.screenshots] and len(shown) == 3
     assert asked.instruction in words_of(conversation) and "12 cm" in words_of(conversation)
-    assert "Click" not in words_of(conversation)
+    told = [step.plan for step in asked.steps]
+    if prompts == "compact":  # the tiny judge is told the plans, each after the screen on which it was made
+        (message,) = conversation
+        kinds = [part["type"] if part["type"] == "image" else part["text"] for part in message["content"]]
+        assert kinds[:4] == ["image", told[0], "image", told[1]] and kinds[4] == "image"
+    else:
+        assert not any(plan in words_of(conversation) for plan in told)
     assert "nswer given" not in words_of(judge_messages("x", [], None, prompts))
 
 

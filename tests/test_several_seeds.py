@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coda_lib import report, statistics, tables
+from coda_lib import reference, report, statistics, tables
 from coda_lib.config import APPS, load_profile, store_profile
 from coda_lib.errors import UserError
 from coda_lib.paths import Run
-from coda_lib.seeds import by_seed, load_seeds
+from coda_lib.reference import pool
+from coda_lib.seeds import by_seed, load_seeds, siblings
 
 SYSTEMS = ("base", "stage1")
 
@@ -85,3 +86,27 @@ def test_the_command(runs, tmp_path, coda):
     told = json.loads(shown)
     assert code == 0 and len(told["table1"]) == 20 and len(told["comparisons"]) == 10 and told["by_seed"][0]["system"] == "base"
     assert coda("seeds", runs[0].name, "nowhere")[0] == 2
+
+
+def finish(run: Run) -> None:
+    run.tables.mkdir()
+    (run.tables / "table1.csv").write_text("")
+
+
+def test_siblings_are_finished_runs_of_the_same_study(tmp_path, runs):
+    other = write_run(tmp_path, 4, "specialize.steps=9")
+    for run in (*runs[1:], other):
+        finish(run)
+    assert [run.profile().seed for run in siblings(runs[1], [tmp_path])] == [2, 3]
+    assert [run.profile().seed for run in siblings(runs[0], [tmp_path])] == [1, 2, 3]  # itself, finished or not
+    assert [run.profile().seed for run in siblings(other, [tmp_path])] == [4]
+
+
+def test_the_kept_runs_are_pooled_over_their_seeds(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(reference, "REFERENCE", tmp_path)
+    for run in runs:
+        finish(run)
+    folder = pool(runs[0].folder)
+    table = pd.read_csv(folder / "table1.csv")
+    assert set(table["runs"]) == {12} and "seeds 1, 2, 3" in (folder / "beside_paper.md").read_text()
+    assert list(pd.read_csv(folder / "by_seed.csv")["system"]) == list(SYSTEMS)
