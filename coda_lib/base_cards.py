@@ -69,4 +69,4 @@ From `data/deviations.yaml`, where all is listed in which this kit differs from 
 {rows}
 
 Figures called "swapped" are the same with the screenshot of another state: a model that looks must fall there.
-"""
+{"The plans stay as they were: what is left there rests on words." if "judge" in role else ""}"""
