@@ -66,7 +66,7 @@ def test_every_command_that_readers_are_told_can_be_typed():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("reproduce --profile lap", "unknown profile 'lap': choose one of gpu, laptop, paper, smoke"),
+        ("reproduce --profile lap", "unknown profile 'lap': choose one of ablations, gpu, laptop, paper, smoke"),
         ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),

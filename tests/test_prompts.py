@@ -16,7 +16,7 @@ from coda_lib.prompts import render
 pytest_plugins = ("tiny_checkpoints",)
 
 SETS = ("compact", "full")
-ROLES = ("planner", "executor", "solo", "judge")
+ROLES = ("planner", "executor", "solo", "coder", "judge")
 SHOTS = [screen(i) for i in range(4)]
 
 
@@ -24,9 +24,9 @@ def ask(
     name: str, role: str, instruction: str = "turn the grid on", plan: str = "Click 'Grid'.", turns: int = 2
 ) -> list[Message]:
     if role == "judge":
-        return render(name, role, instruction=instruction, screenshots=SHOTS, answer=plan)
+        return render(name, role, instruction=instruction, screenshots=SHOTS, answer=plan, plans=[plan])
     history = [{"plan": f"plan {i}", "action": f"click(start_box='({i},{i})')"} for i in range(turns)]
-    values = {"plan": plan} if role == "executor" else {}
+    values = {"plan": plan} if role in ("executor", "coder") else {}
     return render(name, role, instruction=instruction, history=history, previous=SHOTS[0], current=SHOTS[1], **values)
 
 
@@ -59,8 +59,10 @@ def test_the_compact_prompts_to_the_letter():
     assert words_of(ask("compact", "planner", turns=0)) == "turn the grid on"
     assert words_of(ask("compact", "executor")) == "Click 'Grid'."
     assert words_of(ask("compact", "solo")) == "turn the grid on\nclick(start_box='(0,0)') click(start_box='(1,1)') "
-    assert words_of(ask("compact", "judge")) == "turn the grid on\nANS Click 'Grid'."
-    assert words_of(render("compact", "judge", instruction="x", screenshots=SHOTS[:1], answer=None)) == "x"
+    assert words_of(ask("compact", "coder")) == words_of(ask("compact", "solo"))
+    assert shapes(ask("compact", "judge")) == [("user", ["image", "text", "image", "image", "image", "text"])]
+    assert words_of(ask("compact", "judge")) == "Click 'Grid'.\nturn the grid on\nANS Click 'Grid'."
+    assert words_of(render("compact", "judge", instruction="x", screenshots=SHOTS[:1], answer=None, plans=[])) == "\nx"
 
 
 @pytest.mark.parametrize("role", ["planner", "executor", "solo"])
