@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
 from coda_lib import stages
-from coda_lib.agent import DualAgent
+from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile, Variant
 from coda_lib.dataset import Labeller, grpo_rows
 from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.files import atomic_path
+from coda_lib.files import write_table
 from coda_lib.judge import positive_steps
 from coda_lib.model import LocalModel
 from coda_lib.paths import Run, checkpoint_path
@@ -39,8 +40,7 @@ def label_votes(run: Run, app: str) -> pd.DataFrame:
         if name != "judge":
             parts.append(votes_of(load().vote(judged, stages.stage_seed(profile, "labels", app, name)), name))
     table = pd.concat(parts, ignore_index=True)
-    with atomic_path(run.label_votes(app)) as temporary:
-        table.to_parquet(temporary, index=False)
+    write_table(run.label_votes(app), table)
     return table
 
 
@@ -76,7 +76,7 @@ def label_quality(run: Run) -> pd.DataFrame:
     Columns: labels, attempts (called clean), steps (trained on), failed (percent of these steps from attempts that failed).
     """
     profile, rows = run.profile(), []
-    for labels in Variant.model_fields["labels"].annotation.__args__:
+    for labels in get_args(Variant.model_fields["labels"].annotation):
         found = []
         for app in profile.apps:
             label = labeller(run, app, labels)
@@ -125,10 +125,12 @@ def evaluate_variant(run: Run, name: str, progress: stages.Progress = lambda don
         folder = run.variant(name, ALL if variant.joint else app)
         executor = stages.load_executor(profile, str(folder / "executor") if variant.coupled else None)
         parts.append(play(run, DualAgent(planner_of(profile, folder), executor, name), app, progress))
-    return _write(pd.concat(parts, ignore_index=True), run.ablation(name))
+    table = pd.concat(parts, ignore_index=True)
+    write_table(run.ablation(name), table)
+    return table
 
 
-def play(run: Run, agent, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
+def play(run: Run, agent: Agent, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
     """Episodes of an agent at an application's held-out tasks, as many runs of each as the run's profile says."""
     profile, tasks = run.profile(), stages.held_out_tasks(run.profile(), app)
     seed = stages.stage_seed(profile, "ablation", agent.name, app, "play")
@@ -140,9 +142,3 @@ def play(run: Run, agent, app: str, progress: stages.Progress = lambda done, tot
 def planner_of(profile: Profile, folder: Path) -> Planner:
     model = LocalModel(folder, batch_size=profile.concurrency)
     return Planner(model, stages.sampling(profile.planner), profile.prompts)
-
-
-def _write(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    with atomic_path(path) as temporary:
-        table.to_parquet(temporary, index=False)
-    return table

@@ -215,10 +215,9 @@ def evaluate(
                              "low": estimate.low, "high": estimate.high})  # fmt: skip
             tables.append(table)
     if save:
-        from coda_lib.files import atomic_path
+        from coda_lib.files import write_table
 
-        with atomic_path(save) as temporary:
-            pd.concat(tables).to_parquet(temporary, index=False)
+        write_table(save, pd.concat(tables))
     if as_json:
         print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
         return

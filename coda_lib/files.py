@@ -54,6 +54,12 @@ def write_bytes(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def write_table(path: Path, table: DataFrame) -> None:
+    """Write a table as Parquet, without its index."""
+    with atomic_path(path) as temporary:
+        table.to_parquet(temporary, index=False)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Write `value` as indented JSON, keys in their order."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")

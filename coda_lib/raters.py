@@ -9,7 +9,7 @@ from functools import partial
 import pandas as pd
 
 from coda_lib.config import Profile
-from coda_lib.files import atomic_path
+from coda_lib.files import write_table
 from coda_lib.judge import Judge
 from coda_lib.paths import Run
 from coda_lib.stages import load_judge, stage_seed
@@ -52,6 +52,5 @@ def rate(run: Run, app: str) -> pd.DataFrame:
         judged = load().vote(drawn, stage_seed(profile, "raters", app, name))
         parts.append(votes_of(judged, name))
     table = pd.concat(parts, ignore_index=True)
-    with atomic_path(run.raters(app)) as temporary:
-        table.to_parquet(temporary, index=False)
+    write_table(run.raters(app), table)
     return table

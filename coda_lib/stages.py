@@ -21,7 +21,7 @@ from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.executor import Executor
 from coda_lib.explore import train_pool
-from coda_lib.files import atomic_path
+from coda_lib.files import write_table
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.model import LocalModel, Sampling
 from coda_lib.paths import Run, checkpoint_path
@@ -149,6 +149,5 @@ def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, 
     played = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
     table = episodes(played, tasks, system, profile.seed)
     save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), played)
-    with atomic_path(run.evaluation(system, app)) as temporary:
-        table.to_parquet(temporary, index=False)
+    write_table(run.evaluation(system, app), table)
     return table

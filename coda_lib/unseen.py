@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 
 import pandas as pd
@@ -19,9 +20,9 @@ from coda_lib.ablations import planner_of, play
 from coda_lib.action import Action, ActionError, ActionType, format_action, parse_actions
 from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
-from coda_lib.envs.sciencedesk.script import ScriptError, read_plan
+from coda_lib.envs.sciencedesk.script import ScriptError, action_of, read_plan
 from coda_lib.executor import Executor
-from coda_lib.files import atomic_path
+from coda_lib.files import write_table
 from coda_lib.model import ChatModel, LocalModel, Sampling
 from coda_lib.paths import Run, checkpoint_path
 from coda_lib.planner import HISTORY, Observation
@@ -30,7 +31,6 @@ from coda_lib.prompts import render
 CALL = "CODER_CALL"  # stands where a delegated text would
 _TYPED = re.compile(r"(?<=^Type ')(.*)(?='(?: and press Enter)?\.$)")
 _LIKE = 75  # of 100: how alike a planned name and one on the screen must be
-_POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
 
 
 class WidgetTreeExecutor(Executor):
@@ -49,15 +49,7 @@ class WidgetTreeExecutor(Executor):
 
 def _by_name(observation: Observation, plan: str) -> str:
     try:
-        ((kind, what),) = read_plan(plan).items()
-        if kind in _POINTED:
-            action = _POINTED[kind](*_find(observation, what))
-        elif kind == "drag":
-            action = Action.drag(*_find(observation, what[0]), *_find(observation, what[1]))
-        elif kind == "scroll":
-            action = Action.scroll(*_find(observation, what[0]), what[1])
-        else:
-            action = Action.type_text(what) if kind == "type" else Action.hotkey(what)
+        action = action_of(read_plan(plan), partial(_find, observation))
     except (ScriptError, ActionError) as error:
         return f"nothing done: {error}"
     return format_action(action, observation.current.size)
@@ -134,6 +126,5 @@ def _coder(profile: Profile) -> ChatModel:
 def evaluate_unseen(run: Run, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the held-out tasks of an application with all these agents; writes ablations/unseen/{app}.parquet."""
     table = pd.concat([play(run, agent, app, progress) for agent in agents(run, app)], ignore_index=True)
-    with atomic_path(run.unseen(app)) as temporary:
-        table.to_parquet(temporary, index=False)
+    write_table(run.unseen(app), table)
     return table

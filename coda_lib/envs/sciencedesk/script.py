@@ -8,7 +8,7 @@ the widget tree behind the names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from coda_lib.action import Action
@@ -37,14 +37,19 @@ def find(desk: Desk, name: str) -> Element:
 
 def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:
     """The action that a script step stands for on the present screen."""
+    return action_of(step, lambda name: find(desk, name).center)
+
+
+def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, float]]) -> Action:
+    """The action of a script step, where `locate` says at which point, in fractions of the screen, something of a name is."""
     ((kind, what),) = step.items()
     match kind:
         case "click" | "double" | "right":
-            return _POINTED[kind](*find(desk, what).center)
+            return _POINTED[kind](*locate(what))
         case "drag":
-            return Action.drag(*find(desk, what[0]).center, *find(desk, what[1]).center)
+            return Action.drag(*locate(what[0]), *locate(what[1]))
         case "scroll":
-            return Action.scroll(*find(desk, what[0]).center, what[1])
+            return Action.scroll(*locate(what[0]), what[1])
         case "type":
             return Action.type_text(what)
         case "press":
