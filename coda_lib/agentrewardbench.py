@@ -16,10 +16,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coda_lib.errors import UserError
+from coda_lib.files import write_json, write_text
 from coda_lib.statistics import wilson
+from coda_lib.verdict import VerdictError, parse_verdict
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
 YES, NO = ("successful", "yes", "success"), ("unsuccessful", "no", "failure", "unsuccesful")  # the last is the benchmark's own
@@ -226,6 +231,32 @@ def _reading(said: str) -> tuple[bool | None, Problem | None]:
     if said.startswith("1.") or "complete failure" in said:  # read as the lowest mark of another question, which is 1
         return True, Problem.UNKNOWN
     return None, Problem.UNKNOWN
+
+
+def write_votes(votes: pd.DataFrame, folder: Path) -> None:
+    """Write the first vote of each judge of a run (`votes.find_votes`) as `folder`/judgments, the truth as annotations.csv.
+
+    The application stands for the benchmark, the planner and the number of its attempt for the agent.  A reply of our judges is
+    JSON; the tag that the benchmark looks for is put behind it, and behind one without a verdict nothing.
+    """
+    first = votes[votes["vote"].eq(0) & votes["success"].notna()]
+    rows = {}
+    for row in first.itertuples():
+        agent, task = f"{row.planner}-{row.run}", row.task_id.replace("/", ".")
+        rows[row.app, task, agent] = (YES if row.success else NO)[0].capitalize()
+        message = {"role": "assistant", "content": row.reply + _tag(row.reply)}
+        judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
+        write_json(folder / "judgments" / row.app / agent / row.judge / f"{task}.json", judgment)
+    lines = [",".join((*key, said)) for key, said in rows.items()]
+    write_text(folder / "annotations.csv", "\n".join(["benchmark,task_id,model_name,trajectory_success", *lines]) + "\n")
+
+
+def _tag(reply: str) -> str:
+    try:
+        said = YES if parse_verdict(reply).correct else NO
+    except VerdictError:
+        return ""
+    return f"\n<success>{said[0].capitalize()}</success>"
 
 
 def percent(part: int, whole: int) -> str:

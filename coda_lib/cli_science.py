@@ -135,6 +135,23 @@ def judge_votes(
     out.print(said, markup=False, soft_wrap=True)
 
 
+@judge_app.command("export")
+def judge_export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
+) -> None:
+    """Write the judges' first votes behind Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
+    from coda_lib.agentrewardbench import write_votes
+    from coda_lib.table2 import load_ratings
+
+    if save.exists() and any(save.iterdir()):
+        raise UserError(f"{save} is there and not empty: name another folder with --save")
+    votes = load_ratings(run_of(run))
+    write_votes(votes, save)
+    judges = ", ".join(votes["judge"].unique())
+    out.print(f"{save}: annotations.csv, judgments by {judges}", markup=False, soft_wrap=True)
+
+
 @judge_app.command("score")
 def judge_score(
     judgments: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{judge}/{task_id}.json.")],

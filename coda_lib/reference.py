@@ -1,14 +1,18 @@
 """The committed reference runs: `python -m coda_lib.reference RUN` keeps a finished run and renews what the README shows.
 
-That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone.
+That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, and what the commands print about them.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, write_text
@@ -25,7 +29,18 @@ KEPT = (
     "evaluation/*/[a-z]*.parquet",
 )  # fmt: skip
 SHOWN = "laptop"
-_SECTION = re.compile(r"<!-- results -->.*<!-- /results -->", re.DOTALL)
+COMMANDS = (  # shown in the README with what they print; SEEDS stands for all kept runs of the study
+    ("coda audit", "what the paper's own tables bear out"),
+    ("coda claims results/reference/laptop", "what a run says about each of the paper's claims"),
+    ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
+    ("coda power 4", "how many tasks, runs and seeds would settle 4 percentage points"),
+    ("coda judge votes results/reference/laptop", "what every voting rule makes of a run's votes, and what its labels are worth"),
+    ("coda judge votes results/reference/laptop --table2", "the same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge export results/reference/laptop --save arb", "the votes in AgentRewardBench's layout"),
+    ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
+     "judgments as that benchmark scores them, and strictly"),
+)  # fmt: skip
+WIDTH = 140  # columns of the commands' tables
 
 
 def keep(run: Run) -> Path:
@@ -65,8 +80,27 @@ def readme_section(folder: Path) -> str:
     return "\n\n".join(["<!-- results -->", tables[0], picture, tables[1], "<!-- /results -->"])
 
 
+def commands_section(folder: Path) -> str:
+    """What the README shows of the commands: each with all that it prints.  CalledProcessError if one fails."""
+    runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
+    parts = []
+    with TemporaryDirectory() as place:  # where they may write
+        (Path(place) / "results").symlink_to(REPO / "results")
+        for command, about in COMMANDS:
+            typed = command.replace("SEEDS", runs)
+            line = [sys.executable, "-m", "coda_lib.cli", *shlex.split(typed)[1:]]
+            env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
+            said = subprocess.run(line, capture_output=True, text=True, check=True, cwd=place, env=env).stdout
+            said = "\n".join(text.rstrip() for text in said.strip("\n").splitlines())
+            parts.append(f"<details><summary><code>{typed}</code>: {about}</summary>\n\n```text\n{said}\n```\n</details>")
+    return "\n".join(["<!-- commands -->", *parts, "<!-- /commands -->"])
+
+
 def show(folder: Path, readme: Path = REPO / "README.md") -> None:
-    write_text(readme, _SECTION.sub(lambda _: readme_section(folder), readme.read_text()))
+    text = readme.read_text()
+    for name, section in {"results": readme_section(folder), "commands": commands_section(folder)}.items():
+        text = re.sub(f"<!-- {name} -->.*<!-- /{name} -->", lambda _, new=section: new, text, flags=re.DOTALL)
+    write_text(readme, text)
 
 
 if __name__ == "__main__":

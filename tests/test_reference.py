@@ -36,6 +36,12 @@ def test_the_readme_shows_the_reference_run_word_for_word() -> None:
     assert reference.readme_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_readme_shows_what_the_commands_print() -> None:
+    assert reference.commands_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
+
+
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
 def test_the_reference_run_is_of_committed_code() -> None:
     manifest = read_json(REFERENCE / "laptop" / "manifest.json")
