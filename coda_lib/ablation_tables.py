@@ -7,10 +7,15 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 from coda_lib.config import Profile
-from coda_lib.paths import Run
+from coda_lib.paths import REFERENCE, Run
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import OVERALL, compare, load_episodes, success_matrices, table1
 
+TABLES = {  # what notebook 10d writes, and what each is about
+    "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",
+    "executors": "Executors that the planners never saw; differences to the base planner with the same executor",
+    "novel": "Software that nothing was trained on; differences to the base planner",
+}
 AGAINST = "stage1"  # what every variant is compared with: the run's specialists, which differ from it in one thing
 USUAL = "usual"  # the executor that the planners were trained with
 
@@ -95,3 +100,21 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Base planner, executor alone and generalist where nothing was trained; differences to the base planner."""
     return _against(pd.read_parquet(run.unseen(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+
+
+def kept(name: str = "ablations") -> dict[str, pd.DataFrame]:
+    """The tables of the committed run of that name, for people; by what each is about.  Empty if none is committed."""
+    folder = REFERENCE / name / "tables"
+    return {TABLES[part]: layout(pd.read_csv(folder / f"{part}.csv")) for part in TABLES if (folder / f"{part}.csv").exists()}
+
+
+def layout(table: pd.DataFrame) -> pd.DataFrame:
+    """Names as they are, then `12.9 [5.1, 22.4]` and the difference with its p value; empty where there is none."""
+    names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
+    value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
+    gaps = [
+        "" if pd.isna(row.difference) else
+        f"{row.difference:+.1f} [{row.difference_low:+.1f}, {row.difference_high:+.1f}], p = {row.p:.3f}"
+        for row in table.itertuples()
+    ]  # fmt: skip
+    return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})

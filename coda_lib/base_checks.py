@@ -12,9 +12,9 @@ from coda_lib.envs.sciencedesk.walk import Moment, typed_words
 from coda_lib.hindsight import hindsights, planner_row
 from coda_lib.judge import SAMPLING
 from coda_lib.judge_cases import Case
-from coda_lib.judge_rows import Examiner, alike, by_task
+from coda_lib.judge_rows import Examiner, by_task
 from coda_lib.model import ChatModel, Sampling
-from coda_lib.own_tasks import judge_lessons
+from coda_lib.own_tasks import alike, judge_lessons
 from coda_lib.trajectory import Trajectory, decode_image
 from coda_lib.verdict import VerdictError, parse_verdict
 

@@ -40,8 +40,8 @@ from coda_lib.executor import Executor
 from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
 from coda_lib.hindsight import Hindsight
 from coda_lib.judge_cases import Case
-from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, attempts, judge_source, looking_source, ruling_source
-from coda_lib.judge_told import told_attempts
+from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, attempts, judge_source, looking_source
+from coda_lib.judge_told import ruling_source, told_attempts
 from coda_lib.model import LocalModel, Sampling, load_network, load_processor
 from coda_lib.own_tasks import judge_tasks
 from coda_lib.paths import CHECKPOINTS
@@ -212,7 +212,7 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
             teach(planner_source(seen, load_demonstrations(folder, apps, recipe)), recipe.planner, SEED, log, role)
         if role == "base_judge":
             looks, told = looking_source(seen), load_told(folder, apps, recipe)
-            teach(ruling_source(told), recipe.rulings, SEED, log, "copying", batch=64)
+            teach(ruling_source(apps, told), recipe.rulings, SEED, log, "copying", batch=64)
             teach(lambda rng: looks(rng).rows, recipe.looks, SEED, log, "looks", LOOKS)
             scripts = [attempts(walk, [], recipe.scripts, SEED + 1) for walk in seen]
             teach(judge_source(seen, scripts, told), recipe.base_judge, SEED, log, "judge", JUDGE_BATCH)

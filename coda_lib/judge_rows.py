@@ -18,7 +18,8 @@ from coda_lib.envs.sciencedesk.walk import Moment, random_step, screenshot
 from coda_lib.explore import Aim, aims, sentence
 from coda_lib.hindsight import leads_to, reached
 from coda_lib.judge_cases import Case, Question, State, did, needless, whole_reply
-from coda_lib.own_tasks import Lesson, is_taken, judge_lessons
+from coda_lib.judge_told import ruling_source
+from coda_lib.own_tasks import Lesson, alike, is_taken, judge_lessons
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory
 from coda_lib.verdict import Verdict
@@ -194,14 +195,6 @@ def _needed(stretch: Sequence[Moment], aim: Aim) -> set[int]:
     return needed
 
 
-def alike(lesson: Lesson, lessons: Sequence[Lesson]) -> list[Lesson]:
-    """Tasks that differ from this one in a value or in one goal: the attempts that are hardest to tell apart."""
-    words, others = lesson[1].instruction.split(), [other for other in lessons if other[1].id != lesson[1].id]
-    near = [other for other in others if len(other[1].instruction.split()) == len(words)]
-    near = [o for o in near if sum(a != b for a, b in zip(words, o[1].instruction.split(), strict=True)) <= 2]
-    return near or others
-
-
 def looking_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Case]:
     """Single screens alone, with which a judge begins: a screen is a fraction of an attempt's cost, and says as much."""
     examiners = [Examiner(moments) for moments in walks]
@@ -245,7 +238,8 @@ def judge_source(
     Cases of like length follow each other in groups of `JUDGE_BATCH`, so that little of a batch is padding.
     """
     examiners = [Examiner(moments) for moments in walks]
-    rule = ruling_source([[*words, *acted, *acted] for words, acted in zip(told, tried, strict=True)])
+    apps = [examiner.app for examiner in examiners]
+    rule = ruling_source(apps, [[*words, *acted, *acted] for words, acted in zip(told, tried, strict=True)])
     waiting: list[list[Row]] = []
 
     def case(rng: random.Random) -> Case:
@@ -264,9 +258,3 @@ def judge_source(
         return waiting.pop()
 
     return draw
-
-
-def ruling_source(tried: Sequence[Sequence[Case]]) -> Callable[[random.Random], Row]:
-    """Rulings on attempts of which is told in words what they did and how they ended."""
-    rows = [[row for case in cases for row in case.rulings] for cases in tried]
-    return lambda rng: rng.choice(rng.choice(rows))

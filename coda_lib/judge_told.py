@@ -1,26 +1,31 @@
 """Attempts told in words: without pictures a judge learns in minutes what steps amount to, and to rule.
 
-They are of tasks of the judge's own, by somebody whose attention slips, who may do another task or stop anywhere.
+They are of tasks of the judge's own, by somebody whose attention slips, who may do another task or stop anywhere.  Half of them
+are told with other names for the values: or a judge would know by heart what is asked for, and not compare.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from coda_lib.action import ActionType
+from coda_lib.base_rows import Row
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import random_step
 from coda_lib.explore import aims, combinations, compose
 from coda_lib.judge_cases import NOTHING, Case, Question, needless, whole_reply
-from coda_lib.judge_rows import alike
-from coda_lib.own_tasks import Lesson, is_taken
+from coda_lib.own_tasks import Lesson, alike, is_taken
 from coda_lib.trajectory import StopReason
 from coda_lib.verdict import Verdict
 
 SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of steps that are anything else, drawn anew for each attempt
+RENAMED = 0.5  # share of the attempts told with other names
 FAILED = 0.65  # share of the failed attempts that are kept, so that about as many succeed as fail
 
 
@@ -90,3 +95,46 @@ def _ruling(plans: Sequence[str], script: Sequence[str], success: bool) -> Verdi
     if success:
         return Verdict(True, needless(plans, script))
     return Verdict(False, tuple(other), (other or [len(plans) + 1])[0])
+
+
+def ruling_source(apps: Sequence[str], tried: Sequence[Sequence[Case]]) -> Callable[[random.Random], Row]:
+    """Rulings on attempts (a list an application) of which is told in words what they did and how they ended."""
+
+    def draw(rng: random.Random) -> Row:
+        i = rng.randrange(len(apps))
+        case = rng.choice(tried[i])
+        return rng.choice((renamed(case, names(apps[i]), rng) if rng.random() < RENAMED else case).rulings)
+
+    return draw
+
+
+@cache
+def names(app: str) -> tuple[str, ...]:
+    """The words of an application's values that stand for nothing but themselves."""
+    return tuple(sorted({aim.word for aim in aims(app)} - {"on", "off"}))
+
+
+def renamed(case: Case, others: Sequence[str], rng: random.Random) -> Case:
+    """The case's first question with some of the names `others` in the place of its own, in what is asked, done and held alike.
+
+    A question task is left as it is: its answer hangs on the name.
+    """
+    question = case.questions[0]
+    if question.instruction.endswith("?"):
+        return case
+    did, held, ruling = question.reply.split("\n", 2)
+    told = " ".join([question.instruction, held, *case.plans])
+    own = sorted(set(_any_of(others).findall(told)))
+    new = dict(zip(own, rng.sample(others, len(own)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+
+    def say(text: str) -> str:
+        return _any_of(tuple(new)).sub(lambda found: new[found.group()], text) if new else text
+
+    asked = replace(question, instruction=say(question.instruction), reply="\n".join([say(did), say(held), ruling]))
+    return replace(case, plans=tuple(say(plan) for plan in case.plans), questions=(asked,))
+
+
+def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

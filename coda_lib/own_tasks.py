@@ -54,3 +54,11 @@ def lessons(app: str) -> tuple[Lesson, ...]:
     fit = [parts for parts in drawn if all(aim in free for aim in parts) and not is_taken(app, parts)]
     defaults = desk_class(app).defaults
     return tuple((parts, compose(app, parts, defaults, f"{app}/lesson-{i:03d}")) for i, parts in enumerate(fit))
+
+
+def alike(lesson: Lesson, lessons: Sequence[Lesson]) -> list[Lesson]:
+    """Tasks that differ from this one in a value or in one goal: the attempts that are hardest to tell apart."""
+    words, others = lesson[1].instruction.split(), [other for other in lessons if other[1].id != lesson[1].id]
+    near = [other for other in others if len(other[1].instruction.split()) == len(words)]
+    near = [o for o in near if sum(a != b for a, b in zip(words, o[1].instruction.split(), strict=True)) <= 2]
+    return near or others

@@ -1,6 +1,7 @@
 """The committed reference runs: `python -m coda_lib.reference RUN` keeps a finished run and renews what the README shows.
 
-That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, and what the commands print about them.
+That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, the ablations, and what the commands
+print about them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from coda_lib.ablation_tables import kept as kept_ablations
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, write_text
 from coda_lib.paper import Provenance
@@ -26,7 +28,7 @@ from coda_lib.votes import load_votes
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "raters/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
-    "evaluation/*/[a-z]*.parquet",
+    "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/unseen/*.parquet", "ablations/*/*/metrics.jsonl",
 )  # fmt: skip
 SHOWN = "laptop"
 COMMANDS = (  # shown in the README with what they print; SEEDS stands for all kept runs of the study
@@ -80,6 +82,13 @@ def readme_section(folder: Path) -> str:
     return "\n\n".join(["<!-- results -->", tables[0], picture, tables[1], "<!-- /results -->"])
 
 
+def ablations_section() -> str:
+    """What the README shows of the committed ablations."""
+    parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
+             for about, table in kept_ablations().items()]  # fmt: skip
+    return "\n\n".join(["<!-- ablations -->", *parts, "<!-- /ablations -->"])
+
+
 def commands_section(folder: Path) -> str:
     """What the README shows of the commands: each with all that it prints.  CalledProcessError if one fails."""
     runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
@@ -98,7 +107,8 @@ def commands_section(folder: Path) -> str:
 
 def show(folder: Path, readme: Path = REPO / "README.md") -> None:
     text = readme.read_text()
-    for name, section in {"results": readme_section(folder), "commands": commands_section(folder)}.items():
+    sections = {"results": readme_section(folder), "ablations": ablations_section(), "commands": commands_section(folder)}
+    for name, section in sections.items():
         text = re.sub(f"<!-- {name} -->.*<!-- /{name} -->", lambda _, new=section: new, text, flags=re.DOTALL)
     write_text(readme, text)
 

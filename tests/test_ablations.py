@@ -221,3 +221,15 @@ def test_novel_software_is_a_table_of_its_own(run):
 def test_logs_are_those_of_the_variant(played):
     assert set(ablation_tables.reward_logs(played, "joint")) == {"all"}
     assert set(ablation_tables.reward_logs(played, "stage1")) == set(APPS)
+
+
+def test_the_committed_tables_are_laid_out_for_people(played, monkeypatch, tmp_path):
+    monkeypatch.setattr(ablation_tables, "REFERENCE", tmp_path)
+    assert ablation_tables.kept() == {}
+    table = variants(played, 300)
+    write_text(tmp_path / "ablations" / "tables" / "ablations.csv", table.to_csv(index=False, float_format="%.6g"))
+    ((about, shown),) = ablation_tables.kept().items()
+    assert about.startswith("Stage 1 with one thing changed") and list(shown["variant"]) == list(table["variant"])
+    first, other = shown.iloc[0], shown.iloc[1]
+    assert first["difference"] == first["changed"] == "" and first["Overall Average@k"].startswith(f"{table['value'][0]:.1f} [")
+    assert other["difference"].startswith(f"{table['difference'][1]:+.1f} [") and ", p = " in other["difference"]

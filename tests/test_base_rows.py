@@ -22,9 +22,9 @@ from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.walk import Moment, screenshot, typed_words
 from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
-from coda_lib.judge_cases import NOTHING, Case, needless, seen
-from coda_lib.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source, ruling_source
-from coda_lib.judge_told import told_attempts, told_lessons
+from coda_lib.judge_cases import NOTHING, Case, Question, needless, seen
+from coda_lib.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source
+from coda_lib.judge_told import names, renamed, ruling_source, told_attempts, told_lessons
 from coda_lib.model import ReplayModel, encode, load_network, load_processor
 from coda_lib.own_tasks import judge_lessons, judge_tasks, lessons
 from coda_lib.predicate import holds
@@ -308,7 +308,28 @@ def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
     assert row.given == f"{steps}\n" and row.reply == f"{held}\n{ruling}" and row.whole and not row.pictures
     asked = "".join(part["text"] for part in row.messages[0]["content"])
     assert asked.startswith(to_plan(task.solution[0])) and f"DONE\n{task.instruction}" in asked
-    assert ruling_source([[solved]])(random.Random(0)) in solved.rulings
+    draw, rng = ruling_source(["algebra"], [[solved]]), random.Random(0)
+    drawn = [draw(rng) for _ in range(40)]
+    assert 5 < sum(row in solved.rulings for row in drawn) < 35  # the others are told with other names
+
+
+def test_with_other_names_an_attempt_is_the_same():
+    ask = "Set the title to lab and show the labels and select O1."
+    clicks = [f"Click '{name}'." for name in ("File", "Title", "View", "Labels", "O1")]
+    plans = (*clicks[:2], "Type 'talk' and press Enter.", *clicks[2:], "DONE")
+    ruling = '{"Correctness": false, "Redundant": [], "First_Error_Step": 3}'
+    case = Case((b"",) * 7, (Question(ask, None, f"{' '.join(plans[:6])}\ntalk; O1\n{ruling}"),), plans)
+    for seed in range(20):
+        told = renamed(case, names("biochem"), random.Random(seed))
+        (asked,) = told.questions
+        words = asked.instruction.removeprefix("Set the title to ").removesuffix(".").split(" and show the labels and select ")
+        did, held, same = asked.reply.split("\n")
+        typed = told.plans[2].removeprefix("Type '").removesuffix("' and press Enter.")
+        assert same == ruling and did == " ".join(told.plans[:6]) and told.plans[5] == f"Click '{words[1]}'."
+        assert held == f"{typed}; {words[1]}" and len({*words, typed}) == 3 and {*words, typed} <= {*names("biochem")}
+    assert len({renamed(case, names("biochem"), random.Random(seed)).plans for seed in range(20)}) > 10
+    question = replace(case, questions=(Question("What is the mass of furan?", "68", f"-\n68\n{ruling}"),))
+    assert renamed(question, names("biochem"), random.Random(0)) is question
 
 
 def test_what_is_given_is_not_learned(tmp_path):

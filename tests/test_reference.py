@@ -33,7 +33,8 @@ def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) ->
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
 def test_the_readme_shows_the_reference_run_word_for_word() -> None:
-    assert reference.readme_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
+    readme = (REPO / "README.md").read_text()
+    assert reference.readme_section(REFERENCE / "laptop") in readme and reference.ablations_section() in readme
 
 
 @pytest.mark.slow
