@@ -12,12 +12,13 @@ from pydantic import Field
 
 from coda_lib.config import APPS, App, Section, System, load_rows
 from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
-from coda_lib.paths import DATA
+from coda_lib.paths import DATA, Run
 from coda_lib.statistics import RESAMPLES
-from coda_lib.tables import PAPER_MODELS, Matrices, compare, success_matrices
+from coda_lib.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
 from coda_lib.votes import ASKED, Rule, difference
 
 CLAIMS = DATA / "claims.yaml"
+JOINT = "joint"  # the ablation with one planner for all applications
 COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
 
 
@@ -25,7 +26,7 @@ class DifferenceTest(Section):
     """The second system is better than the first."""
 
     kind: Literal["difference"]
-    first: System
+    first: System | Literal["joint"]
     second: System
     metrics: tuple[Literal["Average", "Pass"], ...]
     application: App | Literal["overall"] = "overall"
@@ -60,6 +61,14 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
     return load_rows(path, Claim)
 
 
+def load_systems(run: Run) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """What claims are about: the episodes and names of a run's systems, and of `JOINT` where that ablation was run."""
+    episodes, systems = load_episodes(run), run.profile().systems
+    if not run.ablation(JOINT).is_file():
+        return episodes, systems
+    return pd.concat([episodes, pd.read_parquet(run.ablation(JOINT))]), (*systems, JOINT)
+
+
 def decide(
     claims: Sequence[Claim],
     episodes: pd.DataFrame,
@@ -73,7 +82,7 @@ def decide(
 ) -> pd.DataFrame:
     """What a run says about each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
-    Columns: claim, metric, application, reported (the paper's difference), difference, low, high (percentage points; the 95 %
+    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage points; the 95 %
     interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules), verdict, rests_on,
     provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it lies below,
     `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
@@ -107,9 +116,9 @@ def _of_systems(
     rows = []
     for family in test.metrics:
         found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
-        before, after = (paper[f"{family}@8", PAPER_MODELS[system], test.application] for system in pair)
+        reported = [paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair]
         rests_on = f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each"
-        rows.append(found | {"reported": after - before, "verdict": _verdict(found), "rests_on": rests_on})
+        rows.append(found | {"reported": reported[1] - reported[0], "verdict": _verdict(found), "rests_on": rests_on})
     return rows
 
 

@@ -43,23 +43,24 @@ def claims(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
-    from coda_lib.claims import decide, load_claims
+    from coda_lib.claims import decide, load_claims, load_systems
     from coda_lib.paper import Provenance
     from coda_lib.table2 import votes_and_rules
-    from coda_lib.tables import load_episodes
 
     here = run_of(run)
     profile = here.profile()
     provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
     drawing = (profile.bootstrap_resamples, profile.seed, provenance)
-    table = decide(load_claims(), load_episodes(here), *votes_and_rules(here), profile.systems, profile.apps, *drawing)
+    episodes, systems = load_systems(here)
+    table = decide(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
     if as_json:
         print_json(records(table))
         return
     shown = Table("claim", "metric", "paper", "this run", "verdict", box=None, pad_edge=False)
     for row in table.dropna(subset="difference").itertuples():
         ours = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-        shown.add_row(row.claim, row.metric, f"{row.reported:+.1f}", escape(ours), row.verdict)
+        paper = "no figure" if row.reported != row.reported else f"{row.reported:+.1f}"
+        shown.add_row(row.claim, row.metric, paper, escape(ours), row.verdict)
     out.print(shown)
     for row in table[table["difference"].isna()].itertuples():
         out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)

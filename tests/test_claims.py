@@ -10,9 +10,10 @@ import pytest
 import yaml
 from tiny_models import NO, YES
 
-from coda_lib.claims import CLAIMS, Claim, decide, load_claims
+from coda_lib.claims import CLAIMS, JOINT, Claim, decide, load_claims, load_systems
 from coda_lib.config import APPS, SYSTEMS, load_profile, store_profile
 from coda_lib.errors import UserError
+from coda_lib.files import write_table
 from coda_lib.paper import Provenance
 from coda_lib.paths import Run
 from coda_lib.statistics import EpisodesError
@@ -75,6 +76,21 @@ def test_what_a_run_lacks_is_not_tested_and_says_why():
     assert set(smoke["verdict"]) == {"not tested"}
     part = decide(load_claims(), clear[clear["app"] != "gis"], *NONE, ("base", "stage1"), ("algebra", "biochem", "astron"), 100)
     assert part.set_index("claim").loc["Specialists beat the base planner", "rests_on"] == "the run has no gis"
+
+
+def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_path):
+    claim = "One reinforcement learning over all applications at once is worse than specialists followed by distillation"
+    run = Run(str(tmp_path / "run"))
+    store_profile(load_profile("laptop"), run)
+    found = episodes({"base": 0.3, "executor": 0.3, "stage1": 0.5, "stage2": 0.7, JOINT: 0.2})
+    for pair, part in found[found["system"] != JOINT].groupby(["system", "app"]):
+        write_table(run.evaluation(*pair), part)
+    assert load_systems(run)[1] == SYSTEMS
+    write_table(run.ablation(JOINT), found[found["system"] == JOINT])
+    both, systems = load_systems(run)
+    table = decide(load_claims(), both, *NONE, systems, APPS, 300).set_index("claim")
+    assert systems == (*SYSTEMS, JOINT) and set(table.loc[claim, "verdict"]) == {"supported"}
+    assert table.loc[claim, "reported"].isna().all() and (table.loc[claim, "low"] > 0).all()
 
 
 def test_voting_rules_are_compared_on_the_same_trajectories():
