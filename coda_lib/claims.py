@@ -82,10 +82,10 @@ def decide(
 ) -> pd.DataFrame:
     """What a run says about each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
-    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage points; the 95 %
-    interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules), verdict, rests_on,
-    provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it lies below,
-    `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
+    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage
+    points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules),
+    verdict, rests_on, provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it
+    lies below, `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
 
     Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
     """
