@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,7 +11,8 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from coda_lib.console import AppOption, JsonOption, applications, err, out, print_json, tasks_of
+from coda_lib.console import AppOption, JsonOption, applications, err, out, print_json, show, tasks_of
+from coda_lib.errors import UserError
 
 tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
 
@@ -35,11 +38,19 @@ def tasks_list(
 
 
 @tasks_app.command("check")
-def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None:
+def tasks_check(
+    folder: Annotated[Path | None, typer.Argument(help="A folder of ScienceBoard's task files, to be read instead.")] = None,
+    app_name: AppOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool.
 
-    Without a name it checks spectra too, the application that no model is trained on.
+    Without a name it checks spectra too, the application that no model is trained on.  Of a FOLDER it says which of its task
+    files, in it or below it, can be read, and what is wrong with the others.
     """
+    if folder:
+        _check_folder(folder, as_json)
+        return
     from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 
     desk_class("algebra")  # says what is missing where Qt cannot be loaded
@@ -76,5 +87,34 @@ def tasks_check(app_name: AppOption = None, as_json: JsonOption = False) -> None
             f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}"
         )
         out.print("\n".join(problems), markup=False, end="\n" if problems else "")
+    if problems:
+        raise typer.Exit(1)
+
+
+def _check_folder(folder: Path, as_json: bool) -> None:
+    from coda_lib.scienceboard import BoardTask, load_board_task
+
+    paths = sorted(folder.rglob("*.json"))
+    if not paths:
+        raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
+    tasks: dict[str, list[BoardTask]] = {}
+    problems = []
+    for path in paths:
+        try:
+            task = load_board_task(path)
+            tasks.setdefault(task.type, []).append(task)
+        except UserError as error:
+            problems.append(str(error))
+    checks = {app: Counter(item.type for task in some for item in task.evaluate) for app, some in sorted(tasks.items())}
+    rows = [{"app": app, "tasks": len(tasks[app]), "checks": dict(sorted(kinds.items()))} for app, kinds in checks.items()]
+    if as_json:
+        print_json({"tasks": rows, "problems": problems})
+    else:
+        table = Table("application", "tasks", "what they check", box=None, pad_edge=False)
+        for row in rows:
+            table.add_row(row["app"], str(row["tasks"]), ", ".join(f"{kind} {count}" for kind, count in row["checks"].items()))
+        show(table)
+        out.print(f"{len(paths) - len(problems)} of {len(paths)} task files can be read")
+        out.print("\n".join(problems), markup=False, soft_wrap=True, end="\n" if problems else "")
     if problems:
         raise typer.Exit(1)
