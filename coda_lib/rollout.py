@@ -1,10 +1,15 @@
-"""Rolling out an agent: many episodes side by side, so that each step asks the models in one batch."""
+"""Rolling out an agent: many episodes side by side, so that each step asks the models in one batch.
+
+An environment that breaks says nothing about the agent: its episode is begun once more, elsewhere if need be, and kept as
+ENVIRONMENT_ERROR if that breaks, too.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -17,31 +22,47 @@ from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
+TRIES = 2  # of an episode, if the environment breaks
 STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 
 
 @dataclass
 class _Episode:
-    """An episode under way."""
+    """An episode, waiting, under way or ended."""
 
-    env: Environment
     task: Task
     run: int
     place: int  # position in the list of jobs
-    current: np.ndarray
+    attempt: int = 1
+    env: Environment | None = None  # while it waits
+    decision: Decision | None = None  # what is to be done next
+    limit: int = 0  # most steps
+    current: np.ndarray = field(default_factory=lambda: np.zeros((1, 1, 3), np.uint8))  # until there is something to see
     previous: np.ndarray | None = None
     turns: list[Turn] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     stop: StopReason | None = None
     answer: str | None = None
+    success: bool | None = None
+    fault: str | None = None  # what broke
+
+    def begin(self) -> None:
+        try:
+            self.current, _ = self.env.reset(self.task)
+        except EnvironmentFault as fault:
+            self._break(fault)
+
+    def _break(self, fault: EnvironmentFault) -> None:
+        self.stop, self.success, self.fault = StopReason.ENVIRONMENT_ERROR, None, str(fault)
 
     def observation(self) -> Observation:
         previous = self.current if self.previous is None else self.previous
         pictures = Image.fromarray(previous), Image.fromarray(self.current)
         return Observation(self.task.instruction, tuple(self.turns), *pictures, self.env.elements)
 
-    def apply(self, decision: Decision, limit: int) -> None:
+    def apply(self) -> None:
         """Do what was decided; a decision that could not be parsed does nothing but is kept and counts as a step."""
+        decision = self.decision
         seen = encode_image(Image.fromarray(self.current))
         plan = decision.plan or decision.reply
         self.steps.append(Step(seen, plan, decision.reply, decision.actions, decision.error))
@@ -53,23 +74,19 @@ class _Episode:
                     self.stop = STOPS[action.type]
                     self.answer = action.text if action.type == ActionType.ANS else None
                     break
-        except EnvironmentFault:
-            self.stop = StopReason.ENVIRONMENT_ERROR
-        size = (self.current.shape[1], self.current.shape[0])
-        self.turns.append(Turn(decision.plan, action_text(decision.actions, size)))
-        if self.stop is None and len(self.steps) >= limit:
-            self.stop = StopReason.STEP_LIMIT
+            size = (self.current.shape[1], self.current.shape[0])
+            self.turns.append(Turn(decision.plan, action_text(decision.actions, size)))
+            if self.stop is None and len(self.steps) >= self.limit:
+                self.stop = StopReason.STEP_LIMIT
+            if self.stop is not None:
+                self.success = self.env.check(self.stop, self.answer)
+        except EnvironmentFault as fault:
+            self._break(fault)
 
     def trajectory(self, planner: str) -> Trajectory:
-        success = None
-        try:
-            if self.stop != StopReason.ENVIRONMENT_ERROR:
-                success = self.env.check(self.stop, self.answer)
-        except EnvironmentFault:
-            self.stop = StopReason.ENVIRONMENT_ERROR
         return Trajectory(
             self.task.id, self.task.app, self.task.instruction, planner, self.run, tuple(self.steps),
-            encode_image(Image.fromarray(self.current)), self.stop, self.answer, success,
+            encode_image(Image.fromarray(self.current)), self.stop, self.answer, self.success,
         )  # fmt: skip
 
 
@@ -81,36 +98,66 @@ def rollout(
     concurrency: int = 64,
     step_limit: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[str], None] = lambda fault: None,
 ) -> list[Trajectory]:
-    """Run every job (task, run number) once; trajectories come back in the order of the jobs.
+    """Run every job (task, run number); one trajectory each comes back, in the order of the jobs.
 
     An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each
     model batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as
-    episodes end.
+    episodes end, `report` with what broke.  `make_env` raises EnvironmentFault when there is none left: then the episodes that
+    still wait are kept as ENVIRONMENT_ERROR, too.
     """
-    waiting = deque(enumerate(jobs))
-    free = [make_env() for _ in range(min(concurrency, len(jobs)))]
+    waiting = deque(_Episode(task, run, place) for place, (task, run) in enumerate(jobs))
+    slots, free = min(concurrency, len(jobs)), []
     active: list[_Episode] = []
     done: dict[int, Trajectory] = {}
     tick = 0
     while waiting or active:
-        active += [_start(free.pop(), *waiting.popleft()) for _ in range(min(len(free), len(waiting)))]
-        decisions = agent.decide([episode.observation() for episode in active], seed + 100_003 * tick)
-        for episode, decision in zip(active, decisions, strict=True):
-            episode.apply(decision, min(episode.task.steps, step_limit or episode.task.steps))
-            if episode.stop is not None:
-                done[episode.place] = episode.trajectory(agent.name)
-                free.append(episode.env)
+        fresh: list[_Episode] = []
+        while waiting and len(active) + len(fresh) < slots:
+            try:
+                env = free.pop() if free else make_env()
+            except EnvironmentFault as fault:  # there is none left: go on with those that there are
+                report(str(fault))
+                slots = len(active) + len(fresh)
+                break
+            fresh.append(replace(waiting.popleft(), env=env))
+        _each(fresh, _Episode.begin)
+        active += fresh
+        playing = [episode for episode in active if episode.stop is None]
+        decisions = agent.decide([episode.observation() for episode in playing], seed + 100_003 * tick) if playing else []
+        for episode, decision in zip(playing, decisions, strict=True):
+            episode.decision, episode.limit = decision, min(episode.task.steps, step_limit or episode.task.steps)
+        _each(playing, _Episode.apply)
+        ended = [episode for episode in active if episode.stop is not None]
         active = [episode for episode in active if episode.stop is None]
+        for episode in ended:
+            if episode.fault:
+                report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
+            if episode.fault and episode.attempt < TRIES:
+                waiting.append(_Episode(episode.task, episode.run, episode.place, episode.attempt + 1))
+            else:
+                done[episode.place] = episode.trajectory(agent.name)
+            if episode.fault and episode.env.lost:
+                episode.env.close()
+            else:
+                free.append(episode.env)
+        if not slots:
+            done |= {e.place: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting}
+            waiting.clear()
         tick += 1
         progress(len(done), len(jobs))
     return [done[place] for place in range(len(jobs))]
 
 
-def _start(env: Environment, place: int, job: tuple[Task, int]) -> _Episode:
-    task, run = job
-    first, _ = env.reset(task)
-    return _Episode(env, task, run, place, first)
+def _each(episodes: Sequence[_Episode], do: Callable[[_Episode], None]) -> None:
+    """Do something with every episode; side by side where the environments allow it."""
+    if len(episodes) > 1 and episodes[0].env.threads:
+        with ThreadPoolExecutor(len(episodes)) as pool:
+            list(pool.map(do, episodes))
+    else:
+        for episode in episodes:
+            do(episode)
 
 
 def jobs(tasks: Sequence[Task], runs: int) -> list[tuple[Task, int]]:

@@ -39,6 +39,8 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     """
 
     task: Task | None = None
+    threads = False  # whether episodes in several of these may be played by threads side by side
+    lost = True  # after a fault: whether it cannot be used any more
     action_space: gymnasium.Space[Action] = ActionSpace()
 
     @abstractmethod

@@ -1,0 +1,225 @@
+"""ScienceBoard's virtual machines as an environment: for who has them; nothing here starts without a machine of one's own.
+
+A machine is brought back to a task's snapshot by commands of the user's (`Machine`), then prepared, seen and acted on through
+`Guest`, and checked through the state servers inside its applications (port 8000).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from pydantic import Field
+
+from coda_lib.action import Action, ActionError, ActionType, pyautogui_calls
+from coda_lib.config import Section, load_rows
+from coda_lib.envs.base import Environment, EnvironmentFault
+from coda_lib.envs.guest import Guest, Patience
+from coda_lib.errors import UserError
+from coda_lib.scienceboard import APPS, BoardTask, check_board, load_board_task
+from coda_lib.task import GRADES, Task
+from coda_lib.trajectory import StopReason
+
+STATE_PORT = 8000
+_PORTLIKE = "«PORTLIKE»"  # stands in a task's commands for the port of the state server
+_STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
+WAIT_S = 1.0  # of a WAIT action
+STRIKES = 3  # episodes in a row that a machine may break before it is taken out
+
+
+class Machine(Section):
+    """One virtual machine, a row of a YAML file such as data/machines.example.yaml."""
+
+    address: str  # 'HOST' or 'HOST:PORT' of the server inside
+    revert: tuple[str, ...] = ()  # the command, word by word, that brings back the snapshot {snapshot}; empty: none is needed
+    start: tuple[str, ...] = ()  # the command that starts it again after that
+    command_s: float = Field(300.0, gt=0)  # for each of them
+    state_port: int = STATE_PORT
+
+
+def load_machines(path: Path) -> list[Machine]:
+    """The machines of a file.  UserError names the file and the field at fault."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}: list your machines there, as in data/machines.example.yaml")
+    return load_rows(path, Machine)
+
+
+@dataclass(frozen=True)
+class VirtualTask(Task):
+    """A task of ScienceBoard's as a task of ours; what its file says is in `board`."""
+
+    board: BoardTask | None = field(default=None, compare=False)
+
+
+def virtual_task(path: Path) -> VirtualTask:
+    """The task of a file such as KAlgebra/A-01.json.  UserError as `load_board_task`, and where the name has no grade."""
+    board, grade = load_board_task(path), path.stem[:1]
+    if grade not in GRADES:
+        raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
+    app = APPS[board.type]
+    return VirtualTask(f"{app}/{path.stem}", app, grade, board.instruction, board.steps, (), (), board.ans, (), board)
+
+
+class ScienceBoard(Environment):
+    """One virtual machine.  Whatever goes wrong with it is an EnvironmentFault: it says nothing about the agent."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    threads = True
+
+    def __init__(self, machine: Machine, patience: Patience | None = None):
+        self.machine, self.guest, self.task = machine, Guest(machine.address, patience or Patience()), None
+        self.size: tuple[int, int] | None = None  # of the screen, (width, height)
+        self.begun = 0  # episodes since the last that ended with an outcome
+
+    @property
+    def lost(self) -> bool:
+        """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may mend it."""
+        return self.begun >= STRIKES
+
+    def reset(
+        self, task: VirtualTask, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        self.task, self.size, self.begun = task, None, self.begun + 1
+        for command in (self.machine.revert, self.machine.start):
+            self._command([word.replace("{snapshot}", task.board.snapshot) for word in command])
+        self.guest.wait_until_up()
+        for item in task.board.initialize:
+            prepare(self.guest, item, self.machine.state_port)
+            time.sleep(item.wait)
+        return self._look(), {}
+
+    def _command(self, words: Sequence[str]) -> None:
+        if not words:
+            return
+        try:
+            subprocess.run(words, check=True, capture_output=True, timeout=self.machine.command_s)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-200:]
+            raise EnvironmentFault(f"{self.machine.address}: {error} {said}") from error
+
+    def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        stop = _STOPS.get(action.type)
+        if action.type is ActionType.WAIT:
+            time.sleep(WAIT_S)
+        try:
+            calls = pyautogui_calls(action, self.size)
+        except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
+            return self._look(), 0.0, False, False, {"stop": None, "refused": str(error)}
+        self.guest.act(calls)
+        answer = action.text if action.type is ActionType.ANS else None
+        return self._look(), 0.0, stop is not None, False, {"stop": stop, "answer": answer}
+
+    def _look(self) -> np.ndarray:
+        picture = self.guest.settled()
+        size = (picture.shape[1], picture.shape[0])
+        if size != (self.size or size):
+            raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {size} now")
+        if self.size is None:
+            self.size, self.observation_space = size, gymnasium.spaces.Box(0, 255, picture.shape, np.uint8)
+        return picture
+
+    def render(self) -> np.ndarray:
+        return self.guest.screenshot()
+
+    def check(self, stop: StopReason, answer: str | None = None) -> bool:
+        solved = check_board(self.task.board, GuestState(self.guest, self.machine.state_port), stop, answer)
+        self.begun = 0
+        return solved
+
+    def close(self) -> None:
+        self.guest.close()
+
+
+class Machines:
+    """Hands out each machine once; a lost one does not come back."""
+
+    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None):
+        self.waiting, self.patience = list(machines), patience
+
+    def __call__(self) -> ScienceBoard:
+        """The next machine as an environment.  EnvironmentFault if there is none left."""
+        if not self.waiting:
+            raise EnvironmentFault("no virtual machine is left")
+        return ScienceBoard(self.waiting.pop(0), self.patience)
+
+
+def prepare(guest: Guest, item: Any, port: int) -> None:
+    """Carry out one item of `initialize`."""
+    match item.func:
+        case "launch" | "execute":
+            whole = isinstance(item.command, str)
+            words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if whole else item.command)]
+            (guest.launch if item.func == "launch" else guest.run)(words[0] if whole else words, item.shell)
+        case "opt":
+            guest.tell("/opt", json={"depth": item.depth})
+        case "touch":
+            guest.write(item.path, item.text)
+        case "download":
+            guest.tell("/setup/download_file", json={"url": item.url, "path": item.path})
+        case "tab":
+            guest.tell("/tab", port, json=item.index)
+        case "func_2d" | "func_3d":
+            guest.tell(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
+        case "map":
+            guest.tell("/init/map", port, json={"grassdb": item.grassdb, "location": item.location, "mapset": item.mapset})
+        case "layer":
+            guest.tell("/init/layer", port, json={"query": item.query})
+        case "scale":
+            guest.tell("/init/scale", port, json={"scale": item.scale})
+        case "open" if item.path:
+            guest.tell("/setup/open_file", json={"path": item.path})
+        case _:
+            guest.tell("/chimerax/run", json={"port": port, "command": _chimerax(item)})
+
+
+def _chimerax(item: Any) -> str:
+    match item.func:
+        case "clear_log":
+            return "clear"
+        case "open":
+            return f"open {item.name}"
+        case "turn":
+            return f"turn {item.axis} {item.angle}"
+        case "alphafold_match":
+            return f"alphafold match {item.name}"
+        case "color":
+            return item.style if item.style == "rainbow" else f"color {item.style}"
+    return item.func
+
+
+class GuestState:
+    """What the state servers in a machine say (`scienceboard.BoardState`)."""
+
+    def __init__(self, guest: Guest, port: int):
+        self.guest, self.port = guest, port
+
+    def variables(self) -> Mapping[str, str]:
+        return self.guest.json("GET", "/vars", self.port)
+
+    def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
+        return self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
+
+    def plots(self) -> int:
+        return len(self.guest.json("POST", "/func/2d", self.port, json=[]))
+
+    def dump(self, task: BoardTask) -> Any:
+        if task.type == "ChimeraX":
+            stamp = uuid.uuid4().hex
+            self.guest.tell("/chimerax/run", json={"port": self.port, "command": f"states /tmp {stamp}"})
+            return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
+        if task.type == "Celestia":
+            return self.guest.json("POST", "/dump", self.port, json=task.query or [])
+        return self.guest.json("GET", "/dump", self.port)
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        return self.guest.json("POST", "/gcmd", self.port, json={"cmd": name, "kwargs": dict(arguments)})["stdout"]
+
+    def file(self, path: str) -> str:
+        return self.guest.read(path)
