@@ -243,6 +243,7 @@ def bench(as_json: JsonOption = False) -> None:
     out.print(table)
 
 
+app.command()(cli_tasks.convert)
 app.command()(cli_science.audit)
 app.command()(cli_science.claims)
 app.command()(cli_science.power)

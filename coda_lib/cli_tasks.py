@@ -118,3 +118,15 @@ def _check_folder(folder: Path, as_json: bool) -> None:
         out.print("\n".join(problems), markup=False, soft_wrap=True, end="\n" if problems else "")
     if problems:
         raise typer.Exit(1)
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A Parquet file of ours, or a folder in another format, which is recognized.")],
+    target: Annotated[Path, typer.Argument(help="What to write: a folder, or with --to coda a Parquet file.")],
+    to: Annotated[str, typer.Option(help="scienceboard, osworld, agentrewardbench or coda.")],
+) -> None:
+    """Write trajectories in another format: log folders of ScienceBoard or OSWorld, files of AgentRewardBench, or ours."""
+    from coda_lib.formats import convert as converted
+
+    known, count = converted(source, target, to)
+    out.print(f"{count} trajectories from {known} to {to}: {target}", markup=False, soft_wrap=True)

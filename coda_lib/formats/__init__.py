@@ -1,0 +1,45 @@
+"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from coda_lib.errors import UserError
+from coda_lib.formats import agentrewardbench, osworld, scienceboard
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+
+
+class Format(NamedTuple):
+    read: Callable[[Path], list[Trajectory]]
+    write: Callable[[Sequence[Trajectory], Path], None]
+    fits: Callable[[Path], bool]  # whether a source is of this format
+
+
+FORMATS = {
+    "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file),
+    "scienceboard": Format(scienceboard.read, scienceboard.write, lambda path: any(path.rglob("result.out"))),
+    "osworld": Format(osworld.read, osworld.write, lambda path: any(path.rglob("result.txt"))),
+    "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
+}
+
+
+def convert(source: Path, target: Path, to: str) -> tuple[str, int]:
+    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
+
+    UserError if there is nothing to read, if a file is not as it should be, or if the target is there already.
+    """
+    if to not in FORMATS:
+        raise UserError(f"unknown format {to!r}: choose one of {', '.join(FORMATS)}")
+    if not source.exists():
+        raise UserError(f"there is no {source}")
+    if target.exists():
+        raise UserError(f"{target} is there already: name another target")
+    known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
+    if known is None:
+        expected = "a Parquet file of ours, result.out or result.txt of episodes, or {benchmark}/{agent}/{experiment}/{task}.json"
+        raise UserError(f"{source} holds no trajectories: expected {expected}")
+    trajectories = FORMATS[known].read(source)
+    FORMATS[to].write(trajectories, target)
+    return known, len(trajectories)

@@ -1,0 +1,98 @@
+"""What the formats share: what they have no place for is kept beside them, so that our own trajectories come back whole."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from coda_lib.action import Action, ActionError
+from coda_lib.errors import UserError
+from coda_lib.formats.code import Size, read_code
+from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+
+UNSEEN_SIZE = (1, 1)  # of the black picture that stands for one that was not recorded
+
+
+def record_of(trajectory: Trajectory) -> dict[str, Any]:
+    """All of a trajectory but pictures and actions."""
+    names = ("task_id", "app", "instruction", "planner", "run", "answer", "success")
+    steps = [{"plan": step.plan, "reply": step.reply, "error": step.error} for step in trajectory.steps]
+    return {name: getattr(trajectory, name) for name in names} | {
+        "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps,
+    }  # fmt: skip
+
+
+def with_record(trajectory: Trajectory, record: dict[str, Any] | None) -> Trajectory:
+    """A trajectory that was read, with what `record_of` kept of it, if it is one of ours."""
+    if record is None:
+        return trajectory
+    kept = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
+    steps = tuple(replace(step, **said) for step, said in zip(trajectory.steps, record["steps"], strict=True))
+    return replace(trajectory, **kept, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"]))
+
+
+def read_json(path: Path) -> Any:
+    """UserError names the file that is no JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error})") from error
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file.  UserError names file and line."""
+    found = []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            found.append(json.loads(line))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}, line {number}: no JSON ({error})") from error
+        if not isinstance(found[-1], dict):
+            raise UserError(f"{path}, line {number}: no JSON object")
+    return found
+
+
+def read_picture(folder: Path, name: Any, where: str) -> bytes:
+    """A picture inside `folder`.  UserError names it if it is elsewhere or not there."""
+    path = (folder / str(name)).resolve()
+    if not path.is_relative_to(folder.resolve()) or not path.is_file():
+        raise UserError(f"{where}: there is no picture {str(name)!r} in {folder}")
+    return path.read_bytes()
+
+
+def unseen() -> bytes:
+    from PIL import Image
+
+    return encode_image(Image.new("RGB", UNSEEN_SIZE))
+
+
+def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | None]:
+    """The actions of pieces of code, and what is wrong with the first that is none."""
+    found: list[Action] = []
+    for code in codes:
+        try:
+            found += read_code(code, size)
+        except ActionError as error:
+            return tuple(found), str(error)
+    return tuple(found), None
+
+
+def stop_of(steps: list[Step]) -> tuple[StopReason, str | None]:
+    """How an episode ended, by its last action, and the answer."""
+    last = steps[-1].actions[-1] if steps and steps[-1].actions else None
+    match last.type.name if last else "":
+        case "DONE":
+            return StopReason.DONE, None
+        case "FAIL":
+            return StopReason.FAIL, None
+        case "ANS":
+            return StopReason.ANS, last.text
+    return StopReason.STEP_LIMIT, None

@@ -1,0 +1,190 @@
+"""Other projects' formats: our trajectories come back whole, theirs can be read, and what is broken is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_models import SIZE, made_up, screen
+
+from coda_lib.action import Action, ActionError
+from coda_lib.errors import UserError
+from coda_lib.formats import FORMATS, convert
+from coda_lib.formats.code import action_code, read_code
+from coda_lib.trajectory import StopReason, encode_image, load_trajectories, save_trajectories
+
+ACTS = [
+    Action.click(0.25, 0.5), Action.double_click(0, 0), Action.right_click(0.5, 0.25), Action.hover(0.75, 0.5),
+    Action.drag(0, 0.25, 0.5, 0.5), Action.scroll(0.5, 0.5, "left"), Action.scroll(0.25, 0.5, "up"), Action.hotkey("ctrl c"),
+    Action.type_text("it's \"x\"\n\ty\\"), Action.type_text("\n"), Action.hotkey("enter"), Action.wait(),
+]  # fmt: skip
+ENDS = {StopReason.DONE: Action.done(), StopReason.FAIL: Action.fail(), StopReason.ANS: Action.answer("5.5 km")}
+FOREIGN = [name for name in FORMATS if name != "coda"]
+
+
+def everything():
+    """Trajectories with every action, every end, several actions a step, none a step, no step at all, and no outcome."""
+    long = made_up(1, [(f"plan {i}", act) for i, act in enumerate(ACTS)], success=False, stop=StopReason.STEP_LIMIT)
+    steps = long.steps
+    broken = replace(steps[1], actions=(), error="not parsable", reply="?")
+    many = replace(steps[2], actions=tuple(ACTS[:3]))
+    ends = [made_up(2 + i, [("end", act)], stop=stop, answer=act.text) for i, (stop, act) in enumerate(ENDS.items())]
+    return [
+        long, replace(long, task_id="gis/B-01", app="gis", steps=(steps[0], broken, many)), *ends,
+        made_up(7, [], stop=StopReason.ENVIRONMENT_ERROR, success=None), made_up(8, run=3, planner="base", verdicts=()),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_our_trajectories_come_back_whole(name, tmp_path):
+    ours = everything()
+    save_trajectories(tmp_path / "ours.parquet", ours)
+    assert convert(tmp_path / "ours.parquet", tmp_path / name, name) == ("coda", len(ours))
+    assert convert(tmp_path / name, tmp_path / "back.parquet", "coda") == (name, len(ours))
+    back = {(t.task_id, t.planner, t.run): t for t in load_trajectories(tmp_path / "back.parquet")}
+    for trajectory in ours:
+        found = back[trajectory.task_id, trajectory.planner, trajectory.run]
+        assert replace(found, steps=()) == replace(trajectory, steps=())
+        for step, other in zip(trajectory.steps, found.steps, strict=True):
+            assert other == step
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+@pytest.mark.parametrize("other", FOREIGN)
+def test_from_one_to_another_and_back(name, other, tmp_path):
+    FORMATS[name].write(everything(), tmp_path / "one")
+    convert(tmp_path / "one", tmp_path / "two", other)
+    key = lambda t: (t.task_id, t.planner, t.run)  # noqa: E731
+    assert sorted(FORMATS[other].read(tmp_path / "two"), key=key) == sorted(FORMATS[name].read(tmp_path / "one"), key=key)
+
+
+# ---- what others have written ----------------------------------------------------------------------------------------
+
+
+def episode(root, lines, result, name="result.out"):
+    folder = root / "KAlgebra" / "A-01" / "agent"
+    folder.mkdir(parents=True)
+    for i in range(3):
+        (folder / f"{i}.png").write_bytes(encode_image(screen(i)))
+    (folder / "traj.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / name).write_text(result)
+    return folder
+
+
+def test_an_episode_of_scienceboard_is_read(tmp_path):
+    lines = [
+        {"step_index": 0, "timestamp": "250101120000", "screenshot": "0.png",
+         "actions": ["import pyautogui\nimport time\npyautogui.click(21, 42)\ntime.sleep(1)"]},
+        {"step_index": 1, "timestamp": "250101120005", "screenshot": "1.png", "actions": ["os.system('id')"]},
+        {"step_index": 2, "timestamp": "250101120009", "screenshot": "2.png", "actions": ["ANS 5"]},
+    ]  # fmt: skip
+    episode(tmp_path, lines, "1")
+    (found,) = FORMATS["scienceboard"].read(tmp_path)
+    assert (found.task_id, found.planner, found.success, found.stop, found.answer) == (
+        "KAlgebra/A-01", "agent", True, StopReason.ANS, "5",
+    )  # fmt: skip
+    x, y = 21 / SIZE[0], 42 / SIZE[1]
+    assert found.steps[0].actions == (Action.click(x, y), Action.wait()) and found.steps[0].error is None
+    assert found.steps[1].actions == () and "os.system" in found.steps[1].error
+    assert found.steps[2].image.tobytes() == screen(2).tobytes()
+
+
+def test_an_episode_of_osworld_is_read(tmp_path):
+    lines = [
+        {"step_num": 1, "action_timestamp": "t", "action": "pyautogui.click(21, 42)", "reward": 0, "done": False, "info": {},
+         "screenshot_file": "1.png"},
+        {"step_num": 2, "action_timestamp": "t", "action": "FAIL", "reward": 0, "done": True, "info": {"fail": True},
+         "screenshot_file": "2.png"},
+    ]  # fmt: skip
+    episode(tmp_path, lines, "0.0\n", "result.txt")
+    (found,) = FORMATS["osworld"].read(tmp_path)
+    assert (found.success, found.stop, len(found.steps)) == (False, StopReason.FAIL, 2)
+    assert found.steps[0].image.size == (1, 1)  # not recorded
+    assert found.steps[1].image.tobytes() == screen(1).tobytes()
+
+
+def test_a_trajectory_of_agentrewardbench_is_read(tmp_path):
+    folder = tmp_path / "webarena" / "GenericAgent"
+    (folder / "run").mkdir(parents=True)
+    (folder / "0.png").write_bytes(encode_image(screen(0)))
+    step = {"url": "x", "action": "click('a12')", "reasoning": "because", "screenshot_path": "0.png", "axtree": ""}
+    raw = {"benchmark": "webarena", "goal": "Buy it.", "valid": True, "summary_info": {"cum_reward": 1.0}, "steps": [step]}
+    (folder / "run" / "webarena.1.json").write_text(json.dumps(raw))
+    (found,) = FORMATS["agentrewardbench"].read(tmp_path)
+    assert (found.instruction, found.success, found.steps[0].reply) == ("Buy it.", True, "click('a12')")
+    assert found.steps[0].actions == () and found.steps[0].error
+
+
+@pytest.mark.parametrize(
+    ("lines", "result", "message"),
+    [
+        ([{"actions": ["DONE"], "screenshot": "../../../etc/passwd"}], "1", "there is no picture"),
+        ([{"actions": ["DONE"], "screenshot": "9.png"}], "1", "line 1: there is no picture '9.png'"),
+        ([{"actions": "DONE", "screenshot": "0.png"}], "1", "line 1: no actions"),
+        ([{"screenshot": "0.png"}], "1", "line 1: no actions"),
+        ([["DONE"]], "1", "line 1: no JSON object"),
+        ([], "yes", "'yes' is no result"),
+    ],
+)
+def test_a_broken_episode_is_named(lines, result, message, tmp_path):
+    episode(tmp_path, lines, result)
+    with pytest.raises(UserError, match=message):
+        FORMATS["scienceboard"].read(tmp_path)
+
+
+def test_what_cannot_be_converted_is_said(coda, tmp_path):
+    save_trajectories(tmp_path / "a.parquet", everything())
+    for words, message in [
+        (("a.parquet", "b", "--to", "weird"), "unknown format 'weird': choose one of coda, scienceboard"),
+        (("none", "b", "--to", "coda"), "there is no"),
+        (("a.parquet", "a.parquet", "--to", "osworld"), "is there already"),
+        ((".", "b", "--to", "osworld"), "holds no trajectories"),
+    ]:
+        source, target, *rest = words
+        code, _, said = coda("convert", str(tmp_path / source), str(tmp_path / target), *rest)
+        assert code == 2 and message in said.replace("\n", " "), said
+    code, shown, _ = coda("convert", str(tmp_path / "a.parquet"), str(tmp_path / "logs"), "--to", "scienceboard")
+    assert code == 0 and "7 trajectories from coda to scienceboard" in shown
+
+
+# ---- code ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40), st.sampled_from(["", "\n", "\t"]))
+def test_typed_text_is_read_as_it_was_written(text, end):
+    act = Action.type_text(text + end)
+    assert read_code(action_code(act, (80, 60)), (80, 60)) == (act,)
+
+
+@pytest.mark.parametrize(
+    ("code", "acts"),
+    [
+        ("pyautogui.moveTo(8, 6); pyautogui.click()", [Action.click(0.1, 0.1)]),
+        ("pyautogui.click(x=8, y=6, clicks=2)", [Action.double_click(0.1, 0.1)]),
+        ("pyautogui.click(8, 6, button='right')", [Action.right_click(0.1, 0.1)]),
+        ("pyautogui.typewrite('a', interval=0.1)\npyautogui.press('enter')", [Action.type_text("a\n")]),
+        ("pyautogui.press('esc')", [Action.hotkey("esc")]),
+        ("pyautogui.scroll(-3, 8, 6)", [Action.scroll(0.1, 0.1, "down")]),
+        ("pyautogui.moveTo(8, 6); pyautogui.moveTo(40, 30)", [Action.hover(0.1, 0.1), Action.hover(0.5, 0.5)]),
+        ("", []),
+    ],
+)
+def test_code_of_others_is_read(code, acts):
+    assert read_code(code, (80, 60)) == tuple(acts)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "os.system('id')", "__import__('os').system('id')", "pyautogui.click(x)", "pyautogui.click(1000, 2)", "pyautogui.click()",
+        "pyautogui.dragTo(1, 2)", "pyautogui.moveTo(1, 1); pyautogui.dragTo()", "pyautogui.alert('x')", "pyautogui.write(['a'])",
+        "for i in range(9): pyautogui.click(1, 1)", "pyautogui.write(open('/etc/passwd').read())", "def f(): pass", "(", "\x00",
+        "x" * 10**6 + "(", "(" * 5000,
+    ],
+)  # fmt: skip
+def test_what_is_no_action_is_refused(code):
+    with pytest.raises(ActionError):
+        read_code(code, (80, 60))
