@@ -202,7 +202,23 @@ class SpecializeTrainer(_Resuming, GRPOTrainer):
 
 
 class GeneralizeTrainer(_Resuming, SFTTrainer):
-    pass
+    """Learns a reply up to its end.
+
+    What the chat template writes after that, a newline, TRL counts as part of the reply.  Nobody ever writes it, so that a
+    planner finds it most unlikely: unlearning that would be most of what a tiny one learns.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        collate, end = self.data_collator, self.processing_class.tokenizer.eos_token_id
+
+        def up_to_the_end(features: list[dict[str, Any]]) -> dict[str, Any]:
+            batch = collate(features)
+            after = torch.zeros_like(batch["labels"], dtype=torch.bool)
+            after[:, 1:] = batch["input_ids"][:, :-1] == end
+            return {**batch, "labels": batch["labels"].masked_fill(after, -100)}
+
+        self.data_collator = up_to_the_end
 
 
 def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path:
