@@ -14,18 +14,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
+from coda_lib.keys import KeyRefused, hotkey_keys, pressed
+
 Convention = Literal["pixel", "thousandth"]  # UI-TARS 1.5 writes pixels, its predecessors thousandths
 Call = tuple[str, tuple, dict]  # name of a pyautogui function, its arguments, its keyword arguments
 
 DIRECTIONS = ("up", "down", "left", "right")
 SCROLL_CLICKS = 5  # notches of the wheel in one scroll action
+LONGEST_REPLY = 20_000  # characters; a reply beyond it is refused unread
+LONGEST_TEXT = 2_000  # characters that one action may type on a real screen
 DRAG_SECONDS = 0.5  # a drag that jumps is taken for a click by many applications
-
-_KEY_ALIASES = {
-    "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup", "pgdn": "pagedown",
-    "arrowup": "up", "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "spacebar": "space",
-    "super": "win", "meta": "win",
-}  # fmt: skip
 
 
 class ActionError(ValueError):
@@ -63,12 +61,6 @@ _FIELDS = {
     ActionType.DRAG: _SPAN,
     ActionType.SCROLL: _POINT | {"direction"},
 }
-
-
-def hotkey_keys(text: str) -> tuple[str, ...]:
-    """The keys of a chord in lower case and under one name each: 'Ctrl+C', 'control c' -> ('ctrl', 'c')."""
-    keys = re.findall(r"[^\s+]+|(?:^|(?<=[\s+]))\+$", text.lower().strip())  # a last '+' after a gap is the plus key
-    return tuple(_KEY_ALIASES.get(key, key) for key in keys)
 
 
 @dataclass(frozen=True)
@@ -203,6 +195,8 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     pixels of the image the model saw.  In quoted text the escapes of `_ESCAPES` count, any other backslash stands for
     itself.  Raises ActionError, which quotes what could not be read.
     """
+    if len(reply) > LONGEST_REPLY:
+        raise ActionError(f"a reply of {len(reply)} characters: {_quote(reply)}")
     text, position, actions, scale = reply.rstrip(), 0, [], _scale(size, convention)
     if not _CALL.match(text):
         mark = _ACTION_MARK.search(text)
@@ -306,7 +300,8 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
     """The pyautogui calls that carry out the action on a screen of `size` (width, height) in pixels.
 
     Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS touch no device and
-    give no call.  Raises ActionError for text that pyautogui cannot type (it drops anything but ASCII in silence).
+    give no call.  Raises ActionError for text that pyautogui cannot type (it drops anything but ASCII in silence), or too long
+    to type, and for keys that are refused (`keys`).
     """
     point = to_pixel(action.x, action.y, size) if action.x is not None else ()
     match action.type:
@@ -320,8 +315,13 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
             clicks = SCROLL_CLICKS if action.direction in ("up", "right") else -SCROLL_CLICKS
             return [("moveTo", point, {}), (name, (clicks,), {})]
         case ActionType.HOTKEY:
-            return [("hotkey", tuple(action.text.split(" ")), {})]
+            try:
+                return [("hotkey", pressed(action.text), {})]
+            except KeyRefused as error:
+                raise ActionError(str(error)) from error
         case ActionType.TYPE:
+            if len(action.text) > LONGEST_TEXT:
+                raise ActionError(f"{len(action.text)} characters are too many to type")
             return [_typing_call(part) for part in re.findall(r"\r?\n|\t|[ -~]+|.", action.text, flags=re.DOTALL)]
     return []
 

@@ -255,9 +255,11 @@ class BoardTask(Part):
 def load_board_task(path: Path) -> BoardTask:
     """A task file.  UserError names the file, the field and, of an expression, what in it is not allowed."""
     try:
-        return BoardTask.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
         raise UserError(f"{path}: not a JSON file ({error})") from error
+    try:
+        return BoardTask.model_validate(raw)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "(file)"

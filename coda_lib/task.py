@@ -74,6 +74,8 @@ def load_task(path: Path) -> Task:
         raise UserError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})") from error
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: not a JSON file ({error.msg} at line {error.lineno})") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or lists in lists without end
+        raise UserError(f"{path}: not a task file ({error})") from error
     return parse_task(raw, f"{path.parent.name}/{path.stem}", str(path))
 
 
