@@ -1,0 +1,180 @@
+"""The process behind a display: it starts Xvfb and what runs there, moves the mouse, types, and takes pictures.
+
+`python -m coda_lib.envs.keeper WIDTH HEIGHT` answers JSON lines on its standard input with JSON lines (and pictures) on its
+standard output; `display.Display` is its client.  It is a process of its own because pyautogui belongs to one display, and so
+that nothing is left behind: when its input ends, however its parent died, it kills all that it started and what these started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+START_S = 20.0  # for Xvfb and the session bus to say that they are there
+STOP_S = 3.0  # for a process to end when it is told to
+CALLS = frozenset(
+    ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
+)  # of pyautogui's functions, those that an `Action` can come to
+
+
+def _dies_with_its_parent() -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Keeper:
+    """One display, its home and its processes."""
+
+    def __init__(self, size: tuple[int, int]):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whoever detaches itself becomes ours again
+        self.home = tempfile.TemporaryDirectory(prefix="coda-display-", ignore_cleanup_errors=True)
+        home = Path(self.home.name)
+        (home / "run").mkdir(mode=0o700)
+        (home / ".Xauthority").touch()
+        self.env = {
+            "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "XDG_CONFIG_HOME": str(home / ".config"),
+            "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}", "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
+        }  # fmt: skip
+        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp"]
+        number = self._told(["Xvfb", *screen], "-displayfd")
+        self.env |= {"DISPLAY": f":{number}", "XAUTHORITY": str(home / ".Xauthority")}
+        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
+        self.started: dict[int, subprocess.Popen] = {}
+        self.start(["openbox", "--sm-disable"])
+        os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
+        import mss
+        import pyautogui
+
+        pyautogui.PAUSE, pyautogui.FAILSAFE = 0, False
+        self.hand, self.eye = pyautogui, mss.MSS()
+        self.place = {"left": 0, "top": 0, "width": size[0], "height": size[1]}
+
+    def _told(self, command: Sequence[str], option: str) -> str:
+        """Start a process that tells one line about itself on a descriptor; returns the line."""
+        read, write = os.pipe()
+        argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
+        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=_dies_with_its_parent, env=self.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        os.close(write)
+        said, end = b"", time.monotonic() + START_S
+        while not said.endswith(b"\n"):
+            ready, _, _ = select.select([read], [], [], max(0.0, end - time.monotonic()))
+            part = os.read(read, 4096) if ready else b""
+            if not part:
+                raise RuntimeError(f"{command[0]} does not start")
+            said += part
+        os.close(read)
+        return said.decode().strip()
+
+    def start(self, command: Sequence[str], env: Mapping[str, str] | None = None, log: str = os.devnull) -> int:
+        with open(log, "ab") as output:
+            process = subprocess.Popen(
+                command, env=self.env | dict(env or {}), preexec_fn=_dies_with_its_parent, start_new_session=True,
+                cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )  # fmt: skip
+        self.started[process.pid] = process
+        return process.pid
+
+    def alive(self, pid: int) -> bool:
+        return self.started[pid].poll() is None
+
+    def signal(self, pid: int, name: str) -> None:
+        for process in _family(pid):
+            _quietly(process.send_signal, getattr(signal, f"SIG{name}"))
+
+    def stop(self, pid: int) -> None:
+        _end(_family(pid))
+        self.started.pop(pid).wait()
+
+    def calls(self, calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
+        for name, arguments, named in calls:
+            if name not in CALLS:
+                raise ValueError(f"no call for a display: {name}")
+            getattr(self.hand, name)(*arguments, **named)
+
+    def picture(self) -> bytes:
+        return self.eye.grab(self.place).rgb
+
+    def close(self) -> None:
+        for _ in range(3):  # one that is being started may escape the first round
+            _end(psutil.Process().children(recursive=True))
+        self.home.cleanup()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [*first.children(recursive=True), first]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _quietly(do: Any, *arguments: Any) -> None:
+    try:
+        do(*arguments)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        _quietly(process.send_signal, signal.SIGCONT)  # one that is stopped could not end
+        _quietly(process.terminate)
+    _, left = psutil.wait_procs(processes, timeout=STOP_S)
+    for process in left:
+        _quietly(process.kill)
+    psutil.wait_procs(left, timeout=STOP_S)
+
+
+def main() -> None:
+    """Serve until the input ends.  Answers are {"ok": ...} or {"error": ...}; a picture's bytes follow its answer."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    for name in ("SIGINT", "SIGTERM"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # the end of the input is the end
+    keeper = None
+    try:
+        try:
+            keeper = Keeper((int(sys.argv[1]), int(sys.argv[2])))
+            _answer(answers, {"ok": keeper.env})
+        except (OSError, RuntimeError, ImportError, KeyError) as error:
+            _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+            return
+        for line in sys.stdin:
+            asked = json.loads(line)
+            try:
+                found = getattr(keeper, asked["do"])(*asked.get("with", ()))
+            except Exception as error:  # whatever went wrong is the client's to know
+                _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+                continue
+            if isinstance(found, bytes):
+                _answer(answers, {"ok": len(found)})
+                answers.write(found)
+                answers.flush()
+            else:
+                _answer(answers, {"ok": found})
+    finally:
+        if keeper:
+            keeper.close()
+        _end(psutil.Process().children(recursive=True))
+
+
+def _answer(answers: Any, said: dict[str, Any]) -> None:
+    answers.write(json.dumps(said).encode() + b"\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()
