@@ -14,16 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal
 
-from coda_lib.keys import KeyRefused, hotkey_keys, pressed
+from coda_lib.keys import hotkey_keys
 
 Convention = Literal["pixel", "thousandth"]  # UI-TARS 1.5 writes pixels, its predecessors thousandths
-Call = tuple[str, tuple, dict]  # name of a pyautogui function, its arguments, its keyword arguments
 
 DIRECTIONS = ("up", "down", "left", "right")
-SCROLL_CLICKS = 5  # notches of the wheel in one scroll action
 LONGEST_REPLY = 20_000  # characters; a reply beyond it is refused unread
-LONGEST_TEXT = 2_000  # characters that one action may type on a real screen
-DRAG_SECONDS = 0.5  # a drag that jumps is taken for a click by many applications
 
 
 class ActionError(ValueError):
@@ -47,11 +43,9 @@ class ActionType(StrEnum):
     ANS = "answer"
 
 
-_POINTER_CALLS = {
-    ActionType.CLICK: "click", ActionType.DOUBLE_CLICK: "doubleClick", ActionType.RIGHT_CLICK: "rightClick",
-    ActionType.HOVER: "moveTo",
-}  # fmt: skip
-CLICK_FAMILY = frozenset(_POINTER_CALLS)  # the actions that are a kind and a point
+CLICK_FAMILY = frozenset(
+    (ActionType.CLICK, ActionType.DOUBLE_CLICK, ActionType.RIGHT_CLICK, ActionType.HOVER)
+)  # the actions that are a kind and a point
 
 _POINT, _SPAN = frozenset({"x", "y"}), frozenset({"x", "y", "x2", "y2"})
 _FIELDS = {
@@ -274,7 +268,7 @@ def _quote(text: str) -> str:
     return repr(text if len(text) <= 120 else text[:117] + "...")
 
 
-# ---- actions to text, and to pyautogui -------------------------------------------------------------------------------
+# ---- actions to text ----------------------------------------------------------------------------------------------------
 def format_action(action: Action, size: tuple[int, int], convention: Convention = "pixel") -> str:
     """The action as one canonical line of the UI-TARS 1.5 grammar, for an image of `size` (width, height) in pixels."""
     scale, arguments = _scale(size, convention), []
@@ -294,41 +288,3 @@ def _escape(text: str) -> str:
     for char, escaped in (("\\", "\\\\"), ("'", "\\'"), ("\n", "\\n"), ("\t", "\\t"), ("\r", "\\r")):
         text = text.replace(char, escaped)
     return text
-
-
-def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
-    """The pyautogui calls that carry out the action on a screen of `size` (width, height) in pixels.
-
-    Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS touch no device and
-    give no call.  Raises ActionError for text that pyautogui cannot type (it drops anything but ASCII in silence), or too long
-    to type, and for keys that are refused (`keys`).
-    """
-    point = to_pixel(action.x, action.y, size) if action.x is not None else ()
-    match action.type:
-        case kind if kind in CLICK_FAMILY:
-            return [(_POINTER_CALLS[kind], point, {})]
-        case ActionType.DRAG:
-            end = to_pixel(action.x2, action.y2, size)
-            return [("moveTo", point, {}), ("dragTo", end, {"duration": DRAG_SECONDS, "button": "left"})]
-        case ActionType.SCROLL:
-            name = "scroll" if action.direction in ("up", "down") else "hscroll"
-            clicks = SCROLL_CLICKS if action.direction in ("up", "right") else -SCROLL_CLICKS
-            return [("moveTo", point, {}), (name, (clicks,), {})]
-        case ActionType.HOTKEY:
-            try:
-                return [("hotkey", pressed(action.text), {})]
-            except KeyRefused as error:
-                raise ActionError(str(error)) from error
-        case ActionType.TYPE:
-            if len(action.text) > LONGEST_TEXT:
-                raise ActionError(f"{len(action.text)} characters are too many to type")
-            return [_typing_call(part) for part in re.findall(r"\r?\n|\t|[ -~]+|.", action.text, flags=re.DOTALL)]
-    return []
-
-
-def _typing_call(part: str) -> Call:
-    if part in ("\n", "\r\n", "\t"):
-        return "press", ("tab" if part == "\t" else "enter",), {}
-    if not part.isascii() or not part.isprintable():
-        raise ActionError(f"pyautogui cannot type {part!r}")
-    return "write", (part,), {}

@@ -8,55 +8,14 @@ is refused when the file is loaded; what would cost too much is refused while it
 from __future__ import annotations
 
 import ast
-import math
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from coda_lib.lambda_syntax import BINARY, COMPARE, FUNCTIONS, MATH, METHODS, UNARY, LambdaError, is_math, parse, quote
 
 STEPS = 1_000_000  # nodes of the expression, and items of what it makes or compares, that one call may cost
 SIZE = 10_000  # items of a range, characters of a text, or times that a sequence may be repeated
 BITS = 4_096  # of a whole number that it may make
-_DEPTH = 60  # of nesting
-_LENGTH = 4_000  # characters of an expression
-
-_BINARY = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
-    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.Pow: operator.pow,
-}  # fmt: skip
-_UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
-_COMPARE = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
-}  # fmt: skip
-_FUNCTIONS = {
-    f.__name__: f for f in
-    (abs, all, any, bool, dict, enumerate, float, int, len, list, max, min, range, round, set, sorted, str, sum, tuple, zip)
-}  # fmt: skip
-_METHODS = {
-    str: {"count", "endswith", "find", "index", "isdigit", "join", "lower", "lstrip", "rstrip", "split", "startswith", "strip",
-          "upper"},
-    list: {"count", "index"},
-    tuple: {"count", "index"},
-    dict: {"get", "items", "keys", "values"},
-    set: {"difference", "intersection", "issubset", "issuperset", "union"},
-}  # fmt: skip
-_METHOD_NAMES = frozenset().union(*_METHODS.values())
-_MATH = {
-    name: getattr(math, name) for name in
-    ("sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "exp", "log", "log10", "pi", "e", "hypot", "floor", "ceil",
-     "fabs", "degrees", "radians", "isclose")
-}  # fmt: skip
-_LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-_NODES = (
-    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp,
-    ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, *_LOOPS, ast.comprehension, ast.keyword,
-    ast.NamedExpr, ast.Lambda, ast.arguments, ast.arg, ast.expr_context, ast.boolop, ast.cmpop, *_BINARY, *_UNARY,
-)  # fmt: skip
-
-
-class LambdaError(ValueError):
-    """An expression that is not allowed, or that costs too much; the message quotes it."""
 
 
 class Lambda:
@@ -67,76 +26,13 @@ class Lambda:
 
     def __init__(self, source: str) -> None:
         """LambdaError quotes what is not allowed."""
-        self.source = source
-        try:
-            tree = ast.parse(source.strip(), mode="eval").body if len(source) <= _LENGTH else None
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            raise LambdaError(f"not an expression: {_quote(source)} ({error})") from error
-        if not isinstance(tree, ast.Lambda):
-            raise LambdaError(f"not a lambda of at most {_LENGTH} characters: {_quote(source)}")
-        _check(tree, source)
-        self.tree, self.parameters = tree, [argument.arg for argument in tree.args.args]
+        self.source, self.tree = source, parse(source)
+        self.parameters = [argument.arg for argument in self.tree.args.args]
 
     def __call__(self, *values: Any) -> Any:
         if len(values) != len(self.parameters):
-            raise LambdaError(f"{len(values)} values for {_quote(self.source)}")
+            raise LambdaError(f"{len(values)} values for {quote(self.source)}")
         return _Evaluation(self.source).of(self.tree.body, dict(zip(self.parameters, values, strict=True)))
-
-
-def _quote(source: str) -> str:
-    return repr(source if len(source) <= 200 else source[:197] + "...")
-
-
-def _check(tree: ast.Lambda, source: str) -> None:
-    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    bound |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    looped = {id(inner) for node in ast.walk(tree) if isinstance(node, _LOOPS) for inner in ast.walk(node)}
-    for node, depth in _nodes(tree):
-        if depth > _DEPTH:
-            raise LambdaError(f"nested too deeply: {_quote(source)}")
-        if not isinstance(node, _NODES) or not _is_plain(node, tree, bound, called, looped):
-            raise LambdaError(f"not allowed: {_quote(ast.unparse(node))} in {_quote(source)}")
-
-
-def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
-    waiting = [(tree, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        yield node, depth
-        if not _is_math(node):
-            waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
-
-
-def _is_math(node: ast.AST) -> bool:
-    """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing: `__import__('math').NAME`."""
-    return isinstance(node, ast.Attribute) and node.attr in _MATH and ast.unparse(node.value) in ("math", "__import__('math')")
-
-
-def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int], looped: set[int]) -> bool:
-    """What of the allowed kinds of node is allowed indeed."""
-    match node:
-        case ast.Lambda(args=args):
-            return node is tree and not (args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults)
-        case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
-            return not name.startswith("__") and name not in (*_FUNCTIONS, "math")
-        case ast.Name(id=name):
-            return name in bound or (name in _FUNCTIONS and id(node) in called)
-        case ast.NamedExpr():
-            return id(node) not in looped  # there it would bind outside of the comprehension
-        case ast.Constant(value=value):
-            return isinstance(value, str | int | float | bool | None)
-        case ast.Attribute(attr=name):
-            return _is_math(node) or (name in _METHOD_NAMES and id(node) in called)
-        case ast.Call(func=function, args=given, keywords=keywords):
-            plain = not any(isinstance(one, ast.Starred) for one in given) and all(k.arg == "reverse" for k in keywords)
-            named = isinstance(function, ast.Name) and function.id in _FUNCTIONS
-            return plain and (named or isinstance(function, ast.Attribute))
-        case ast.Dict(keys=keys):
-            return None not in keys
-        case ast.comprehension(is_async=asynchronous):
-            return not asynchronous
-    return True
 
 
 class _Evaluation:
@@ -155,7 +51,7 @@ class _Evaluation:
             raise self._too_much()
 
     def _too_much(self) -> LambdaError:
-        return LambdaError(f"costs too much: {_quote(self.source)}")
+        return LambdaError(f"costs too much: {quote(self.source)}")
 
     def _weighed(self, value: Any) -> Any:
         """The same value, paid for by all that is in it, however often: so much it costs to compare, hash or copy it."""
@@ -181,7 +77,7 @@ class _Evaluation:
         return names[node.id]
 
     def _attribute(self, node: ast.Attribute, names: dict[str, Any]) -> Any:
-        return _MATH[node.attr]
+        return MATH[node.attr]
 
     def _namedexpr(self, node: ast.NamedExpr, names: dict[str, Any]) -> Any:
         names[node.target.id] = value = self.of(node.value, names)
@@ -202,11 +98,11 @@ class _Evaluation:
         elif kind is ast.Mult and max(_length(left) * _times(right), _length(right) * _times(left)) > SIZE:
             raise self._too_much()
         elif kind is ast.Mod and isinstance(left, str):
-            raise LambdaError(f"not allowed: a format with '%' in {_quote(self.source)}")
-        return self._weighed(_BINARY[kind](left, right))
+            raise LambdaError(f"not allowed: a format with '%' in {quote(self.source)}")
+        return self._weighed(BINARY[kind](left, right))
 
     def _unaryop(self, node: ast.UnaryOp, names: dict[str, Any]) -> Any:
-        return _UNARY[type(node.op)](self.of(node.operand, names))
+        return UNARY[type(node.op)](self.of(node.operand, names))
 
     def _boolop(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
         value, last = None, isinstance(node.op, ast.Or)
@@ -221,7 +117,7 @@ class _Evaluation:
         for kind, part in zip(node.ops, node.comparators, strict=True):
             right = self.of(part, names)
             self._weighed([left, right])
-            value = _COMPARE[type(kind)](left, right)
+            value = COMPARE[type(kind)](left, right)
             if not value:
                 break
             left = right
@@ -249,19 +145,19 @@ class _Evaluation:
         if function is range and len(range(*given)) > SIZE:
             raise self._too_much()
         if function is str and not isinstance((*given, "")[0], str | int | float | bool | None):
-            raise LambdaError(f"not allowed: str of a {type(given[0]).__name__} in {_quote(self.source)}")
+            raise LambdaError(f"not allowed: str of a {type(given[0]).__name__} in {quote(self.source)}")
         if function is sum and not all(isinstance(start, int | float) for start in given[1:]):
-            raise LambdaError(f"not allowed: sum of what is no number in {_quote(self.source)}")
+            raise LambdaError(f"not allowed: sum of what is no number in {quote(self.source)}")
         return self._weighed(function(*given, **named))
 
     def _function(self, node: ast.AST, names: dict[str, Any]) -> Callable[..., Any]:
         if isinstance(node, ast.Name):
-            return _FUNCTIONS[node.id]
-        if _is_math(node):
-            return _MATH[node.attr]
+            return FUNCTIONS[node.id]
+        if is_math(node):
+            return MATH[node.attr]
         value = self.of(node.value, names)
         kind = dict if isinstance(value, Mapping) else type(value)
-        if node.attr not in _METHODS.get(kind, ()):
+        if node.attr not in METHODS.get(kind, ()):
             raise AttributeError(f"{type(value).__name__!r} object has no attribute {node.attr!r}")
         return self._joined(value) if node.attr == "join" else getattr(value, node.attr)
 

@@ -17,13 +17,12 @@ from PIL import Image
 
 from coda_lib.action import ActionType
 from coda_lib.agent import Agent, Decision, action_text
-from coda_lib.envs.base import Environment, EnvironmentFault
+from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
 TRIES = 2  # of an episode, if the environment breaks
-STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 
 
 @dataclass

@@ -15,9 +15,9 @@ from coda_lib.action import (
     ActionType,
     format_action,
     parse_actions,
-    pyautogui_calls,
     to_pixel,
 )
+from coda_lib.calls import pyautogui_calls
 from coda_lib.keys import hotkey_keys
 
 SIZE = (336, 252)

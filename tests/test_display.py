@@ -139,5 +139,5 @@ def test_a_display_that_is_gone_is_a_fault(display):
 
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda name: None if name == "openbox" else f"/usr/bin/{name}")
-    with pytest.raises(UserError, match="install what is missing with `coda apps install`"):
+    with pytest.raises(UserError, match="a display needs openbox; .*apt-get install openbox$"):
         Display(SIZE)

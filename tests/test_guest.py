@@ -15,7 +15,7 @@ from guest_server import SIZE, GuestServer
 from coda_lib.action import Action
 from coda_lib.agent import Decision
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.guest import Guest, Patience, code_of
+from coda_lib.envs.guest import Guest, Patience, program
 from coda_lib.envs.scienceboard import Machine, Machines, ScienceBoard, load_machines, virtual_task
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
@@ -104,7 +104,7 @@ def test_what_cannot_be_typed_is_nothing_done(server, make_task):
 @pytest.mark.parametrize("text", ["'", '"', "\\", "'); import os; os.system('id') #", "\n'''\n", "{0}", "%s", "a\\'b"])
 def test_what_is_typed_can_never_become_code(text):
     (call,) = [("write", (text,), {})]
-    code = code_of([call])
+    code = program([call])
     scope: dict = {"pyautogui": type("Fake", (), {"write": staticmethod(lambda said: scope.update(said=said)), "FAILSAFE": 0})}
     exec(code.replace("import pyautogui; ", ""), scope)  # our own code, with the text in it
     assert scope["said"] == text and len(code.splitlines()) == 1

@@ -8,8 +8,9 @@ import time
 
 import pytest
 
-from coda_lib.action import LONGEST_TEXT, Action, ActionError, ActionType, parse_actions, pyautogui_calls
-from coda_lib.envs.guest import code_of
+from coda_lib.action import Action, ActionError, ActionType, parse_actions
+from coda_lib.calls import LONGEST_TEXT, pyautogui_calls
+from coda_lib.envs.guest import program
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.keys import KeyRefused, pressed
@@ -70,7 +71,7 @@ def carried_out(actions) -> None:
             calls = pyautogui_calls(action, SIZE)
         except ActionError:
             continue
-        assert plain(code_of(calls))
+        assert plain(program(calls))
 
 
 def test_the_corpus_is_large_enough():
@@ -178,5 +179,5 @@ def test_a_nasty_expression_in_a_task_file_is_refused_or_harmless(text, tmp_path
 def test_every_kind_of_action_becomes_plain_calls():
     acts = [Action.click(0, 1), Action.drag(0, 0, 1, 1), Action.scroll(1, 1, "left"), Action.hotkey("ctrl c")]
     for act in (*acts, Action.type_text("a\n'\\")):
-        assert plain(code_of(pyautogui_calls(act, SIZE)))
+        assert plain(program(pyautogui_calls(act, SIZE)))
     assert {act.type for act in acts} < set(ActionType)

@@ -11,7 +11,8 @@ from coda_lib.envs.base import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.lambdas import LambdaError
 from coda_lib.paths import REPO
-from coda_lib.scienceboard import BoardTask, check_board, load_board_task
+from coda_lib.scienceboard import BoardTask, load_board_task
+from coda_lib.scienceboard_check import check_board
 from coda_lib.trajectory import StopReason
 
 TASK = {

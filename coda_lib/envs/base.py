@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from coda_lib.action import Action
+from coda_lib.action import Action, ActionType
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
+
+STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 
 
 class EnvironmentFault(RuntimeError):
@@ -60,3 +63,13 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     @abstractmethod
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         """Whether the task is solved in the present state."""
+
+
+def standing_still(look: Callable[[], np.ndarray], still_s: float, settle_s: float, pause_s: float) -> np.ndarray:
+    """What `look` shows once it has shown the same for `still_s` seconds, or as it is after `settle_s`; asked every `pause_s`."""
+    end, since, last = time.monotonic() + settle_s, time.monotonic(), look()
+    while time.monotonic() < end and time.monotonic() - since < still_s:
+        time.sleep(pause_s)
+        if not np.array_equal(now := look(), last):
+            since, last = time.monotonic(), now
+    return last

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from coda_lib.action import Call
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.calls import Call
+from coda_lib.envs.base import EnvironmentFault, standing_still
 from coda_lib.errors import UserError
 
-NEEDED = ("Xvfb", "openbox", "dbus-daemon")
+NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon"}  # program: its Debian package
 ANSWER_S = 60.0  # for the keeper to do one thing
 STILL_S, SETTLE_S, LOOK_S = 0.06, 1.5, 0.015  # a picture counts when it has stood still; at most; between two looks
 
@@ -31,7 +31,8 @@ class Display:
 
     def __init__(self, size: tuple[int, int]):
         if missing := [name for name in NEEDED if not shutil.which(name)]:
-            raise UserError(f"a display needs {', '.join(missing)}: install what is missing with `coda apps install`")
+            packages = " ".join(NEEDED[name] for name in missing)
+            raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}")
         self.size = size
         command = [sys.executable, "-m", "coda_lib.envs.keeper", *map(str, size)]
         self._buffer = b""
@@ -108,9 +109,4 @@ class Display:
 
     def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S) -> np.ndarray:
         """The screen once it has stood still, or as it is after `settle_s` seconds."""
-        end, since, last = time.monotonic() + settle_s, time.monotonic(), self.screenshot()
-        while time.monotonic() < end and time.monotonic() - since < still_s:
-            time.sleep(LOOK_S)
-            if not np.array_equal(now := self.screenshot(), last):
-                since, last = time.monotonic(), now
-        return last
+        return standing_still(self.screenshot, still_s, settle_s, LOOK_S)

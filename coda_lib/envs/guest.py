@@ -17,8 +17,8 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from coda_lib.action import Call
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.calls import Call, code_of
+from coda_lib.envs.base import EnvironmentFault, standing_still
 
 PORT = 5000
 
@@ -93,7 +93,7 @@ class Guest:
         """Carry out pyautogui calls."""
         if not calls:
             return
-        body = {"command": ["python", "-c", code_of(calls)], "shell": False}
+        body = {"command": ["python", "-c", program(calls)], "shell": False}
         answer = _read(self.tell("/execute", deadline_s=self.patience.action, json=body))
         if not isinstance(answer, dict) or answer.get("returncode", 0):
             raise EnvironmentFault(f"{self._url}: an action failed in the machine: {str(answer)[-200:]}")
@@ -112,12 +112,7 @@ class Guest:
 
     def settled(self) -> np.ndarray:
         """The screen once it has stood still for a while, or as it is when that takes too long."""
-        end, since, last = time.monotonic() + self.patience.settle, time.monotonic(), self.screenshot()
-        while time.monotonic() < end and time.monotonic() - since < self.patience.still:
-            time.sleep(self.patience.look)
-            if not np.array_equal(now := self.screenshot(), last):
-                since, last = time.monotonic(), now
-        return last
+        return standing_still(self.screenshot, self.patience.still, self.patience.settle, self.patience.look)
 
     def wait_until_up(self) -> None:
         """Return when the server answers."""
@@ -153,10 +148,6 @@ def _read(response: httpx.Response) -> Any:
         raise EnvironmentFault(f"{response.request.method} {response.url} answered no JSON: {response.text[:200]!r}") from error
 
 
-def code_of(calls: Sequence[Call]) -> str:
-    """Python for the guest: calls of pyautogui's functions on literals, which is all that can come of an `Action`."""
-    said = []
-    for name, arguments, named in calls:
-        given = [*map(repr, arguments), *(f"{key}={value!r}" for key, value in named.items())]
-        said.append(f"pyautogui.{name}({', '.join(given)})")
-    return "; ".join(["import pyautogui", "pyautogui.FAILSAFE = False", *said])
+def program(calls: Sequence[Call]) -> str:
+    """What the guest's Python is to run."""
+    return f"import pyautogui; pyautogui.FAILSAFE = False; {code_of(calls)}"

@@ -18,18 +18,19 @@ import gymnasium
 import numpy as np
 from pydantic import Field
 
-from coda_lib.action import Action, ActionError, ActionType, pyautogui_calls
+from coda_lib.action import Action, ActionError, ActionType
+from coda_lib.calls import pyautogui_calls
 from coda_lib.config import Section, load_rows
-from coda_lib.envs.base import Environment, EnvironmentFault
+from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.envs.guest import Guest, Patience
 from coda_lib.errors import UserError
-from coda_lib.scienceboard import APPS, BoardTask, check_board, load_board_task
+from coda_lib.scienceboard import APPS, BoardTask, load_board_task
+from coda_lib.scienceboard_check import check_board
 from coda_lib.task import GRADES, Task
 from coda_lib.trajectory import StopReason
 
 STATE_PORT = 8000
 _PORTLIKE = "«PORTLIKE»"  # stands in a task's commands for the port of the state server
-_STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 WAIT_S = 1.0  # of a WAIT action
 STRIKES = 3  # episodes in a row that a machine may break before it is taken out
 
@@ -105,7 +106,7 @@ class ScienceBoard(Environment):
             raise EnvironmentFault(f"{self.machine.address}: {error} {said}") from error
 
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        stop = _STOPS.get(action.type)
+        stop = STOPS.get(action.type)
         if action.type is ActionType.WAIT:
             time.sleep(WAIT_S)
         try:

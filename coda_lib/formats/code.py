@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from coda_lib.action import Action, ActionError, ActionType, pyautogui_calls
+from coda_lib.action import Action, ActionError, ActionType
+from coda_lib.calls import code_of, pyautogui_calls
 
 Size = tuple[int, int]
 _WORDS = {ActionType.WAIT: "WAIT", ActionType.DONE: "DONE", ActionType.FAIL: "FAIL"}
@@ -24,11 +25,7 @@ def action_code(action: Action, size: Size) -> str:
         return f"ANS {action.text}"
     if action.type in _WORDS:
         return _WORDS[action.type]
-    said = []
-    for name, arguments, named in pyautogui_calls(action, size):
-        given = [*map(repr, arguments), *(f"{key}={value!r}" for key, value in named.items())]
-        said.append(f"pyautogui.{name}({', '.join(given)})")
-    return "; ".join(said)
+    return code_of(pyautogui_calls(action, size))
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:

@@ -9,7 +9,17 @@ from pathlib import Path
 from coda_lib.errors import UserError
 from coda_lib.files import write_json, write_text
 from coda_lib.formats.code import action_code
-from coda_lib.formats.parts import actions_of, read_json, read_lines, read_picture, record_of, stop_of, unseen, with_record
+from coda_lib.formats.parts import (
+    actions_of,
+    read_json,
+    read_lines,
+    read_picture,
+    read_result,
+    record_of,
+    stop_of,
+    unseen,
+    with_record,
+)
 from coda_lib.formats.scienceboard import OURS, folder_of, stamp
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
@@ -67,11 +77,7 @@ def _read(folder: Path) -> Trajectory:
         steps.append(Step(before, "", "\n".join(codes), actions, error))
         before = after
     stop, answer = stop_of(steps)
-    result = folder / RESULT
-    try:
-        success = float(result.read_text(encoding="utf-8")) > 0 if result.exists() else None
-    except (ValueError, UnicodeDecodeError) as error:
-        raise UserError(f"{result}: no result ({error})") from error
+    success = read_result(folder / RESULT)
     task, app = folder.parent.name, folder.parent.parent.name
     read = Trajectory(f"{app}/{task}", app, "", folder.name, 0, tuple(steps), before, stop, answer, success)
     return with_record(read, read_json(folder / OURS) if (folder / OURS).exists() else None)

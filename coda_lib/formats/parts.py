@@ -68,6 +68,17 @@ def read_picture(folder: Path, name: Any, where: str) -> bytes:
     return path.read_bytes()
 
 
+def read_result(path: Path) -> bool | None:
+    """Whether an episode succeeded, by the number in a file; None if there is no file.  UserError if it holds no number."""
+    if not path.exists():
+        return None
+    said = path.read_text(encoding="utf-8", errors="replace").strip()
+    try:
+        return float(said) > 0
+    except ValueError as error:
+        raise UserError(f"{path}: {said[:40]!r} is no result") from error
+
+
 def unseen() -> bytes:
     from PIL import Image
 

@@ -9,7 +9,17 @@ from pathlib import Path
 from coda_lib.errors import UserError
 from coda_lib.files import write_json, write_text
 from coda_lib.formats.code import action_code
-from coda_lib.formats.parts import actions_of, read_json, read_lines, read_picture, record_of, stop_of, unseen, with_record
+from coda_lib.formats.parts import (
+    actions_of,
+    read_json,
+    read_lines,
+    read_picture,
+    read_result,
+    record_of,
+    stop_of,
+    unseen,
+    with_record,
+)
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 RESULT = "result.out"
@@ -60,17 +70,7 @@ def _read(folder: Path) -> Trajectory:
         steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
     stop, answer = stop_of(steps)
     final = (folder / FINAL).read_bytes() if (folder / FINAL).exists() else steps[-1].screenshot if steps else unseen()
-    success = _result(folder / RESULT)
+    success = read_result(folder / RESULT)
     task, app = folder.parent.name, folder.parent.parent.name
     read = Trajectory(f"{app}/{task}", app, "", folder.name, 0, tuple(steps), final, stop, answer, success)
     return with_record(read, read_json(folder / OURS) if (folder / OURS).exists() else None)
-
-
-def _result(path: Path) -> bool | None:
-    if not path.exists():
-        return None
-    said = path.read_text(encoding="utf-8", errors="replace").strip()
-    try:
-        return float(said) > 0
-    except ValueError as error:
-        raise UserError(f"{path}: {said[:40]!r} is no result") from error

@@ -11,13 +11,12 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from coda_lib.action import Action, ActionType
-from coda_lib.envs.base import Environment, EnvironmentFault
+from coda_lib.action import Action
+from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.task import ALL_APPS, Task, check
 from coda_lib.trajectory import StopReason
 
-_STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 _PACKAGES = "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"  # of QtCore, QtGui and offscreen
 
 
@@ -69,8 +68,8 @@ class ScienceDesk(Environment):
         with _faults_raised(f"{self.app}: {action}"):
             self.desk.perform(action)
             screenshot, state = self.desk.screenshot(), self.desk.state()
-        terminated = action.type in _STOPS
-        info = {"state": state, "stop": _STOPS.get(action.type), "answer": action.text if terminated else None}
+        terminated = action.type in STOPS
+        info = {"state": state, "stop": STOPS.get(action.type), "answer": action.text if terminated else None}
         return screenshot, 0.0, terminated, False, info
 
     def render(self) -> np.ndarray:

@@ -10,7 +10,8 @@ from types import ModuleType
 from PySide6.QtCore import QPoint
 from PySide6.QtTest import QTest
 
-from coda_lib.action import Action, pyautogui_calls
+from coda_lib.action import Action
+from coda_lib.calls import pyautogui_calls
 from coda_lib.envs.sciencedesk.desk import Desk
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.screen import application
