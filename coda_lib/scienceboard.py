@@ -16,7 +16,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from coda_lib.errors import UserError
 from coda_lib.lambdas import Lambda
 
-APPS = {"KAlgebra": "algebra", "ChimeraX": "biochem", "GrassGIS": "gis", "Celestia": "astron"}  # theirs -> ours
+APPS = {
+    "KAlgebra": "algebra", "ChimeraX": "biochem", "GrassGIS": "gis", "Celestia": "astron",  # theirs -> ours
+    "PyMOL": "biochem", "Stellarium": "astron",  # stand for two of theirs on a display of this machine's
+}  # fmt: skip
+Scalar = bool | int | float | str
 
 
 class Part(BaseModel):
@@ -131,8 +135,17 @@ class Curve(Init):
     expr: Text
 
 
+class Call(Init):
+    """One of the things that a local application can be asked for, such as PyMOL's `fab`; each has a list of its own."""
+
+    func: Literal["call"]
+    name: Text
+    args: list[Scalar] = []
+    kwargs: dict[str, Scalar] = {}
+
+
 Initialize = Annotated[
-    Command | Depth | Open | Plain | Turn | Color | Match | Download | Touch | Map | Layer | Scale | Tab | Curve,
+    Call | Command | Depth | Open | Plain | Turn | Color | Match | Download | Touch | Map | Layer | Scale | Tab | Curve,
     Field(discriminator="func"),
 ]
 
@@ -234,8 +247,8 @@ Evaluate = Annotated[
 class BoardTask(Part):
     """A task of ScienceBoard's."""
 
-    type: Literal["KAlgebra", "ChimeraX", "GrassGIS", "Celestia"]
-    sort: Literal["VM"]
+    type: Literal["KAlgebra", "ChimeraX", "GrassGIS", "Celestia", "PyMOL", "Stellarium"]
+    sort: Literal["VM", "Display"]
     steps: Annotated[int, Field(ge=1)]
     instruction: Text
     version: Text
@@ -243,6 +256,7 @@ class BoardTask(Part):
     initialize: list[Initialize]
     evaluate: Annotated[list[Evaluate], Field(min_length=1)]
     ans: str | None = None  # a solution in words, for people
+    solution: list[Text] = []  # actions in UI-TARS' words that solve it on a local display: tests replay them, no agent sees them
     query: list[dict[str, Any]] | dict[str, Any] | None = None  # what Celestia's state server is to dump
     penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # after k invalid steps n steps are lost: 'k:n'
 

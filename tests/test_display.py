@@ -66,7 +66,7 @@ def test_a_window_is_seen_clicked_and_typed_into(display):
     display.settled()
     with open(os.path.join(display.env["HOME"], "typed.txt")) as file:
         assert file.read() == "it's \"x\" $(id)"
-    assert display.alive(pid)
+    assert display.ended(pid) is None
     display.stop(pid)
     assert np.array_equal(display.settled(), empty)
 
@@ -77,7 +77,7 @@ def test_a_frozen_program_costs_nothing_and_goes_on(display):
     display.freeze(pid)
     before = sum(busy.cpu_times()[:2])
     time.sleep(0.5)
-    assert sum(busy.cpu_times()[:2]) - before < 0.05 and display.alive(pid)
+    assert sum(busy.cpu_times()[:2]) - before < 0.05 and display.ended(pid) is None
     display.thaw(pid)
     time.sleep(0.5)
     assert sum(busy.cpu_times()[:2]) > before

@@ -14,9 +14,10 @@ from guest_server import SIZE, GuestServer
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision
+from coda_lib.app_tasks import app_task
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.guest import Guest, Patience, program
-from coda_lib.envs.scienceboard import Machine, Machines, ScienceBoard, load_machines, virtual_task
+from coda_lib.envs.scienceboard import Machine, Machines, ScienceBoard, load_machines
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
 from coda_lib.rollout import TRIES, jobs, rollout
@@ -42,7 +43,7 @@ def make_task(tmp_path):
     def make(name="A-01", **changes):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(TASK | changes))
-        return virtual_task(path)
+        return app_task(path)
 
     return make
 

@@ -80,8 +80,9 @@ class Display:
         """Start a program on the display; returns its process number."""
         return self._ask("start", list(command), dict(env or {}))
 
-    def alive(self, pid: int) -> bool:
-        return self._ask("alive", pid)
+    def ended(self, pid: int) -> int | None:
+        """A program's exit status (below 0: the signal that ended it), None while it runs."""
+        return self._ask("ended", pid)
 
     def stop(self, pid: int) -> None:
         """End a program and all that it started."""

@@ -52,7 +52,7 @@ class Keeper:
         self.env |= {"DISPLAY": f":{number}", "XAUTHORITY": str(home / ".Xauthority")}
         self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
-        self.start(["openbox", "--sm-disable"])
+        self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).parents[1] / "templates" / "openbox.xml")])
         os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
         import mss
         import pyautogui
@@ -78,8 +78,8 @@ class Keeper:
         os.close(read)
         return said.decode().strip()
 
-    def start(self, command: Sequence[str], env: Mapping[str, str] | None = None, log: str = os.devnull) -> int:
-        with open(log, "ab") as output:
+    def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+        with open(Path(self.home.name) / "log", "ab") as output:
             process = subprocess.Popen(
                 command, env=self.env | dict(env or {}), preexec_fn=_dies_with_its_parent, start_new_session=True,
                 cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
@@ -87,15 +87,18 @@ class Keeper:
         self.started[process.pid] = process
         return process.pid
 
-    def alive(self, pid: int) -> bool:
-        return self.started[pid].poll() is None
+    def ended(self, pid: int) -> int | None:
+        return self.started[pid].poll()
 
     def signal(self, pid: int, name: str) -> None:
         for process in _family(pid):
             _quietly(process.send_signal, getattr(signal, f"SIG{name}"))
 
     def stop(self, pid: int) -> None:
-        _end(_family(pid))
+        family = _family(pid)
+        for process in family:  # an application may ask whether to save; nothing of it is to be kept
+            _quietly(process.kill)
+        psutil.wait_procs(family, timeout=STOP_S)
         self.started.pop(pid).wait()
 
     def calls(self, calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
@@ -108,6 +111,8 @@ class Keeper:
         return self.eye.grab(self.place).rgb
 
     def close(self) -> None:
+        for pid in list(self.started):
+            self.stop(pid)
         for _ in range(3):  # one that is being started may escape the first round
             _end(psutil.Process().children(recursive=True))
         self.home.cleanup()

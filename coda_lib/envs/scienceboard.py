@@ -10,7 +10,6 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +17,19 @@ import gymnasium
 import numpy as np
 from pydantic import Field
 
-from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.calls import pyautogui_calls
+from coda_lib.app_tasks import AppTask
+from coda_lib.calls import Call
 from coda_lib.config import Section, load_rows
-from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
+from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.guest import Guest, Patience
+from coda_lib.envs.screen import Screen
 from coda_lib.errors import UserError
-from coda_lib.scienceboard import APPS, BoardTask, load_board_task
+from coda_lib.scienceboard import BoardTask
 from coda_lib.scienceboard_check import check_board
-from coda_lib.task import GRADES, Task
 from coda_lib.trajectory import StopReason
 
 STATE_PORT = 8000
 _PORTLIKE = "«PORTLIKE»"  # stands in a task's commands for the port of the state server
-WAIT_S = 1.0  # of a WAIT action
 STRIKES = 3  # episodes in a row that a machine may break before it is taken out
 
 
@@ -52,27 +50,8 @@ def load_machines(path: Path) -> list[Machine]:
     return load_rows(path, Machine)
 
 
-@dataclass(frozen=True)
-class VirtualTask(Task):
-    """A task of ScienceBoard's as a task of ours; what its file says is in `board`."""
-
-    board: BoardTask | None = field(default=None, compare=False)
-
-
-def virtual_task(path: Path) -> VirtualTask:
-    """The task of a file such as KAlgebra/A-01.json.  UserError as `load_board_task`, and where the name has no grade."""
-    board, grade = load_board_task(path), path.stem[:1]
-    if grade not in GRADES:
-        raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
-    app = APPS[board.type]
-    return VirtualTask(f"{app}/{path.stem}", app, grade, board.instruction, board.steps, (), (), board.ans, (), board)
-
-
-class ScienceBoard(Environment):
+class ScienceBoard(Screen):
     """One virtual machine.  Whatever goes wrong with it is an EnvironmentFault: it says nothing about the agent."""
-
-    metadata = {"render_modes": ["rgb_array"]}
-    threads = True
 
     def __init__(self, machine: Machine, patience: Patience | None = None):
         self.machine, self.guest, self.task = machine, Guest(machine.address, patience or Patience()), None
@@ -85,7 +64,7 @@ class ScienceBoard(Environment):
         return self.begun >= STRIKES
 
     def reset(
-        self, task: VirtualTask, *, seed: int | None = None, options: dict | None = None
+        self, task: AppTask, *, seed: int | None = None, options: dict | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
         self.task, self.size, self.begun = task, None, self.begun + 1
         for command in (self.machine.revert, self.machine.start):
@@ -94,7 +73,7 @@ class ScienceBoard(Environment):
         for item in task.board.initialize:
             prepare(self.guest, item, self.machine.state_port)
             time.sleep(item.wait)
-        return self._look(), {}
+        return self.look(), {}
 
     def _command(self, words: Sequence[str]) -> None:
         if not words:
@@ -105,19 +84,10 @@ class ScienceBoard(Environment):
             said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-200:]
             raise EnvironmentFault(f"{self.machine.address}: {error} {said}") from error
 
-    def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        stop = STOPS.get(action.type)
-        if action.type is ActionType.WAIT:
-            time.sleep(WAIT_S)
-        try:
-            calls = pyautogui_calls(action, self.size)
-        except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
-            return self._look(), 0.0, False, False, {"stop": None, "refused": str(error)}
+    def act(self, calls: Sequence[Call]) -> None:
         self.guest.act(calls)
-        answer = action.text if action.type is ActionType.ANS else None
-        return self._look(), 0.0, stop is not None, False, {"stop": stop, "answer": answer}
 
-    def _look(self) -> np.ndarray:
+    def look(self) -> np.ndarray:
         picture = self.guest.settled()
         size = (picture.shape[1], picture.shape[0])
         if size != (self.size or size):

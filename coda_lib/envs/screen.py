@@ -1,0 +1,46 @@
+"""What environments behind a screen, a mouse and a keyboard share, be they a display of this machine's or a virtual machine."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from coda_lib.action import Action, ActionError, ActionType
+from coda_lib.app_tasks import AppTask
+from coda_lib.calls import Call, pyautogui_calls
+from coda_lib.envs.base import STOPS, Environment
+
+WAIT_S = 1.0  # of a WAIT action
+
+
+class Screen(Environment):
+    """An application that is acted on by pyautogui's calls and seen once its picture stands still."""
+
+    metadata = {"render_modes": ["rgb_array"]}
+    threads = True
+    task: AppTask | None = None
+    size: tuple[int, int] | None = None  # (width, height) in pixels
+
+    @abstractmethod
+    def act(self, calls: Sequence[Call]) -> None:
+        """Carry out calls; there may be none."""
+
+    @abstractmethod
+    def look(self) -> np.ndarray:
+        """The screen once it stands still, RGB uint8 (height, width, 3)."""
+
+    def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if action.type is ActionType.WAIT:
+            time.sleep(WAIT_S)
+        try:
+            calls = pyautogui_calls(action, self.size)
+        except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
+            return self.look(), 0.0, False, False, {"stop": None, "refused": str(error)}
+        self.act(calls)
+        stop = STOPS.get(action.type)
+        answer = action.text if action.type is ActionType.ANS else None
+        return self.look(), 0.0, stop is not None, False, {"stop": stop, "answer": answer}

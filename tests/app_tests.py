@@ -1,0 +1,57 @@
+"""What holds for the tasks of every real application."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from coda_lib.app_tasks import app_tasks, solution
+from coda_lib.envs.apps import app_class
+from coda_lib.envs.apps.app import App
+from coda_lib.envs.base import STOPS
+from coda_lib.errors import UserError
+from coda_lib.task import GRADES
+from coda_lib.trajectory import StopReason
+
+LEAST = 12  # tasks of an application
+
+
+def installed(kind: str) -> bool:
+    try:
+        app_class(kind)()
+    except UserError:
+        return False
+    return all(map(shutil.which, ("Xvfb", "openbox", "dbus-daemon")))
+
+
+def replayed(env: App, task) -> tuple[StopReason, str | None]:
+    """Play a task's script; how it ends and the answer."""
+    env.reset(task)
+    for action in solution(task, env.size):
+        _, _, ended, _, info = env.step(action)
+        if ended:
+            return STOPS[action.type], info["answer"]
+    return StopReason.STEP_LIMIT, None
+
+
+def check_tasks(kind: str) -> None:
+    """Enough tasks, in all grades, each with a script that fits its limit."""
+    tasks = app_tasks(kind)
+    assert len(tasks) >= LEAST and {task.grade for task in tasks} == set(GRADES)
+    assert len({task.instruction for task in tasks}) == len(tasks)
+    for task in tasks:
+        assert task.board.type == kind and task.board.sort == "Display"
+        assert 0 < len(solution(task, (640, 480))) <= task.steps, task.id
+
+
+def check_task(env: App, task) -> None:
+    """Doing nothing fails, however the episode ends; the script solves it."""
+    env.reset(task)
+    assert not any(env.check(stop, None) for stop in StopReason), f"{task.id}: solved by doing nothing"
+    stop, answer = replayed(env, task)
+    assert env.check(stop, answer), f"{task.id}: not solved by its script: {env.now()}"
+
+
+def parametrized(kind: str):
+    return pytest.mark.parametrize("task", app_tasks(kind), ids=lambda task: task.id)
