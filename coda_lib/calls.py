@@ -45,13 +45,15 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
         case ActionType.TYPE:
             if len(action.text) > LONGEST_TEXT:
                 raise ActionError(f"{len(action.text)} characters are too many to type")
-            return [_typing_call(part) for part in re.findall(r"\r?\n|\t|[ -~]+|.", action.text, flags=re.DOTALL)]
+            return [_typing_call(part) for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)]
     return []
 
 
 def _typing_call(part: str) -> Call:
     if part in ("\n", "\r\n", "\t"):
         return "press", ("tab" if part == "\t" else "enter",), {}
+    if part == "<":  # pyautogui holds shift down on the key of an ISO keyboard that has < without it: > is what comes
+        return "hotkey", ("shift", ","), {}
     if not part.isascii() or not part.isprintable():
         raise ActionError(f"pyautogui cannot type {part!r}")
     return "write", (part,), {}

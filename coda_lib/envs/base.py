@@ -65,11 +65,17 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
         """Whether the task is solved in the present state."""
 
 
-def standing_still(look: Callable[[], np.ndarray], still_s: float, settle_s: float, pause_s: float) -> np.ndarray:
-    """What `look` shows once it has shown the same for `still_s` seconds, or as it is after `settle_s`; asked every `pause_s`."""
+def standing_still(
+    look: Callable[[], np.ndarray], still_s: float, settle_s: float, pause_s: float, busy: Callable[[], bool] = lambda: False
+) -> np.ndarray:
+    """What `look` shows once it has shown the same for `still_s` seconds, or as it is after `settle_s`; asked every `pause_s`.
+
+    While something is `busy`, nothing counts as still.
+    """
     end, since, last = time.monotonic() + settle_s, time.monotonic(), look()
     while time.monotonic() < end and time.monotonic() - since < still_s:
         time.sleep(pause_s)
-        if not np.array_equal(now := look(), last):
+        now = look()
+        if busy() or not np.array_equal(now, last):
             since, last = time.monotonic(), now
     return last

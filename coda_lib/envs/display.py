@@ -108,6 +108,10 @@ class Display:
             raise EnvironmentFault("display: a picture was cut off")
         return np.frombuffer(content, np.uint8).reshape(self.size[1], self.size[0], 3)
 
-    def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S) -> np.ndarray:
-        """The screen once it has stood still, or as it is after `settle_s` seconds."""
-        return standing_still(self.screenshot, still_s, settle_s, LOOK_S)
+    def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S, idle: int | None = None) -> np.ndarray:
+        """The screen once it has stood still, or as it is after `settle_s` seconds.
+
+        With the number of a program in `idle`, only time in which that program has nothing to do counts, however busy the machine.
+        """
+        busy = (lambda: self._ask("busy", idle)) if idle else (lambda: False)
+        return standing_still(self.screenshot, still_s, settle_s, LOOK_S, busy)

@@ -90,6 +90,20 @@ class Keeper:
     def ended(self, pid: int) -> int | None:
         return self.started[pid].poll()
 
+    def busy(self, pid: int) -> bool:
+        """Whether a thread of a program, or of what it started, is at work or waits for a processor or a disk."""
+        waiting = [pid]
+        while waiting:
+            for thread in Path(f"/proc/{waiting.pop()}/task").glob("*"):
+                try:
+                    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                    waiting += map(int, (thread / "children").read_text().split())
+                except (FileNotFoundError, ProcessLookupError):  # it has just ended
+                    continue
+                if state in "RD":
+                    return True
+        return False
+
     def signal(self, pid: int, name: str) -> None:
         for process in _family(pid):
             _quietly(process.send_signal, getattr(signal, f"SIG{name}"))

@@ -119,6 +119,9 @@ class _Reader:
                 self.text += _KEYS[given["keys"]]
             case "press" | "keyDown" if isinstance(given.get("keys"), str):
                 self._add(Action.hotkey(given["keys"]))
+            case "hotkey" if arguments == ["shift", ","]:  # how `calls` types it
+                self._end_move()
+                self.text += "<"
             case "hotkey" if arguments and all(isinstance(key, str) for key in arguments):
                 self._add(Action.hotkey(" ".join(arguments)))
             case "keyUp":

@@ -78,7 +78,7 @@ class Accessibility:
         return None
 
     def controls(self, owner: str, path: str, without: Sequence[str] = (), depth: int = DEEPEST) -> Control:
-        """A control with all in it down to `depth`; of those named in `without` nothing that is in them."""
+        """A control with all in it down to `depth`; of those whose role is among `without` nothing that is in them."""
         ask = partial(self._call, self._bus, owner, path)
         name = self._answer(self._bus, Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name"))[0][1]
         states = ask(f"{_SPEECH}.Accessible", "GetState")[0][0]
@@ -86,7 +86,7 @@ class Accessibility:
         text = ask(f"{_SPEECH}.Text", "GetText", "ii", (0, -1))[0] if writable else None
         role = ask(f"{_SPEECH}.Accessible", "GetRoleName")[0]
         control = Control(owner, path, role, name, text, bool(states & _CHECKED))
-        if depth and name not in without:
+        if depth and role not in without:
             control.children = [self.controls(*child, without, depth - 1) for child in self._children(owner, path)]
         return control
 

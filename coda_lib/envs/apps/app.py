@@ -37,7 +37,9 @@ class App(Screen):
     programs: ClassVar[Mapping[str, str]]  # what must be there: a program and its Debian package
     packages: ClassVar[Sequence[str]] = ()  # what else is needed of Debian's packages
     sleeps: ClassVar[bool] = False  # whether it is frozen between steps, because it would cost processor time
-    still_s: ClassVar[float] = 0.08  # for which the picture must stand still
+    idles: ClassVar[bool] = True  # whether it does nothing while nothing is done to it
+    still_s: ClassVar[float] = 0.06  # for which the picture must stand still
+    settle_s: ClassVar[float] = 3.0  # at most, for a picture that never does
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE):
@@ -98,7 +100,8 @@ class App(Screen):
 
     def look(self) -> np.ndarray:
         with _Closing(self):
-            picture = self.display.settled(self.still_s)
+            idle = self.pid if self.idles and not self.closed else None
+            picture = self.display.settled(self.still_s, self.settle_s, idle)
             ended = None if self.closed else self.display.ended(self.pid)
             if ended:
                 raise EnvironmentFault(f"{self.kind} crashed (exit status {ended})")

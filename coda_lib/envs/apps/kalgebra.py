@@ -23,12 +23,13 @@ CALCULATE_S = 10.0  # for the calculator; a plot that takes longer is taken to m
 _MARK = 731_593_000  # and on: numbers that stand between answers; up to a thousand
 _PARAMETERS = re.compile(r"\(?([\w\s,]+?)\)?\s*->")
 _EQUALS = re.compile(r"(?<![<>!:=])=(?!=)")
+_MIXED = 0.3  # share of the selection's color
 _SWATCH = 30  # px from the left edge of a plot's entry to the middle of its color
 
 
 class KAlgebra(App):
-    """Its state: tab, console (pairs of input and result), variables, plots (of the plane), surface, mode, resolution, style,
-    grid, entry (of the dictionary).
+    """Its state: tab, console (pairs of input and result), variables, plots (of the plane; those that are shown), surface, mode,
+    resolution, style, grid, search (in the dictionary).
     """
 
     kind = "KAlgebra"
@@ -77,7 +78,7 @@ class KAlgebra(App):
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def _controls(self) -> Control:
-        return self.speech.controls(*self.program, without=("Operations",))
+        return self.speech.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
         return self._controls().one("frame").one("layered pane").children[index]
@@ -91,19 +92,20 @@ class KAlgebra(App):
         pages = main.one("layered pane").children
         menus = {menu.name: menu for menu in main.one("menu bar").children}
         chosen = {name: [entry.name for entry in menu.all("menu item") if entry.checked] for name, menu in menus.items()}
+        entries = _pairs(functions.one("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
-        information = [label.name for label in pages[3].all("label")]
         return {
             "tab": main.one("page tab list").name,
             "console": [_said(paragraph) for paragraph in pages[0].all("paragraph")],
-            "variables": _pairs([item.name for item in variables.all("tree item")]),
-            "plots": list(_pairs([item.name for item in functions.one("tree").all("tree item")]).values()),
+            "variables": {name.name: value.name for name, value in _pairs(variables.all("tree item"))},
+            "plots": [plot.name for _, plot in entries],
+            "shown": [plot.name for name, plot in entries if name.checked],
             "surface": pages[2].one("text").text,
             "mode": only(("Calculate", "Evaluate"), chosen["Calculator"]),
             "resolution": only(RESOLUTIONS, chosen["2D Graph"]),
             "grid": "Grid" in chosen["2D Graph"],
             "style": only(("Dots", "Lines", "Solid"), chosen["3D Graph"]),
-            "entry": information[-4] if len(information) >= 4 else None,
+            "search": controls.one("frame", "Operations").one("text").text,
         }
 
     def variables(self) -> Mapping[str, str]:
@@ -134,6 +136,8 @@ class KAlgebra(App):
         ]
 
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
+        if not re.search("->|=", plot) and "->" in (function := calculate([*known, plot])[-1]):  # such as diff(x^2:x)
+            plot = function
         asked = [question(plot, point) for point in points]
         found = calculate([*known, *(line for line, _ in asked)])[len(known) :]
         return {
@@ -143,13 +147,16 @@ class KAlgebra(App):
 
     def _colors(self) -> list[str]:
         """The colors of the plots, by the picture of their list, which is brought up for it."""
-        functions = self._functions()
-        self.speech.press(functions.one("page tab", "List"))
-        picture = self.look()
+        self.speech.press(self._functions().one("page tab", "List"))
+        picture = self.look().astype(float)
         colors = []
-        for name in self._functions().one("tree").all("tree item")[::2]:
+        for name, plot in _pairs(self._functions().one("tree").all("tree item")):
             left, top, _, height = self.speech.box(name)
-            colors.append("#{:02x}{:02x}{:02x}".format(*picture[top + height // 2, left + _SWATCH]))
+            right = sum(self.speech.box(plot)[::2]) - 2
+            color, behind = picture[top + height // 2, [left + _SWATCH, right]]
+            if (behind < 255).any():  # Qt mixes the color of the selection into the icon of what is selected
+                color = (color - _MIXED * behind) / (1 - _MIXED)
+            colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
         return colors
 
 
@@ -199,5 +206,6 @@ def _said(paragraph: Control) -> tuple[str, str]:
     return links[0] if links else paragraph.name, links[1] if len(links) > 1 else ""
 
 
-def _pairs(names: Sequence[str]) -> dict[str, str]:
-    return dict(zip(names[::2], names[1::2], strict=True))
+def _pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
+    """The rows of a table of two columns."""
+    return list(zip(items[::2], items[1::2], strict=True))
