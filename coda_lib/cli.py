@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from coda_lib import cli_science, cli_tasks
+from coda_lib import cli_apps, cli_science, cli_tasks
 from coda_lib.console import (
     AppOption,
     ExecutorOption,
@@ -229,11 +229,15 @@ def evaluate(
 
 
 @app.command()
-def bench(as_json: JsonOption = False) -> None:
+def bench(
+    apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Measure speed and memory on this machine, beside what is promised."""
+    from coda_lib.app_checks import measure_apps
     from coda_lib.bench import measure
 
-    rows = measure(err)
+    rows = measure_apps(err) if apps else measure(err)
     if as_json:
         print_json(rows)
         return
@@ -249,6 +253,7 @@ app.command()(cli_science.claims)
 app.command()(cli_science.power)
 app.command()(cli_science.seeds)
 app.add_typer(cli_tasks.tasks_app, name="tasks")
+app.add_typer(cli_apps.apps_app, name="apps")
 app.add_typer(cli_science.judge_app, name="judge")
 
 

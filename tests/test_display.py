@@ -141,3 +141,12 @@ def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda name: None if name == "openbox" else f"/usr/bin/{name}")
     with pytest.raises(UserError, match="a display needs openbox; .*apt-get install openbox$"):
         Display(SIZE)
+
+
+def test_nobody_without_the_cookie_may_look(display):
+    asking = [sys.executable, "-c", "import Xlib.display; Xlib.display.Display()"]
+    allowed, refused = (
+        subprocess.run(asking, env=os.environ | {"DISPLAY": display.env["DISPLAY"], "XAUTHORITY": permit}, capture_output=True)
+        for permit in (display.env["XAUTHORITY"], os.devnull)
+    )
+    assert allowed.returncode == 0 and refused.returncode != 0

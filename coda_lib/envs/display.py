@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 
 from coda_lib.calls import Call
 from coda_lib.envs.base import EnvironmentFault, standing_still
@@ -84,6 +85,11 @@ class Display:
         """A program's exit status (below 0: the signal that ended it), None while it runs."""
         return self._ask("ended", pid)
 
+    def processes(self) -> list[psutil.Process]:
+        """All that runs on and for the display."""
+        keeper = psutil.Process(self._keeper.pid)
+        return [keeper, *keeper.children(recursive=True)]
+
     def stop(self, pid: int) -> None:
         """End a program and all that it started."""
         self._ask("stop", pid)
@@ -111,7 +117,7 @@ class Display:
     def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S, idle: int | None = None) -> np.ndarray:
         """The screen once it has stood still, or as it is after `settle_s` seconds.
 
-        With the number of a program in `idle`, only time in which that program has nothing to do counts, however busy the machine.
+        With the number of a program in `idle`, only time in which that program has nothing to do counts.
         """
         busy = (lambda: self._ask("busy", idle)) if idle else (lambda: False)
         return standing_still(self.screenshot, still_s, settle_s, LOOK_S, busy)

@@ -10,8 +10,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import secrets
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -23,6 +26,7 @@ from typing import Any
 import psutil
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
 START_S = 20.0  # for Xvfb and the session bus to say that they are there
 STOP_S = 3.0  # for a process to end when it is told to
 CALLS = frozenset(
@@ -42,14 +46,18 @@ class Keeper:
         self.home = tempfile.TemporaryDirectory(prefix="coda-display-", ignore_cleanup_errors=True)
         home = Path(self.home.name)
         (home / "run").mkdir(mode=0o700)
-        (home / ".Xauthority").touch()
+        permit, cookie = home / ".Xauthority", secrets.token_bytes(16)
+        permit.touch(mode=0o600)
+        permit.write_bytes(_permit("", cookie))
         self.env = {
-            "HOME": str(home), "XDG_RUNTIME_DIR": str(home / "run"), "XDG_CONFIG_HOME": str(home / ".config"),
-            "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}", "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
+            "HOME": str(home), "XAUTHORITY": str(permit), "XDG_RUNTIME_DIR": str(home / "run"),
+            "XDG_CONFIG_HOME": str(home / ".config"), "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}",
+            "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
         }  # fmt: skip
-        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp"]
+        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
         number = self._told(["Xvfb", *screen], "-displayfd")
-        self.env |= {"DISPLAY": f":{number}", "XAUTHORITY": str(home / ".Xauthority")}
+        permit.write_bytes(_permit(number, cookie))
+        self.env["DISPLAY"] = f":{number}"
         self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
         self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).parents[1] / "templates" / "openbox.xml")])
@@ -130,6 +138,12 @@ class Keeper:
         for _ in range(3):  # one that is being started may escape the first round
             _end(psutil.Process().children(recursive=True))
         self.home.cleanup()
+
+
+def _permit(number: str, cookie: bytes) -> bytes:
+    """What an .Xauthority file says: who shows this cookie may use the display of that number."""
+    parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
+    return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
 
 def _family(pid: int) -> list[psutil.Process]:

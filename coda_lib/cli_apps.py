@@ -1,0 +1,87 @@
+"""The commands `coda apps ...`: real applications on displays of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from coda_lib.console import JsonOption, err, out, print_json, show
+from coda_lib.errors import StageError, UserError
+
+apps_app = typer.Typer(help="Real applications: install them, or see whether they work.", no_args_is_help=True)
+
+
+@apps_app.command("install")
+def apps_install(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Install the four applications and what their displays need from Debian's packages; says first what is added."""
+    from coda_lib.envs.apps import KINDS, app_class
+    from coda_lib.envs.display import NEEDED
+
+    classes = [app_class(kind) for kind in KINDS]
+    wanted = {*NEEDED.values(), *(name for one in classes for name in (*one.programs.values(), *one.packages))}
+    if not shutil.which("apt-get"):
+        raise UserError(f"this needs apt-get, of Debian or Ubuntu; elsewhere install by other means: {' '.join(sorted(wanted))}")
+    missing = sorted(name for name in wanted if not _installed(name))
+    if not missing:
+        out.print("all is there: coda apps check")
+        return
+    command = ["apt-get", "install", "--no-install-recommends", *missing]
+    said = subprocess.run([*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    out.print(f"to be installed: {' '.join(missing)}", markup=False)
+    sizes = [line for line in said.stdout.splitlines() if "archives" in line or "disk space" in line]
+    out.print("\n".join(sizes), markup=False)
+    if not (yes or typer.confirm("Install?")):
+        raise typer.Exit(1)
+    if os.geteuid() != 0:
+        raise UserError(f"that needs root's rights: sudo {' '.join(command)}")
+    for words in (["apt-get", "update", "-qq"], [*command, "-y", "-qq"]):
+        if subprocess.run(words, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}).returncode:
+            raise StageError(f"{' '.join(words)} failed: what it said is above")
+    out.print("installed: coda apps check")
+
+
+def _installed(package: str) -> bool:
+    query = ["dpkg-query", "--show", "--showformat=${Status}", package]
+    return "ok installed" in subprocess.run(query, capture_output=True, text=True).stdout
+
+
+@apps_app.command("check")
+def apps_check(
+    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep a picture of each.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start each application, look at it, ask for its state, reset it, and say what came of that."""
+    from PIL import Image
+
+    from coda_lib.app_checks import check_app
+    from coda_lib.envs.apps import KINDS
+
+    checks = []
+    with err.status("") as status:
+        for kind in kinds or KINDS:
+            status.update(kind)
+            checks.append(check_app(kind))
+    for check in checks:
+        if save and check.picture is not None:
+            save.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(check.picture).save(save / f"{check.kind.lower()}.png")
+    if as_json:
+        names = ("kind", "fault", "start_s", "reset_s", "state")
+        print_json([{name: getattr(check, name) for name in names} for check in checks])
+    else:
+        table = Table("application", "starts in", "reset in", "says of itself", "", box=None, pad_edge=False)
+        for check in checks:
+            times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
+            table.add_row(check.kind, *times, ", ".join(check.state), check.fault or "works")
+        show(table)
+    if any(check.fault for check in checks):
+        raise typer.Exit(1)
