@@ -8,16 +8,14 @@ from __future__ import annotations
 import errno
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.progress import Progress
 from rich.table import Table
 
-from coda_lib import cli_apps, cli_science, cli_tasks
+from coda_lib import cli_apps, cli_evaluate, cli_science, cli_tasks
+from coda_lib.cli_evaluate import chosen_agent
 from coda_lib.console import (
-    AppOption,
     ExecutorOption,
     JsonOption,
     PlannerOption,
@@ -28,13 +26,11 @@ from coda_lib.console import (
     find_task,
     out,
     print_json,
-    tasks_of,
 )
 from coda_lib.errors import StageError, UserError
 
 if TYPE_CHECKING:
-    from coda_lib.agent import Agent
-    from coda_lib.config import Profile, SamplingSettings
+    pass
 
 app = typer.Typer(
     help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
@@ -113,7 +109,7 @@ def episode(
     from coda_lib.rollout import rollout
 
     settings, wanted = load_profile(profile), find_task(task)
-    agent = _agent(settings, planner, executor)
+    agent = chosen_agent(settings, planner, executor)
     used = settings.seed if seed is None else seed
     (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), used, step_limit=settings.step_limit)
     steps = [
@@ -169,75 +165,16 @@ def desk(
 
 
 @app.command()
-def evaluate(
-    planner: PlannerOption = None,
-    app_name: AppOption = None,
-    executor: ExecutorOption = None,
-    profile: ProfileOption = "laptop",
-    runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks of an application.")] = None,
-    seed: SeedOption = None,
-    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure a planner with the frozen executor on the test tasks: Average@k and Pass@k with 95 % intervals."""
-    import numpy as np
-    import pandas as pd
-
-    from coda_lib import statistics
-    from coda_lib.config import load_profile
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
-    from coda_lib.rollout import episodes, jobs, rollout
-
-    settings = load_profile(profile)
-    k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
-    used = settings.seed if seed is None else seed
-    apps, rows, tables = applications(app_name), [], []
-    agent = _agent(settings, planner, executor)
-    with Progress(console=err, transient=True) as progress:
-        for name in apps:
-            wanted = tasks_of(name, "test")[:limit]
-            bar = progress.add_task(name, total=len(wanted) * k)
-            played = rollout(
-                agent, jobs(wanted, k), lambda name=name: ScienceDesk(name), used, settings.concurrency,
-                settings.step_limit, lambda done, total, bar=bar: progress.update(bar, completed=done),
-            )  # fmt: skip
-            table = episodes(played, wanted, agent.name, used)
-            matrix = statistics.success_matrix(table)
-            for metric, scores in (
-                ("Average", statistics.task_average(matrix)),
-                ("Pass", statistics.task_pass(matrix, k)),
-            ):
-                estimate = statistics.bootstrap_mean(
-                    [scores], np.random.default_rng(used), settings.bootstrap_resamples
-                )
-                rows.append({"app": name, "metric": f"{metric}@{k}", "tasks": len(wanted), "value": estimate.value,
-                             "low": estimate.low, "high": estimate.high})  # fmt: skip
-            tables.append(table)
-    if save:
-        from coda_lib.files import write_table
-
-        write_table(save, pd.concat(tables))
-    if as_json:
-        print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
-        return
-    shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
-    for row in rows:
-        interval = "[{:.1f}, {:.1f}]".format(100 * row["low"], 100 * row["high"])
-        shown.add_row(row["app"], row["metric"], str(row["tasks"]), escape(f"{100 * row['value']:.1f} {interval}"))
-    out.print(shown)
-
-
-@app.command()
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Measure speed and memory on this machine, beside what is promised."""
-    from coda_lib.app_checks import measure_apps
-    from coda_lib.bench import measure
-
-    rows = measure_apps(err) if apps else measure(err)
+    if apps:
+        from coda_lib.app_checks import measure_apps as measure
+    else:
+        from coda_lib.bench import measure
+    rows = measure(err)
     if as_json:
         print_json(rows)
         return
@@ -247,6 +184,7 @@ def bench(
     out.print(table)
 
 
+app.command()(cli_evaluate.evaluate)
 app.command()(cli_tasks.convert)
 app.command()(cli_science.audit)
 app.command()(cli_science.claims)
@@ -255,25 +193,6 @@ app.command()(cli_science.seeds)
 app.add_typer(cli_tasks.tasks_app, name="tasks")
 app.add_typer(cli_apps.apps_app, name="apps")
 app.add_typer(cli_science.judge_app, name="judge")
-
-
-def _agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
-    """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
-    from coda_lib.agent import DualAgent, SoloAgent
-    from coda_lib.executor import Executor
-    from coda_lib.model import LocalModel, Sampling
-    from coda_lib.paths import require_checkpoint
-    from coda_lib.planner import Planner
-
-    def load(role: type, given: str, sampling: SamplingSettings) -> Any:
-        path = require_checkpoint(role.__name__.lower(), str(Path(given).resolve()) if Path(given).exists() else given)
-        model = LocalModel(path, batch_size=settings.concurrency)
-        return role(model, Sampling(**sampling.model_dump()), settings.prompts)
-
-    acting = load(Executor, executor or settings.models.executor, settings.executor)
-    if planner == "none":
-        return SoloAgent(acting)
-    return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")
 
 
 def main() -> None:

@@ -104,7 +104,7 @@ def rollout(
     An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each
     model batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as
     episodes end, `report` with what broke.  `make_env` raises EnvironmentFault when there is none left: then the episodes that
-    still wait are kept as ENVIRONMENT_ERROR, too.
+    still wait are kept as ENVIRONMENT_ERROR, too.  Environments are closed at the end.
     """
     waiting = deque(_Episode(task, run, place) for place, (task, run) in enumerate(jobs))
     slots, free = min(concurrency, len(jobs)), []
@@ -146,6 +146,8 @@ def rollout(
             waiting.clear()
         tick += 1
         progress(len(done), len(jobs))
+    for env in free:
+        env.close()
     return [done[place] for place in range(len(jobs))]
 
 

@@ -16,8 +16,9 @@ import pytest
 import typer
 from PIL import Image
 
-from coda_lib import cli, pipeline
+from coda_lib import cli, cli_evaluate, pipeline
 from coda_lib.agent import DualAgent
+from coda_lib.cli_evaluate import chosen_agent
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk import script
 from coda_lib.errors import StageError, UserError
@@ -77,6 +78,8 @@ def test_every_command_that_readers_are_told_can_be_typed():
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` shows what there is"),
         ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
         ("evaluate --app mars", "unknown application 'mars'"),
+        ("evaluate --machines m.yaml", "--machines needs --on"),
+        ("evaluate --on no-such-folder", "no task files in no-such-folder"),
         ("desk mars", "unknown application 'mars'"),
         ("desk gis --task algebra/A-01", "task algebra/A-01 is for algebra, not gis"),
         ("desk gis", "there is no display to open a window on"),
@@ -176,7 +179,8 @@ def scripted(monkeypatch):
         thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
         return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
 
-    monkeypatch.setattr(cli, "_agent", agent)
+    monkeypatch.setattr(cli, "chosen_agent", agent)
+    monkeypatch.setattr(cli_evaluate, "chosen_agent", agent)
 
 
 def test_episode(coda, scripted, tmp_path):
@@ -215,8 +219,8 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
 
     monkeypatch.setattr(model, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
     settings = load_profile("smoke", fake_checkpoints)
-    agent = cli._agent(settings, None, None)
+    agent = chosen_agent(settings, None, None)
     assert agent.name == "base" and agent.planner.model.name == settings.models.planner
     assert agent.executor.sampling.max_new_tokens == settings.executor.max_new_tokens
-    assert cli._agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name == "Qwen/Qwen2.5-VL-7B-Instruct"
-    assert cli._agent(settings, "none", None).name == "executor"
+    assert chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name == "Qwen/Qwen2.5-VL-7B-Instruct"
+    assert chosen_agent(settings, "none", None).name == "executor"

@@ -1,0 +1,111 @@
+"""The command `coda evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from coda_lib.console import (
+    AppOption,
+    ExecutorOption,
+    JsonOption,
+    PlannerOption,
+    ProfileOption,
+    SeedOption,
+    applications,
+    err,
+    out,
+    print_json,
+)
+from coda_lib.errors import UserError
+
+if TYPE_CHECKING:
+    from coda_lib.agent import Agent
+    from coda_lib.config import Profile, SamplingSettings
+
+
+def evaluate(
+    planner: PlannerOption = None,
+    app_name: AppOption = None,
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "laptop",
+    runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks of an application.")] = None,
+    seed: SeedOption = None,
+    on: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files below it, on local applications.")
+    ] = None,
+    machines: Annotated[
+        Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines instead.")
+    ] = None,
+    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere."""
+    import numpy as np
+    import pandas as pd
+
+    from coda_lib import statistics
+    from coda_lib.config import load_profile
+    from coda_lib.files import write_table
+    from coda_lib.places import boards, desks
+    from coda_lib.rollout import episodes, jobs, rollout
+
+    settings = load_profile(profile)
+    k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
+    used = settings.seed if seed is None else seed
+    if machines and not on:
+        raise UserError("--machines needs --on: the folder of the task files to play there")
+    places = boards(on, machines, limit) if on else desks(applications(app_name), limit)
+    agent = chosen_agent(settings, planner, executor)
+    tables = []
+    with Progress(console=err, transient=True) as progress:
+        for place in places:
+            bar = progress.add_task(place.name, total=len(place.tasks) * k)
+            played = rollout(
+                agent, jobs(place.tasks, k), place.make_env, used, place.side_by_side or settings.concurrency,
+                settings.step_limit, lambda done, total, bar=bar: progress.update(bar, completed=done),
+                lambda fault: err.print(fault, markup=False, soft_wrap=True),
+            )  # fmt: skip
+            tables.append(episodes(played, place.tasks, agent.name, used))
+            if save:
+                write_table(save, pd.concat(tables))
+    rows = []
+    for place, table in zip(places, tables, strict=True):
+        matrix = statistics.success_matrix(table)
+        for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
+            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), settings.bootstrap_resamples)
+            rows.append({"app": place.name, "metric": f"{metric}@{k}", "tasks": len(place.tasks), "value": estimate.value,
+                         "low": estimate.low, "high": estimate.high})  # fmt: skip
+    if as_json:
+        print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
+        return
+    shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
+    for row in rows:
+        interval = "[{:.1f}, {:.1f}]".format(100 * row["low"], 100 * row["high"])
+        shown.add_row(row["app"], row["metric"], str(row["tasks"]), escape(f"{100 * row['value']:.1f} {interval}"))
+    out.print(shown)
+
+
+def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
+    """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
+    from coda_lib.agent import DualAgent, SoloAgent
+    from coda_lib.executor import Executor
+    from coda_lib.model import LocalModel, Sampling
+    from coda_lib.paths import require_checkpoint
+    from coda_lib.planner import Planner
+
+    def load(role: type, given: str, sampling: SamplingSettings) -> Any:
+        path = require_checkpoint(role.__name__.lower(), str(Path(given).resolve()) if Path(given).exists() else given)
+        model = LocalModel(path, batch_size=settings.concurrency)
+        return role(model, Sampling(**sampling.model_dump()), settings.prompts)
+
+    acting = load(Executor, executor or settings.models.executor, settings.executor)
+    if planner == "none":
+        return SoloAgent(acting)
+    return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")
