@@ -61,7 +61,11 @@ def evaluate(
     used = settings.seed if seed is None else seed
     if machines and not on:
         raise UserError("--machines needs --on: the folder of the task files to play there")
-    places = boards(on, machines, limit) if on else desks(applications(app_name), limit)
+
+    def fit(size: tuple[int, int]) -> tuple[int, int]:
+        return agent.executor.model.seen(size)
+
+    places = boards(on, machines, limit, fit) if on else desks(applications(app_name), limit)
     agent = chosen_agent(settings, planner, executor)
     tables = []
     with Progress(console=err, transient=True) as progress:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
 
 from coda_lib.errors import UserError
 
@@ -157,6 +157,13 @@ class LocalModel:
             torch.manual_seed(seed + start)
             replies += self._generate(conversations[start : start + self.batch_size], sampling)
         return replies
+
+    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The (width, height) at which the network sees a picture of `size`: the pixels in its replies are of that."""
+        settings = self.processor.image_processor
+        factor, limits = settings.patch_size * settings.merge_size, settings.size
+        height, width = smart_resize(size[1], size[0], factor, limits["shortest_edge"], limits["longest_edge"])
+        return width, height
 
     @torch.inference_mode()
     def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:

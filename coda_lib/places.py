@@ -11,6 +11,7 @@ from pathlib import Path
 
 from coda_lib.app_tasks import app_task
 from coda_lib.envs.base import Environment
+from coda_lib.envs.screen import Fit
 from coda_lib.errors import UserError
 from coda_lib.task import Task, test_tasks
 
@@ -32,9 +33,10 @@ def desks(apps: Sequence[str], limit: int | None = None) -> list[Place]:
     return [Place(app, test_tasks(app)[:limit], partial(ScienceDesk, app)) for app in apps]
 
 
-def boards(folder: Path, machines: Path | None = None, limit: int | None = None) -> list[Place]:
+def boards(folder: Path, machines: Path | None = None, limit: int | None = None, fit: Fit | None = None) -> list[Place]:
     """ScienceBoard's task files below a folder, on local applications or, with a file of them, in virtual machines.
 
+    `fit` gives the size at which the models see a screen of a size.
     UserError for a folder without tasks, a file that is wrong, and an application that is not there.
     """
     tasks = sorted(map(app_task, folder.rglob("*.json")), key=lambda task: task.id)
@@ -42,22 +44,22 @@ def boards(folder: Path, machines: Path | None = None, limit: int | None = None)
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
     found = []
     for kind, group in groupby(tasks, key=lambda task: task.board.type):
-        found.append(Place(kind, list(group)[:limit], *(_virtual(machines) if machines else _local(kind))))
+        found.append(Place(kind, list(group)[:limit], *(_virtual(machines, fit) if machines else _local(kind, fit))))
     return found
 
 
-def _virtual(machines: Path) -> tuple[Callable[[], Environment], int]:
+def _virtual(machines: Path, fit: Fit | None) -> tuple[Callable[[], Environment], int]:
     from coda_lib.envs.scienceboard import Machines, load_machines
 
     listed = load_machines(machines)
-    return Machines(listed), len(listed)
+    return Machines(listed, fit=fit), len(listed)
 
 
-def _local(kind: str) -> tuple[Callable[[], Environment], int]:
+def _local(kind: str, fit: Fit | None) -> tuple[Callable[[], Environment], int]:
     from coda_lib.envs.apps import KINDS, app_class
 
     if kind not in KINDS:
         raise UserError(f"{kind} runs in a virtual machine: list yours in a file for --machines (data/machines.example.yaml)")
     made = app_class(kind)
     made()  # says at once if it is not installed
-    return made, os.cpu_count() or 1
+    return partial(made, fit=fit), os.cpu_count() or 1

@@ -115,3 +115,11 @@ def test_every_printable_character_arrives_as_it_was_typed(env):
     env.step(Action.click(500 / 640, 84 / 480))
     env.step(Action.type_text(text))
     assert env.now()["search"] == text
+
+
+def test_pictures_are_given_out_at_the_size_at_which_models_see_them():
+    env = KAlgebra(fit=lambda size: (size[0] // 2, size[1] // 2))
+    seen, _ = env.reset(TASKS["A-02"])
+    assert seen.shape == env.observation_space.shape == env.render().shape == (240, 320, 3)
+    assert replayed(env, TASKS["A-02"])[0] == StopReason.DONE and env.check(StopReason.DONE)
+    env.close()

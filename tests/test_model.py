@@ -207,6 +207,16 @@ def test_the_processor_reads_the_settings_of_the_released_checkpoints(real_setti
     ]  # multiples of 28
 
 
+@pytest.mark.parametrize("size", [(112, 84), (130, 100), (1280, 800), (640, 480)])
+def test_a_model_says_at_which_size_it_sees_a_picture(real_settings, tiny_planner, size):
+    for path in (real_settings, tiny_planner):
+        model = LocalModel(path)
+        (_, rows, columns), = encode(model.processor, [ask(noise(*size, 1), "x")])["image_grid_thw"].tolist()
+        patch = model.processor.image_processor.patch_size
+        assert model.seen(size) == (columns * patch, rows * patch)
+    assert LocalModel(real_settings).seen((1280, 800)) == (1288, 812) and model.seen((336, 252)) == (336, 252)
+
+
 def test_pictures_seen_before_give_the_same_patches(real_settings, monkeypatch):
     plain = Qwen2VLImageProcessorPil.from_pretrained(real_settings)
     processor = load_processor(real_settings).image_processor

@@ -22,7 +22,7 @@ from coda_lib.calls import Call
 from coda_lib.config import Section, load_rows
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.guest import Guest, Patience
-from coda_lib.envs.screen import Screen
+from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
 from coda_lib.scienceboard import BoardTask
 from coda_lib.scienceboard_check import check_board
@@ -53,8 +53,8 @@ def load_machines(path: Path) -> list[Machine]:
 class ScienceBoard(Screen):
     """One virtual machine.  Whatever goes wrong with it is an EnvironmentFault: it says nothing about the agent."""
 
-    def __init__(self, machine: Machine, patience: Patience | None = None):
-        self.machine, self.guest, self.task = machine, Guest(machine.address, patience or Patience()), None
+    def __init__(self, machine: Machine, patience: Patience | None = None, fit: Fit | None = None):
+        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, patience or Patience()), None, fit
         self.size: tuple[int, int] | None = None  # of the screen, (width, height)
         self.begun = 0  # episodes since the last that ended with an outcome
 
@@ -93,11 +93,11 @@ class ScienceBoard(Screen):
         if size != (self.size or size):
             raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {size} now")
         if self.size is None:
-            self.size, self.observation_space = size, gymnasium.spaces.Box(0, 255, picture.shape, np.uint8)
-        return picture
+            self.size, self.observation_space = size, gymnasium.spaces.Box(0, 255, self.fitted(picture).shape, np.uint8)
+        return self.fitted(picture)
 
     def render(self) -> np.ndarray:
-        return self.guest.screenshot()
+        return self.fitted(self.guest.screenshot())
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         solved = check_board(self.task.board, GuestState(self.guest, self.machine.state_port), stop, answer)
@@ -111,14 +111,14 @@ class ScienceBoard(Screen):
 class Machines:
     """Hands out each machine once; a lost one does not come back."""
 
-    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None):
-        self.waiting, self.patience = list(machines), patience
+    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None, fit: Fit | None = None):
+        self.waiting, self.patience, self.fit = list(machines), patience, fit
 
     def __call__(self) -> ScienceBoard:
         """The next machine as an environment.  EnvironmentFault if there is none left."""
         if not self.waiting:
             raise EnvironmentFault("no virtual machine is left")
-        return ScienceBoard(self.waiting.pop(0), self.patience)
+        return ScienceBoard(self.waiting.pop(0), self.patience, self.fit)
 
 
 def prepare(guest: Guest, item: Any, port: int) -> None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call, pyautogui_calls
 from coda_lib.envs.base import STOPS, Environment
 
+Fit = Callable[[tuple[int, int]], tuple[int, int]]
 WAIT_S = 1.0  # of a WAIT action
 
 
@@ -23,7 +25,14 @@ class Screen(Environment):
     metadata = {"render_modes": ["rgb_array"]}
     threads = True
     task: AppTask | None = None
-    size: tuple[int, int] | None = None  # (width, height) in pixels
+    size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
+    fit: Fit | None = None  # from the screen's size to that of the pictures that are given out; None: as they are
+
+    def fitted(self, picture: np.ndarray) -> np.ndarray:
+        """A picture of the screen as it is given out: models write pixels of the size at which they see it."""
+        size = (picture.shape[1], picture.shape[0])
+        wanted = self.fit(size) if self.fit else size
+        return picture if wanted == size else np.asarray(Image.fromarray(picture).resize(wanted, Image.Resampling.BICUBIC))
 
     @abstractmethod
     def act(self, calls: Sequence[Call]) -> None:
@@ -31,7 +40,7 @@ class Screen(Environment):
 
     @abstractmethod
     def look(self) -> np.ndarray:
-        """The screen once it stands still, RGB uint8 (height, width, 3)."""
+        """The screen once it stands still, fitted, RGB uint8 (height, width, 3)."""
 
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         if action.type is ActionType.WAIT:

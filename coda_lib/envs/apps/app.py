@@ -16,7 +16,7 @@ from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.display import Display
-from coda_lib.envs.screen import Screen
+from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
 from coda_lib.scienceboard_check import check_board
 from coda_lib.trajectory import StopReason
@@ -42,11 +42,12 @@ class App(Screen):
     settle_s: ClassVar[float] = 3.0  # at most, for a picture that never does
     lost = False
 
-    def __init__(self, size: tuple[int, int] = SIZE):
+    def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
         if missing := [name for name in self.programs if not shutil.which(name, path="/usr/bin:/bin:/usr/games")]:
             raise UserError(f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`")
-        self.size = size
-        self.observation_space = gymnasium.spaces.Box(0, 255, (size[1], size[0], 3), np.uint8)
+        self.size, self.fit = size, fit
+        shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
+        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
         self.display: Display | None = None
         self.pid: int | None = None  # of the application
         self.closed = False  # by whoever acted on it
@@ -99,6 +100,10 @@ class App(Screen):
             self.display.act(calls)
 
     def look(self) -> np.ndarray:
+        return self.fitted(self.settled())
+
+    def settled(self) -> np.ndarray:
+        """The screen once it stands still, as large as it is."""
         with _Closing(self):
             idle = self.pid if self.idles and not self.closed else None
             picture = self.display.settled(self.still_s, self.settle_s, idle)
@@ -115,7 +120,7 @@ class App(Screen):
             self.display.thaw(self.pid)
 
     def render(self) -> np.ndarray:
-        return self.display.screenshot()
+        return self.fitted(self.display.screenshot())
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         with _Closing(self):

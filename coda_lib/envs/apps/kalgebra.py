@@ -148,7 +148,7 @@ class KAlgebra(App):
     def _colors(self) -> list[str]:
         """The colors of the plots, by the picture of their list, which is brought up for it."""
         self.speech.press(self._functions().one("page tab", "List"))
-        picture = self.look().astype(float)
+        picture = self.settled().astype(float)
         colors = []
         for name, plot in _pairs(self._functions().one("tree").all("tree item")):
             left, top, _, height = self.speech.box(name)
