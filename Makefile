@@ -23,11 +23,11 @@ test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "unit tests"
 	@set -o pipefail; $(PY) -m pytest -q | tee $(VENV)/pytest.log
 	@echo "every notebook, smoke profile"
-	@$(CODA) reproduce --profile smoke --until ablations --fresh
+	@$(CODA) reproduce --profile smoke --until everything --fresh
 	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"
 
 smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
-	@$(CODA) reproduce --profile smoke --until ablations
+	@$(CODA) reproduce --profile smoke --until everything
 
 lint: $(INSTALLED)  ## check the style
 	@echo "lint"

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from coda_lib.config import APPS, SYSTEMS, read_profile
-from coda_lib.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
+from coda_lib.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
 from coda_lib.task import NOVEL_APPS
 
@@ -68,7 +68,8 @@ def variant_settings(wildcards):
     return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
 
 
-TASK_FILES = relative(data_files(TASKS))
+TASK_FILES = relative(data_files(TASKS, without="apps"))
+APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
 ACTING = ("models", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
@@ -420,6 +421,41 @@ rule base_models:
         STAGE + " --resumable {params.folder}"
 
 
+# ---- real applications and virtual machines, targets of their own ----
+
+
+rule real_apps:
+    input:
+        notebook=book("11_real_apps"),
+        code=code("11_real_apps", without=()),
+        data=APP_FILES,
+    output:
+        executed="notebooks/11_real_apps.ipynb",
+    params:
+        stage="real_apps",
+        set="",
+        settings=settings(),
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
+rule virtual_machines:
+    input:
+        notebook=book("12_virtual_machines"),
+        code=code("12_virtual_machines", without=()),
+        data=APP_FILES,
+    output:
+        executed="notebooks/12_virtual_machines.ipynb",
+    params:
+        stage="virtual_machines",
+        set="",
+        settings=settings(),
+    shell:
+        STAGE
+
+
 # ---- targets: `coda reproduce --until STAGE` asks for until_STAGE ----
 
 TARGETS = {
@@ -439,6 +475,9 @@ TARGETS = {
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included
 TARGETS["ablations"] = [*TARGETS["results"], "tables/ablations.csv"]
+TARGETS["real_apps"] = ["notebooks/11_real_apps.ipynb"]
+TARGETS["virtual_machines"] = ["notebooks/12_virtual_machines.ipynb"]
+TARGETS["everything"] = [*TARGETS["ablations"], *TARGETS["real_apps"], *TARGETS["virtual_machines"]]  # but the base models
 TARGETS["base_models"] = ["base_models/done.json"]
 
 for stage, files in TARGETS.items():

@@ -34,7 +34,8 @@ from coda_lib.provenance import write_manifest
 SNAKEFILE = REPO / "Snakefile"
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
-    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "base_models",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
+    "virtual_machines", "everything", "base_models",
 )  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 PATIENCE_S = 60  # for processes that were told to end

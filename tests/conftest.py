@@ -78,6 +78,8 @@ FAKE_NOTEBOOKS = {
     "10b_variant": ("variant threads", PUT + "write_text(Run(run).ablation(variant), str(settings.ablations[variant]))"),
     "10c_unseen": ("app threads", PUT + "write_text(Run(run).unseen(app), app)"),
     "10d_ablations": ("", PUT + "write_text(Run(run).tables / 'ablations.csv', ' '.join(settings.ablations))"),
+    "11_real_apps": ("", "1"),
+    "12_virtual_machines": ("", "1"),
     "A1_base_models": ("threads", PUT + "write_text(Run(run).base_models / 'planner' / 'weights', 'x')"),
 }
 

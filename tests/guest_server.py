@@ -22,6 +22,7 @@ from typing import Any
 from PIL import Image
 
 SIZE = (64, 48)
+REVERT = "/pretended/revert"
 FAULTS = ("latency", "hang", "error", "reset before", "reset after", "truncated", "stale")
 
 
@@ -31,6 +32,7 @@ class GuestServer:
     def __init__(self, rates: Mapping[str, float] | None = None, seed: int = 0, hang_s: float = 1.0, boot_s: float = 0.0):
         self.rates, self.rng, self.hang_s, self.boot_s = rates or {}, random.Random(seed), hang_s, boot_s
         self.done: list[str] = []  # every action that was carried out, whoever learned of it
+        self.episodes: list[list[str]] = []  # the same, by revert
         self.faults: Counter[str] = Counter()
         self.requests: list[tuple[str, Any]] = []
         self.variables: dict[str, str] = {}
@@ -70,10 +72,14 @@ class GuestServer:
         with self.lock:
             self.generation = getattr(self, "generation", 0) + 1
             self.typed: list[str] = []
+            self.episodes.append(self.typed)
             self.before = self.picture = _picture(0)
             self.booted = time.monotonic() + self.boot_s
 
     def handle(self, request: BaseHTTPRequestHandler, body: bytes | None) -> None:
+        if request.path == REVERT:  # what a hypervisor would do: no fault of the machine's touches it
+            self.revert()
+            return _send(request, 200, b"")
         with self.lock:
             fault = next((name for name in FAULTS if self.rng.random() < self.rates.get(name, 0)), None)
             if fault in ("truncated", "stale") and not request.path.startswith("/screenshot"):

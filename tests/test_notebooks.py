@@ -51,7 +51,7 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 16
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 18
 
 
 @every_book
