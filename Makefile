@@ -1,7 +1,7 @@
 # The commands of the kit. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test smoke lint lab base-models
+.PHONY: help reproduce test test-apps smoke lint lab base-models
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -25,6 +25,9 @@ test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "every notebook, smoke profile"
 	@$(CODA) reproduce --profile smoke --until everything --fresh
 	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"
+
+test-apps: $(INSTALLED)  ## the tests of all real applications that are installed (coda apps install)
+	@$(PY) -m pytest -q -m "apps or not apps" tests/test_display.py $(foreach app,kalgebra kalgebra_board pymol grassgis stellarium,tests/test_$(app).py)
 
 smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
 	@$(CODA) reproduce --profile smoke --until everything

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
+import psutil
 
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
@@ -111,9 +112,12 @@ class App(Screen):
             if ended:
                 raise EnvironmentFault(f"{self.kind} crashed (exit status {ended})")
             self.closed = self.closed or ended == 0
-            if self.sleeps and not self.closed:
-                self.display.freeze(self.pid)
+            self._sleep()
             return picture
+
+    def _sleep(self) -> None:
+        if self.sleeps and not self.closed:
+            self.display.freeze(self.pid)
 
     def _wake(self) -> None:
         if self.sleeps and not self.closed:
@@ -125,7 +129,9 @@ class App(Screen):
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         with _Closing(self):
             self._wake()
-            return check_board(self.task.board, self, stop, answer)
+            solved = check_board(self.task.board, self, stop, answer)
+            self._sleep()
+            return solved
 
     def close(self) -> None:
         display, self.display, self.pid, self.closed, self._state = self.display, None, None, False, None
@@ -169,6 +175,14 @@ class App(Screen):
         if not place.is_relative_to(self.home.resolve()):
             raise UserError(f"task {self.task.id}: {path} is not in {GUEST_HOME}")
         return place
+
+
+def listening(pid: int) -> list[int]:
+    """The ports on which a process takes connections."""
+    try:
+        return [one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN]
+    except psutil.NoSuchProcess:
+        return []
 
 
 class _Closing:
