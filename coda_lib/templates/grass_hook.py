@@ -1,0 +1,189 @@
+"""GRASS GIS's own window, begun anew from one warm process as often as asked, and a socket that says what it shows.
+
+Run by Debian's Python as `grass_hook.py HOME`.  HOME/first is copied to HOME/user, where GRASS then finds its data; SIGHUP begins
+again with all new.  What takes seconds, loading the window's modules, is done once: each window is a fork of this process, which
+ends as the window ends.  The socket HOME/run/grass.sock answers JSON lines, and only to who knows the secret.
+"""
+
+import importlib
+import json
+import os
+import shutil
+import signal
+import socketserver
+import sys
+import threading
+import time
+from pathlib import Path
+from queue import Queue
+
+SECRET = os.environ.pop("CODA_SECRET")  # not for the programs that a window starts
+LONGEST_S = 20.0  # a module that runs longer is not waited for
+MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame", "datacatalog.catalog",
+           "gui_core.goutput", "gui_core.forms")  # fmt: skip
+sys.path.insert(0, os.path.join(os.environ["GISBASE"], "gui", "wxpython"))
+import wx  # noqa: E402
+import wx.adv  # noqa: E402
+import wxgui  # noqa: E402
+
+for _name in MODULES:
+    importlib.import_module(_name)
+import core.gconsole  # noqa: E402
+from core.settings import UserSettings  # noqa: E402
+
+running = {}  # console: when its last module was started
+
+
+def supervise(home):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, signal.SIGCHLD})
+    window = begin(home)
+    while True:
+        if signal.sigwait({signal.SIGHUP, signal.SIGCHLD}) == signal.SIGHUP:
+            os.killpg(window, signal.SIGKILL)
+            os.waitpid(window, 0)
+            window = begin(home)
+        elif (ended := os.waitpid(window, os.WNOHANG))[0]:
+            os._exit(os.waitstatus_to_exitcode(ended[1]) & 0xFF)
+
+
+def begin(home):
+    old = home / f"old-{time.monotonic_ns()}"
+    if (home / "user").exists():
+        (home / "user").rename(old)  # a module that is just being killed may still write there
+    shutil.copytree(home / "first", home / "user")
+    shutil.rmtree(old, ignore_errors=True)
+    (home / "run" / "grass.sock").unlink(missing_ok=True)
+    window = os.fork()
+    if not window:
+        os.setpgid(0, 0)
+        os.chdir(home / "user")
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        show(home)
+        os._exit(0)
+    os.setpgid(window, window)
+    return window
+
+
+def show(home):
+    """Run GRASS's window until it is closed."""
+    first = wxgui.GMApp.OnInit
+    new = home / "run" / "new.sock"
+    server = socketserver.ThreadingUnixStreamServer(str(new), Answer)
+    new.chmod(0o600)
+    new.rename(home / "run" / "grass.sock")  # not before it listens
+
+    def on_init(app):
+        done, without = first(app), wx.Frame(None)  # without any window the loop would end before it begins
+        from main_window.frame import GMFrame  # asks for the size of the screen, so not before there is an app
+
+        build, GMFrame.BuildPanes = GMFrame.BuildPanes, lambda frame: (build(frame), arrange(frame))
+        wx.CallAfter(without.Destroy)
+        wx.CallAfter(threading.Thread(target=server.serve_forever, daemon=True).start)
+        return done
+
+    wx.adv.SplashScreen = lambda **_: None
+    wxgui.GMApp.OnInit = on_init
+    UserSettings.ReadSettingsFile()  # those of this start
+    count_modules()
+    wxgui.main([""])
+
+
+def arrange(frame):
+    """The panes as one would drag them on a small screen: layers at the left, the console below the map."""
+    panes = frame._auimgr
+    panes.GetPane("layers").Position(0).BestSize((236, 260)).MinSize((120, 100))
+    panes.GetPane("datacatalog").Position(1).BestSize((236, 130)).MinSize((120, 60))
+    tools = panes.GetPane(panes.GetNotebooks()[0])
+    tools.Bottom().Layer(0).Row(0).BestSize((430, 160)).MinSize((200, 150))
+    panes.Update()
+
+
+def count_modules():
+    console, thread = core.gconsole.GConsole, core.gconsole.CmdThread
+    start, done = thread.RunCmd, console.OnCmdDone
+
+    def started(self, *args, **kwargs):
+        running[self] = time.monotonic()
+        return start(self, *args, **kwargs)
+
+    def ended(self, event):
+        running.pop(self.cmdThread, None)
+        return done(self, event)
+
+    thread.RunCmd, console.OnCmdDone = started, ended
+
+
+class Answer(socketserver.StreamRequestHandler):
+    def handle(self):
+        asked, said = json.loads(self.rfile.readline()), Queue()
+        if asked.pop("secret") == SECRET:
+            wx.CallAfter(lambda: said.put(answer(asked.pop("do"), asked)))
+            self.wfile.write(json.dumps(said.get()).encode() + b"\n")
+
+
+def answer(do, given):
+    try:
+        return {"ok": {"busy": busy, "shown": shown, "layer": layer, "reload": reload}[do](**given)}
+    except Exception as error:  # whatever went wrong is the client's to know
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def main_frame():
+    frame = wx.GetApp().GetTopWindow()
+    return frame if frame and frame.GetName() == "LayerManager" and not frame.IsBeingDeleted() else None
+
+
+def trees():
+    pages = main_frame().notebookLayers
+    return [pages.GetPage(number).maptree for number in range(pages.GetPageCount())]
+
+
+def busy():
+    """Whether there is something to wait for: the window itself, its catalog, a module, a map that is being drawn."""
+    if main_frame() is None or any(time.monotonic() - since < LONGEST_S for since in running.values()):
+        return True
+    if "busy" in vars(main_frame().datacatalog.tree):
+        return True
+    maps = [(tree, tree.GetMapDisplay().MapWindow2D) for tree in trees()]
+    return any(tree.rerender or window.timerRunId or tree.Map.GetRenderMgr()._rendering for tree, window in maps)
+
+
+def shown():
+    pages = main_frame().notebookLayers
+    displays = []
+    for number, tree in enumerate(trees()):
+        display, region = tree.GetMapDisplay(), tree.Map.region
+        displays.append({
+            "name": pages.GetPageText(number), "current": number == pages.GetSelection(), "layers": list(layers(tree)),
+            **{edge: float(region[edge]) for edge in "nsew"}, "overlays": [item.cmd for item in display.decorations.values()],
+        })  # fmt: skip
+    return displays
+
+
+def layers(tree):
+    """From top to bottom."""
+    item = tree.GetFirstChild(tree.root)[0]
+    while item and item.IsOk():
+        about, parent = tree.GetLayerInfo(item), tree.GetItemParent(item)
+        map_layer = about["maplayer"]
+        yield {
+            "name": map_layer.GetName() if map_layer else tree.GetItemText(item), "type": about["type"],
+            "checked": tree.IsItemChecked(item), "opacity": map_layer.GetOpacity() if map_layer else None,
+            "command": about["cmd"], "group": None if parent == tree.root else tree.GetItemText(parent),
+        }  # fmt: skip
+        item = tree.GetNextItem(item)
+
+
+def layer(name, type, checked, opacity):
+    command = {"raster": ["d.rast"], "vector": ["d.vect"]}[type] + [f"map={name}"]
+    main_frame().GetLayerTree().AddLayer(ltype=type, lname=name, lchecked=checked, lopacity=opacity, lcmd=command)
+
+
+def reload():
+    """Show what was done to the data from outside."""
+    main_frame().datacatalog.tree.ReloadCurrentMapset()
+    main_frame()._giface.updateMap.emit()
+
+
+if __name__ == "__main__":
+    supervise(Path(sys.argv[1]))
