@@ -21,14 +21,14 @@ from coda_lib.app_tasks import AppTask, app_tasks, solution
 from coda_lib.envs.apps import KINDS, app_class
 from coda_lib.envs.guest import Patience
 from coda_lib.envs.scienceboard import Machine, Machines
-from coda_lib.paths import REPO
+from coda_lib.paths import REFERENCE, REPO
 from coda_lib.pictures import Sheet, screens, strip
 from coda_lib.planner import Observation
 from coda_lib.rollout import jobs, rollout
 from coda_lib.scienceboard import BoardTask
 from coda_lib.trajectory import Trajectory
 
-EPISODES = REPO / "results" / "reference" / "apps"
+EPISODES = REFERENCE / "apps"
 _REVERT = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 HASTE = Patience(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, still=0.0, settle=0.2, look=0.01)
 
