@@ -42,11 +42,11 @@ def check_app(kind: str) -> Check:
         return Check(kind, str(error))
     try:
         started, (picture, _) = _timed(app.reset, task)
-        state = app.state()
+        state = app.snapshot()
         reset, (again, _) = _timed(app.reset, task)
         if picture.std() == 0 or again.std() == 0:
             return Check(kind, "the screen shows nothing", started, reset, tuple(state), picture)
-        if app.state() != state:
+        if app.snapshot() != state:
             return Check(kind, "its state after a reset is not the one after the start", started, reset, tuple(state), picture)
         return Check(kind, None, started, reset, tuple(state), picture)
     except EnvironmentFault as fault:

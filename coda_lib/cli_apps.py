@@ -78,10 +78,10 @@ def apps_check(
         names = ("kind", "fault", "start_s", "reset_s", "state")
         print_json([{name: getattr(check, name) for name in names} for check in checks])
     else:
-        table = Table("application", "starts in", "reset in", "says of itself", "", box=None, pad_edge=False)
+        table = Table("application", "", "starts in", "reset in", "says of itself", box=None, pad_edge=False)
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            table.add_row(check.kind, *times, ", ".join(check.state), check.fault or "works")
+            table.add_row(check.kind, check.fault or "works", *times, ", ".join(check.state))
         show(table)
     if any(check.fault for check in checks):
         raise typer.Exit(1)

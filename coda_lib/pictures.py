@@ -219,9 +219,12 @@ def screens(pictures: Mapping[str, Image.Image], columns: int = 2) -> Sheet:
     """Pictures under their titles, `columns` in a row."""
     rows = -(-len(pictures) // columns)
     sheet = Sheet(figsize=(5 * columns, 4 * rows))
-    for ax, (title, picture) in zip(sheet.subplots(rows, columns, squeeze=False).flat, pictures.items(), strict=False):
+    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
+    for ax, (title, picture) in zip(axes, pictures.items(), strict=False):
         _picture(ax, picture)
         ax.set_title(title)
+    for ax in axes[len(pictures) :]:
+        ax.set_axis_off()
     return sheet
 
 

@@ -41,10 +41,8 @@ def do(env: Stellarium, *lines: str) -> np.ndarray:
 
 
 def state(env: Stellarium) -> dict:
-    """The state; that of the view rounded to a millionth of a degree."""
     env.display.thaw(env.pid)
-    found = env.state()
-    return found | {"view": {name: round(value, 6) for name, value in found["view"].items()}}
+    return env.state()
 
 
 def calls(task, *made: Call):

@@ -138,6 +138,14 @@ class App(Screen):
         if display:
             display.close()
 
+    def snapshot(self) -> dict[str, Any]:
+        """What the application holds now, also where it is asleep."""
+        with _Closing(self):
+            self._wake()
+            state = self.state()
+            self._sleep()
+            return state
+
     # -- what a check may ask for (`scienceboard_check.BoardState`) --------------------------------------------------------
     def now(self) -> dict[str, Any]:
         """The state; asked for once as long as nothing is done.  Of an application that was closed nothing is known."""

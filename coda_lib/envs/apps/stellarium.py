@@ -225,7 +225,8 @@ class Stellarium(App):
             "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"], "local": moment["local"],
             "location": {name: status["location"][name] for name in PARIS},
             "view": {
-                "azimuth": math.degrees(math.atan2(y, -x)) % 360, "altitude": math.degrees(math.atan2(z, math.hypot(x, y))),
+                "azimuth": round(math.degrees(math.atan2(y, -x)) % 360, 6),
+                "altitude": round(math.degrees(math.atan2(z, math.hypot(x, y))), 6),
             },
             "fov": status["view"]["fov"],
             "selection": about and {
