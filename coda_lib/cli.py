@@ -68,6 +68,7 @@ def reproduce(
     from coda_lib.config import load_profile
     from coda_lib.envs.sciencedesk.env import desk_class
     from coda_lib.paths import NOTEBOOKS, Run, display
+    from coda_lib.progress import clock
 
     chosen = load_profile(profile, tuple(settings or ()))
     target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()
@@ -75,7 +76,7 @@ def reproduce(
         expected = pipeline.expected_seconds(target, chosen)
         for stage in pipeline.plan(target, chosen, until, books, fresh):
             out.print(
-                f"{stage:34} {pipeline.clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
+                f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
             )
         return
     desk_class("algebra")  # says now, not in the middle, what is missing where Qt cannot be loaded
@@ -88,7 +89,7 @@ def reproduce(
         out.print("\n" + target.table1.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
     for path in outcome.files:
         out.print(display(path), markup=False, soft_wrap=True)
-    done = f"done in {pipeline.clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
+    done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
     out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
 
 

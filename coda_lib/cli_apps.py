@@ -23,10 +23,10 @@ def apps_install(
 ) -> None:
     """Install the four applications and what their displays need from Debian's packages; says first what is added."""
     from coda_lib.envs.apps import KINDS, app_class
-    from coda_lib.envs.display import NEEDED
+    from coda_lib.envs.display import lacking
 
     classes = [app_class(kind) for kind in KINDS]
-    wanted = {*NEEDED.values(), *(name for one in classes for name in (*one.programs.values(), *one.packages))}
+    wanted = {*lacking().values(), *(package for one in classes for package in one.needs.values())}
     if not shutil.which("apt-get"):
         raise UserError(f"this needs apt-get, of Debian or Ubuntu; elsewhere install by other means: {' '.join(sorted(wanted))}")
     missing = sorted(name for name in wanted if not _installed(name))

@@ -13,7 +13,7 @@ from coda_lib.files import read_json
 from coda_lib.paths import REPO, checkpoint_path
 
 LIBRARY = REPO / "coda_lib"
-DRIVERS = ("cli", "dependencies", "notebook", "pipeline", "provenance", "runner")  # run the stages, shape no result
+DRIVERS = ("cli", "dependencies", "notebook", "pipeline", "progress", "provenance", "runner")  # run the stages, shape no result
 DISPLAYS = ("pictures", "plotting", "report", "teaching")  # matter to the results and to the tutorials only
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from coda_lib.app_tasks import app_tasks, solution
 from coda_lib.envs.apps import app_class
 from coda_lib.envs.apps.app import App
 from coda_lib.envs.base import STOPS
+from coda_lib.envs.display import lacking
 from coda_lib.errors import UserError
 from coda_lib.task import GRADES
 from coda_lib.trajectory import StopReason
@@ -22,7 +21,7 @@ def installed(kind: str) -> bool:
         app_class(kind)()
     except UserError:
         return False
-    return all(map(shutil.which, ("Xvfb", "openbox", "dbus-daemon")))
+    return not lacking()
 
 
 def replayed(env: App, task) -> tuple[StopReason, str | None]:

@@ -15,7 +15,7 @@ import pytest
 
 from coda_lib.envs import display as module
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.display import NEEDED, Display
+from coda_lib.envs.display import Display, lacking
 from coda_lib.errors import UserError
 
 SIZE = (320, 240)
@@ -32,7 +32,7 @@ entry.bind("<Return>", lambda event: open("typed.txt", "w").write(entry.get()))
 root.mainloop()
 """
 
-pytestmark = pytest.mark.skipif(not all(map(shutil.which, NEEDED)), reason="a display's programs are not installed")
+pytestmark = pytest.mark.skipif(bool(lacking()), reason="a display's programs are not installed")
 
 
 @pytest.fixture
@@ -140,6 +140,9 @@ def test_a_display_that_is_gone_is_a_fault(display):
 def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda name: None if name == "openbox" else f"/usr/bin/{name}")
     with pytest.raises(UserError, match="a display needs openbox; .*apt-get install openbox$"):
+        Display(SIZE)
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="a display needs openbox, tkinter; .*apt-get install openbox python3-tk$"):
         Display(SIZE)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 
 import numpy as np
+import psutil
 import pytest
 from app_tests import check_task, check_tasks, installed, parametrized, replayed
 
@@ -50,6 +51,14 @@ def test_a_reset_brings_everything_back(env):
     assert env.state() != first
     env.reset(TASKS["A-02"])
     assert env.state() == first
+
+
+def test_resets_leave_nothing_open(env):
+    env.reset(TASKS["A-02"])
+    before = psutil.Process().num_fds()
+    for _ in range(3):
+        env.reset(TASKS["A-02"])
+    assert psutil.Process().num_fds() == before
 
 
 def test_the_picture_shows_what_was_done(env):

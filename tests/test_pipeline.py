@@ -22,7 +22,8 @@ from coda_lib.dependencies import checkpoint_files, code_files, data_files
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO, Run
-from coda_lib.pipeline import STAGES, clock, expected_seconds, plan, reproduce
+from coda_lib.pipeline import STAGES, expected_seconds, plan, reproduce
+from coda_lib.progress import clock
 
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")
 

@@ -204,3 +204,12 @@ def test_who_does_not_know_the_secret_is_not_answered(env):
     for path in ("", "RPC2", "guess"):
         with pytest.raises(ProtocolError, match="404"):
             ServerProxy(f"http://127.0.0.1:{port}/{path}").state()
+
+
+@pytest.mark.parametrize("item", [{"key": "#SIZE", "value": 1}, {"key": [[0, 0]], "value": {"(0, 0)": True}}])
+def test_what_only_others_answer_is_said(env, item):
+    task = TASKS["A-01"]
+    evaluate = BoardTask.model_validate(task.board.model_dump() | {"evaluate": [{"type": "eqn", **item}]}).evaluate
+    env.reset(replace(task, board=task.board.model_copy(update={"evaluate": evaluate})))
+    with pytest.raises(UserError, match="PyMOL answers no eqn items"):
+        env.check(StopReason.DONE)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,15 @@ from coda_lib.envs.base import EnvironmentFault, standing_still
 from coda_lib.errors import UserError
 
 NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon"}  # program: its Debian package
+TKINTER = "_tkinter"  # of Python's modules the one without which pyautogui cannot be imported on Linux; in python3-tk
 ANSWER_S = 60.0  # for the keeper to do one thing
 STILL_S, SETTLE_S, LOOK_S = 0.06, 1.5, 0.015  # a picture counts when it has stood still; at most; between two looks
+
+
+def lacking() -> dict[str, str]:
+    """What a display needs and is not there, each with the Debian package that brings it."""
+    missing = {name: package for name, package in NEEDED.items() if not shutil.which(name)}
+    return missing if find_spec(TKINTER) else missing | {"tkinter": "python3-tk"}
 
 
 class Display:
@@ -31,8 +39,8 @@ class Display:
     """
 
     def __init__(self, size: tuple[int, int]):
-        if missing := [name for name in NEEDED if not shutil.which(name)]:
-            packages = " ".join(NEEDED[name] for name in missing)
+        if missing := lacking():
+            packages = " ".join(missing.values())
             raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}")
         self.size = size
         command = [sys.executable, "-m", "coda_lib.envs.keeper", *map(str, size)]

@@ -182,7 +182,7 @@ def main() -> None:
         try:
             keeper = Keeper((int(sys.argv[1]), int(sys.argv[2])))
             _answer(answers, {"ok": keeper.env})
-        except (OSError, RuntimeError, ImportError, KeyError) as error:
+        except (OSError, RuntimeError, ImportError, KeyError, SystemExit) as error:
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})
             return
         for line in sys.stdin:

@@ -1,8 +1,9 @@
 """GRASS GIS's own window, begun anew from one warm process as often as asked, and a socket that says what it shows.
 
-Run by Debian's Python as `grass_hook.py HOME`.  HOME/first is copied to HOME/user, where GRASS then finds its data; SIGHUP begins
-again with all new.  What takes seconds, loading the window's modules, is done once: each window is a fork of this process, which
-ends as the window ends.  The socket HOME/run/grass.sock answers JSON lines, and only to who knows the secret.
+Run by Debian's Python as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's own window. HOME/first is copied to
+HOME/user, where GRASS then finds its data; SIGHUP begins again with all new. What takes seconds, loading the window's
+modules, is done once: each window is a fork of this process, which ends as the window ends. The socket HOME/run/grass.sock
+answers JSON lines, and only to who knows the secret.
 """
 
 import importlib
@@ -21,7 +22,7 @@ SECRET = os.environ.pop("CODA_SECRET")  # not for the programs that a window sta
 LONGEST_S = 20.0  # a module that runs longer is not waited for
 MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame", "datacatalog.catalog",
            "gui_core.goutput", "gui_core.forms")  # fmt: skip
-sys.path.insert(0, os.path.join(os.environ["GISBASE"], "gui", "wxpython"))
+sys.path.insert(0, sys.argv[2])
 import wx  # noqa: E402
 import wx.adv  # noqa: E402
 import wxgui  # noqa: E402

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -35,8 +35,7 @@ class App(Screen):
     """
 
     kind: ClassVar[str]  # as its task files call it
-    programs: ClassVar[Mapping[str, str]]  # what must be there: a program and its Debian package
-    packages: ClassVar[Sequence[str]] = ()  # what else is needed of Debian's packages
+    needs: ClassVar[Mapping[str, str]]  # files that must be there, each with the Debian package that brings it
     sleeps: ClassVar[bool] = False  # whether it is frozen between steps, because it would cost processor time
     idles: ClassVar[bool] = True  # whether it does nothing while nothing is done to it
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
@@ -44,7 +43,7 @@ class App(Screen):
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
-        if missing := [name for name in self.programs if not shutil.which(name, path="/usr/bin:/bin:/usr/games")]:
+        if missing := [file for file in self.needs if not Path(file).exists()]:
             raise UserError(f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`")
         self.size, self.fit = size, fit
         shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
@@ -77,7 +76,7 @@ class App(Screen):
         if task.board.type != self.kind:
             raise UserError(f"task {task.id} is for {task.board.type}, not for {self.kind}")
         self.task, self._state = task, None
-        with _Closing(self):
+        with self._closing():
             self._begin()
             for item in task.board.initialize:
                 if item.func != "launch":  # the application runs already
@@ -92,10 +91,20 @@ class App(Screen):
             self.pid = self.launch()
         else:
             self._wake()
+            self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # what is under the mouse looks different
             self.fresh()
 
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Whatever breaks inside takes the display with it."""
+        try:
+            yield
+        except EnvironmentFault:
+            self.close()
+            raise
+
     def act(self, calls: Sequence[Call]) -> None:
-        with _Closing(self):
+        with self._closing():
             self._state = None
             self._wake()
             self.display.act(calls)
@@ -105,7 +114,7 @@ class App(Screen):
 
     def settled(self) -> np.ndarray:
         """The screen once it stands still, as large as it is."""
-        with _Closing(self):
+        with self._closing():
             idle = self.pid if self.idles and not self.closed else None
             picture = self.display.settled(self.still_s, self.settle_s, idle)
             ended = None if self.closed else self.display.ended(self.pid)
@@ -127,7 +136,7 @@ class App(Screen):
         return self.fitted(self.display.screenshot())
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
-        with _Closing(self):
+        with self._closing():
             self._wake()
             solved = check_board(self.task.board, self, stop, answer)
             self._sleep()
@@ -140,7 +149,7 @@ class App(Screen):
 
     def snapshot(self) -> dict[str, Any]:
         """What the application holds now, also where it is asleep."""
-        with _Closing(self):
+        with self._closing():
             self._wake()
             state = self.state()
             self._sleep()
@@ -162,7 +171,8 @@ class App(Screen):
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
         raise self._unknown("eqn")
 
-    plots = functions
+    def plots(self) -> int:
+        raise self._unknown("eqn")
 
     def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
         raise self._unknown("db")
@@ -191,17 +201,3 @@ def listening(pid: int) -> list[int]:
         return [one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN]
     except psutil.NoSuchProcess:
         return []
-
-
-class _Closing:
-    """Whatever breaks inside takes the display with it."""
-
-    def __init__(self, app: App):
-        self.app = app
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, EnvironmentFault):
-            self.app.close()

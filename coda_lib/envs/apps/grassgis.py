@@ -27,6 +27,7 @@ from coda_lib.envs.base import EnvironmentFault
 from coda_lib.errors import UserError
 
 BASE = Path("/usr/lib/grass82")
+WINDOW = BASE / "gui" / "wxpython"
 HOOK = Path(__file__).parents[2] / "templates" / "grass_hook.py"
 ANSWER_S = 30.0  # for the window to answer, and for a module of ours
 WORK_S = 25.0  # for which a step waits for the window's modules; then its picture is taken as it is
@@ -73,8 +74,7 @@ class GrassGIS(App):
     """
 
     kind = "GrassGIS"
-    programs = {"grass": "grass-core"}
-    packages = ("grass-gui",)
+    needs = {str(BASE / "bin" / "g.region"): "grass-core", str(WINDOW / "wxgui.py"): "grass-gui"}
 
     @property
     def home(self) -> Path:
@@ -91,12 +91,11 @@ class GrassGIS(App):
         self._make(place / "rc")
         self.home.rename(place / "first")
         own = {"GISRC": str(self.home / ".grass8" / "rc"), "CODA_SECRET": self._secret}
-        pid = self.display.start(["/usr/bin/python3", str(HOOK), str(place)], self._env | own)
+        pid = self.display.start(["/usr/bin/python3", str(HOOK), str(place), str(WINDOW)], self._env | own)
         self._wait_until_idle(pid)
         return pid
 
     def fresh(self) -> None:
-        self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # where it is at first: it lights up buttons
         self._socket.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGHUP)
         self._wait_until_idle(self.pid)

@@ -33,11 +33,13 @@ class KAlgebra(App):
     """
 
     kind = "KAlgebra"
-    programs = {"kalgebra": "kalgebra", "calgebra": "kalgebra"}
-    packages = ("at-spi2-core",)
+    needs = {
+        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
+    }  # fmt: skip
+    speech: Accessibility | None = None  # of the display
 
     def launch(self) -> int:
-        speech = Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
+        self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
         # As root there is no sandbox; variables in an order that does not change; the console's page is to speak as well.
         env = {
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
@@ -50,8 +52,14 @@ class KAlgebra(App):
             speech.switch(False)  # one that starts meanwhile may have missed it
             speech.switch(True)
             time.sleep(0.05)
-        self.speech, self.program = speech, program
+        self.program = program
         return pid
+
+    def close(self) -> None:
+        if self.speech:
+            self.speech.close()
+            self.speech = None
+        super().close()
 
     def prepare(self, item: Any) -> None:
         match item.func:

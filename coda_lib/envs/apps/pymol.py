@@ -49,7 +49,7 @@ class PyMOL(App):
     """
 
     kind = "PyMOL"
-    programs = {"pymol": "pymol"}
+    needs = {"/usr/bin/pymol": "pymol"}
 
     def launch(self) -> int:
         start = ["pymol", "-k", "-q", "-V", str(CONSOLE), "-d", "/import __main__; __main__._serve()"]
@@ -71,7 +71,6 @@ class PyMOL(App):
             shutil.rmtree(file) if file.is_dir() else file.unlink()
         if self._ask("clear") != self.first or psutil.Process(self.pid).children():  # another window is another process
             super().fresh()
-        self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # buttons look different below it
 
     def prepare(self, item: Any) -> None:
         """UserError also for what PyMOL refuses."""

@@ -56,7 +56,7 @@ class Stellarium(App):
     """
 
     kind = "Stellarium"
-    programs = {"stellarium": "stellarium"}
+    needs = {"/usr/bin/stellarium": "stellarium", str(DEFAULTS): "stellarium-data"}
     sleeps, idles = True, False  # it draws without end
     settle_s = 2.0  # what it shows or hides fades for a good second
 
@@ -89,7 +89,6 @@ class Stellarium(App):
 
     def fresh(self) -> None:
         """By what it offers; by another start where it remembers more, such as a dialog that was moved."""
-        self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # a button under the mouse looks different
         try:
             if self._written() == self.written:
                 self._do("scripts/stop")
