@@ -185,6 +185,27 @@ def bench(
     out.print(table)
 
 
+@app.command()
+def serve(
+    role: Annotated[str, typer.Argument(help="planner, executor, judge, base_judge or coder: which of the profile's models.")],
+    profile: ProfileOption = "laptop",
+    checkpoint: Annotated[str | None, typer.Option(help="Path or hub name. Default: the profile's.")] = None,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on this machine alone.")] = 8000,
+) -> None:
+    """Serve a model with OpenAI's chat API until Ctrl-C: by vLLM where there is a GPU, by transformers elsewhere."""
+    from coda_lib.config import Models, load_profile
+    from coda_lib.paths import require_checkpoint
+    from coda_lib.serve import served
+
+    if role not in Models.model_fields:
+        raise UserError(f"unknown role {role!r}: choose one of {', '.join(Models.model_fields)}")
+    given = checkpoint or getattr(load_profile(profile).models, role)
+    path = require_checkpoint(role, str(Path(given).resolve()) if Path(given).exists() else given)
+    with served(path, port) as server:
+        out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl-C ends it", markup=False, soft_wrap=True)
+        server.wait()
+
+
 app.command()(cli_evaluate.evaluate)
 app.command()(cli_tasks.convert)
 app.command()(cli_science.audit)

@@ -13,7 +13,9 @@ from coda_lib.files import read_json
 from coda_lib.paths import REPO, checkpoint_path
 
 LIBRARY = REPO / "coda_lib"
-DRIVERS = ("cli", "dependencies", "notebook", "pipeline", "progress", "provenance", "runner")  # run the stages, shape no result
+DRIVERS = (  # run the stages, shape no result
+    "cli", "dependencies", "notebook", "pipeline", "processes", "progress", "provenance", "runner",
+)  # fmt: skip
 DISPLAYS = ("pictures", "plotting", "report", "teaching")  # matter to the results and to the tutorials only
 
 

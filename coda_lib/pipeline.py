@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO, Any
+from typing import IO
 
 import psutil
 from rich.console import Console
@@ -28,6 +27,7 @@ from coda_lib.dependencies import data_files
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, display, require_checkpoint
+from coda_lib.processes import ended
 from coda_lib.progress import Lines, clock
 from coda_lib.provenance import write_manifest
 
@@ -193,7 +193,7 @@ def _drive(
             start_new_session=True,
             pass_fds=[lock.fileno()],
         )
-    with _ended(process), Lines(run, stages, expected, console) as lines:
+    with ended(process, PATIENCE_S), Lines(run, stages, expected, console) as lines:
         while process.poll() is None:
             lines.update(started)
             time.sleep(0.2)
@@ -202,28 +202,6 @@ def _drive(
         raise StageError("\n".join(lines.errors))
     if process.returncode:
         raise StageError(f"the run stopped: {_last_words(log.read_text(encoding='utf-8'))}\nsee {display(log)}")
-
-
-@contextmanager
-def _ended(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End the process and its children on every way out, an interrupt or a termination signal included."""
-
-    def stop(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        process.stdin.close()  # stages end themselves
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            try:
-                process.wait(PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-        signal.signal(signal.SIGTERM, before)
 
 
 def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:

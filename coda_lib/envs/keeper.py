@@ -25,17 +25,15 @@ from typing import Any
 
 import psutil
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+from coda_lib.processes import dies_with_its_parent
+
+_PR_SET_CHILD_SUBREAPER = 36
 _LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
 START_S = 20.0  # for Xvfb and the session bus to say that they are there
 STOP_S = 3.0  # for a process to end when it is told to
 CALLS = frozenset(
     ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
 )  # of pyautogui's functions, those that an `Action` can come to
-
-
-def _dies_with_its_parent() -> None:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class Keeper:
@@ -73,7 +71,7 @@ class Keeper:
         """Start a process that tells one line about itself on a descriptor; returns the line."""
         read, write = os.pipe()
         argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
-        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=_dies_with_its_parent, env=self.env,
+        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env,
                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         os.close(write)
         said, end = b"", time.monotonic() + START_S
@@ -89,7 +87,7 @@ class Keeper:
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         with open(Path(self.home.name) / "log", "ab") as output:
             process = subprocess.Popen(
-                command, env=self.env | dict(env or {}), preexec_fn=_dies_with_its_parent, start_new_session=True,
+                command, env=self.env | dict(env or {}), preexec_fn=dies_with_its_parent, start_new_session=True,
                 cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
             )  # fmt: skip
         self.started[process.pid] = process
