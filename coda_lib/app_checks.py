@@ -1,25 +1,32 @@
-"""Whether the real applications work on this machine, and how fast: `coda apps check` and `coda bench --apps`."""
+"""Whether the real applications work on this machine, how fast and how long: `coda apps check | soak`, `coda bench --apps`."""
 
 from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import psutil
 from rich.console import Console
 
-from coda_lib.app_tasks import app_tasks, solution
+from coda_lib.app_tasks import AppTask, app_tasks, solution
 from coda_lib.bench import Row
 from coda_lib.envs.apps import KINDS, app_class
 from coda_lib.envs.apps.app import App
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.base import STOPS, EnvironmentFault
+from coda_lib.envs.keeper import HOME_PREFIX
 from coda_lib.errors import UserError
+from coda_lib.trajectory import StopReason
 
 IDLE_S = 3.0  # for which an application that has nothing to do is watched
 STEP_S = {"KAlgebra": 0.15, "PyMOL": 0.15, "GrassGIS": 0.15, "Stellarium": 1.2}  # promised
 RESET_S, MEMORY_GB = 2.0, 3.0
+FLAT = 1.1  # memory is flat if it is at most so many times what it was
 
 
 @dataclass(frozen=True)
@@ -105,3 +112,73 @@ def _seconds(app: App) -> float:
 def _memory(app: App) -> int:
     """Bytes of all that runs on the application's display; what processes share is counted once."""
     return sum(process.memory_full_info().pss for process in app.display.processes())
+
+
+def replay(app: App, task: AppTask) -> tuple[StopReason, str | None]:
+    """Play a task's script; how it ends, and the answer."""
+    app.reset(task)
+    for action in solution(task, app.size):
+        _, _, ended, _, info = app.step(action)
+        if ended:
+            return STOPS[action.type], info["answer"]
+    return StopReason.STEP_LIMIT, None
+
+
+def soak(minutes: float, kinds: Sequence[str] = KINDS, tell: Callable[[str], None] = lambda words: None) -> pd.DataFrame:
+    """Play the scripts of all tasks over and over, all applications running, until so many minutes have passed.
+
+    One row for each time through the tasks of an application: kind, minute, tasks, solved, failed (the tasks that were not, and
+    what broke), memory_mb (after a reset) and processes of its display.  UserError if one is not installed.
+    """
+    running = {kind: app_class(kind)() for kind in kinds}
+    rows, start = [], time.monotonic()
+    try:
+        while not rows or time.monotonic() < start + 60 * minutes:
+            for kind, app in running.items():
+                tell(f"{(time.monotonic() - start) / 60:.0f} of {minutes:g} minutes: {kind}")
+                tasks = app_tasks(kind)
+                failed = [said for task in tasks if (said := _failure(app, task))]
+                app.reset(tasks[0])
+                rows.append({
+                    "kind": kind, "minute": (time.monotonic() - start) / 60,
+                    "tasks": len(tasks), "solved": len(tasks) - len(failed), "failed": "; ".join(failed),
+                    "memory_mb": _memory(app) / 1e6, "processes": len(app.display.processes()),
+                })  # fmt: skip
+    finally:
+        for app in running.values():
+            app.close()
+    return pd.DataFrame(rows)
+
+
+def _failure(app: App, task: AppTask) -> str | None:
+    try:
+        return None if app.check(*replay(app, task)) else task.id
+    except EnvironmentFault as fault:
+        return f"{task.id} ({fault})"
+
+
+def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
+    """What a soak came to, one row for each application: memory after the first time through its tasks and after the last."""
+    found = []
+    for kind, own in rounds.groupby("kind", sort=False):
+        first, last = own.iloc[0], own.iloc[-1]
+        found.append({
+            "kind": kind, "episodes": int(own.tasks.sum()), "solved": int(own.solved.sum()),
+            "failed": [one for one in own.failed if one],
+            "memory_mb": [float(first.memory_mb), float(last.memory_mb)],
+            "processes": [int(first.processes), int(last.processes)],
+            "flat": bool(last.memory_mb <= FLAT * first.memory_mb and last.processes <= first.processes),
+        })  # fmt: skip
+    return found
+
+
+def strays() -> list[str]:
+    """The processes on this machine that run in the home of a display of ours, whoever started it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.environ().get("HOME", "")).name.startswith(HOME_PREFIX):
+                found.append(f"{process.pid} {process.name()}")
+        except psutil.Error:  # not ours, or gone
+            continue
+    return found

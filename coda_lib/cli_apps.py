@@ -85,3 +85,40 @@ def apps_check(
         show(table)
     if any(check.fault for check in checks):
         raise typer.Exit(1)
+
+
+@apps_app.command("soak")
+def apps_soak(
+    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="For how long.")] = 60,
+    save: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Keep one row for each time through an application's tasks.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play the scripts of all tasks over and over, and say what fails, whether memory grows and whether processes are left."""
+    from coda_lib.app_checks import soak, soak_rows, strays
+    from coda_lib.envs.apps import KINDS
+    from coda_lib.files import write_text
+
+    before = set(strays())
+    with err.status("") as status:
+        rounds = soak(minutes, kinds or KINDS, status.update)
+    rows, left = soak_rows(rounds), sorted(set(strays()) - before)
+    if save:
+        write_text(save, rounds.to_csv(index=False, float_format="%.2f"))
+    if as_json:
+        print_json({"applications": rows, "left": left})
+    else:
+        table = Table("application", "episodes", "solved", "memory", "processes", "", box=None, pad_edge=False)
+        for row in rows:
+            memory, processes = (f"{one[0]:.0f} → {one[1]:.0f}" for one in (row["memory_mb"], row["processes"]))
+            counts = str(row["episodes"]), str(row["solved"])
+            table.add_row(row["kind"], *counts, f"{memory} MB", processes, "" if row["flat"] else "grows")
+        show(table)
+        for row in rows:
+            for failed in row["failed"]:
+                out.print(f"{row['kind']}: not solved: {failed}", markup=False)
+        out.print(f"processes left: {', '.join(left) or 'none'}", markup=False)
+    if left or not all(row["flat"] and row["solved"] == row["episodes"] for row in rows):
+        raise typer.Exit(1)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coda_lib.app_checks import replay
 from coda_lib.app_tasks import app_tasks, solution
 from coda_lib.envs.apps import app_class
 from coda_lib.envs.apps.app import App
-from coda_lib.envs.base import STOPS
 from coda_lib.envs.display import lacking
 from coda_lib.errors import UserError
 from coda_lib.task import GRADES
@@ -24,16 +24,6 @@ def installed(kind: str) -> bool:
     return not lacking()
 
 
-def replayed(env: App, task) -> tuple[StopReason, str | None]:
-    """Play a task's script; how it ends and the answer."""
-    env.reset(task)
-    for action in solution(task, env.size):
-        _, _, ended, _, info = env.step(action)
-        if ended:
-            return STOPS[action.type], info["answer"]
-    return StopReason.STEP_LIMIT, None
-
-
 def check_tasks(kind: str) -> None:
     """Enough tasks, in all grades, each with a script that fits its limit."""
     tasks = app_tasks(kind)
@@ -48,7 +38,7 @@ def check_task(env: App, task) -> None:
     """Doing nothing fails, however the episode ends; the script solves it."""
     env.reset(task)
     assert not any(env.check(stop, None) for stop in StopReason), f"{task.id}: solved by doing nothing"
-    stop, answer = replayed(env, task)
+    stop, answer = replay(env, task)
     assert env.check(stop, answer), f"{task.id}: not solved by its script: {env.now()}"
 
 

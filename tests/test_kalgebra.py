@@ -8,9 +8,10 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_task, check_tasks, installed, parametrized, replayed
+from app_tests import check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import Action
+from coda_lib.app_checks import replay
 from coda_lib.app_tasks import app_tasks
 from coda_lib.envs.apps.kalgebra import KAlgebra, calculate, question
 from coda_lib.envs.base import EnvironmentFault
@@ -47,7 +48,7 @@ def test_another_way_to_the_goal_counts(env):
 def test_a_reset_brings_everything_back(env):
     env.reset(TASKS["A-02"])
     first = env.state()
-    replayed(env, TASKS["D-03"])
+    replay(env, TASKS["D-03"])
     assert env.state() != first
     env.reset(TASKS["A-02"])
     assert env.state() == first
@@ -130,5 +131,5 @@ def test_pictures_are_given_out_at_the_size_at_which_models_see_them():
     env = KAlgebra(fit=lambda size: (size[0] // 2, size[1] // 2))
     seen, _ = env.reset(TASKS["A-02"])
     assert seen.shape == env.observation_space.shape == env.render().shape == (240, 320, 3)
-    assert replayed(env, TASKS["A-02"])[0] == StopReason.DONE and env.check(StopReason.DONE)
+    assert replay(env, TASKS["A-02"])[0] == StopReason.DONE and env.check(StopReason.DONE)
     env.close()

@@ -29,6 +29,7 @@ from coda_lib.processes import dies_with_its_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
+HOME_PREFIX = "coda-display-"
 START_S = 20.0  # for Xvfb and the session bus to say that they are there
 STOP_S = 3.0  # for a process to end when it is told to
 CALLS = frozenset(
@@ -41,7 +42,7 @@ class Keeper:
 
     def __init__(self, size: tuple[int, int]):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whoever detaches itself becomes ours again
-        self.home = tempfile.TemporaryDirectory(prefix="coda-display-", ignore_cleanup_errors=True)
+        self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
         (home / "run").mkdir(mode=0o700)
         permit, cookie = home / ".Xauthority", secrets.token_bytes(16)
