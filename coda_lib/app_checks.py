@@ -39,6 +39,7 @@ class Check:
     reset_s: float | None = None
     state: tuple[str, ...] = ()  # what it says about itself
     picture: np.ndarray | None = None  # RGB uint8 (height, width, 3)
+    isolated: bool | None = None  # whether it has a network of its own
 
 
 def check_app(kind: str) -> Check:
@@ -49,13 +50,14 @@ def check_app(kind: str) -> Check:
         return Check(kind, str(error))
     try:
         started, (picture, _) = _timed(app.reset, task)
-        state = app.snapshot()
+        state, isolated = app.snapshot(), app.display.isolated
         reset, (again, _) = _timed(app.reset, task)
+        fault = None
         if picture.std() == 0 or again.std() == 0:
-            return Check(kind, "the screen shows nothing", started, reset, tuple(state), picture)
-        if app.snapshot() != state:
-            return Check(kind, "its state after a reset is not the one after the start", started, reset, tuple(state), picture)
-        return Check(kind, None, started, reset, tuple(state), picture)
+            fault = "the screen shows nothing"
+        elif app.snapshot() != state:
+            fault = "its state after a reset is not the one after the start"
+        return Check(kind, fault, started, reset, tuple(state), picture, isolated)
     except EnvironmentFault as fault:
         return Check(kind, str(fault))
     finally:

@@ -75,15 +75,16 @@ def apps_check(
             save.mkdir(parents=True, exist_ok=True)
             Image.fromarray(check.picture).save(save / f"{check.kind.lower()}.png")
     if as_json:
-        names = ("kind", "fault", "start_s", "reset_s", "state")
+        names = ("kind", "fault", "start_s", "reset_s", "state", "isolated")
         print_json([{name: getattr(check, name) for name in names} for check in checks])
     else:
-        table = Table("application", "", "starts in", "reset in", "says of itself", box=None, pad_edge=False)
+        networks = {True: "its own", False: "this machine's", None: ""}
+        table = Table("application", "", "starts in", "reset in", "network", "says of itself", box=None, pad_edge=False)
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            table.add_row(check.kind, check.fault or "works", *times, ", ".join(check.state))
+            table.add_row(check.kind, "works" if check.fault is None else check.fault, *times, networks[check.isolated], ", ".join(check.state))
         show(table)
-    if any(check.fault for check in checks):
+    if any(check.fault is not None for check in checks):
         raise typer.Exit(1)
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -144,6 +146,73 @@ def test_what_is_missing_is_named(monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="a display needs openbox, tkinter; .*apt-get install openbox python3-tk$"):
         Display(SIZE)
+
+
+SERVER = """
+import socket, time
+server = socket.create_server(("127.0.0.1", 0))
+while True:
+    one, _ = server.accept()
+    one.sendall(b"hello")
+    one.close()
+"""
+CALLER = """
+import socket, sys
+try:
+    socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5)
+    said = "reached"
+except OSError as error:
+    said = type(error).__name__
+open("said", "w").write(said)
+"""
+
+
+def until(true) -> None:
+    end = time.monotonic() + 20
+    while not true() and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def greeted(display) -> int:
+    """Start a server on the display, have it greet us; its port."""
+    pid = display.start([sys.executable, "-c", SERVER])
+    until(lambda: display.listening(pid))
+    (port,) = display.listening(pid)
+    with display.connect(port) as connection:
+        assert connection.recv(5) == b"hello"
+    return port
+
+
+def test_a_server_on_the_display_is_reached_through_its_keeper(display):
+    port = greeted(display)
+    if display.isolated:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), 5)
+    with pytest.raises(ConnectionRefusedError, match="nobody listens on port 1 of display :"):
+        display.connect(1)
+
+
+def test_programs_on_the_display_reach_nobody_outside(display):
+    if not display.isolated:
+        pytest.skip("the kernel lets no user make networks")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        display.start([sys.executable, "-c", CALLER, str(server.getsockname()[1])])
+        said = Path(display.env["HOME"]) / "said"
+        until(said.exists)
+        until(said.read_text)
+        assert said.read_text() == "ConnectionRefusedError"
+
+
+def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("from coda_lib.envs import network\nnetwork._enter = lambda: False\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    display = Display(SIZE)
+    try:
+        assert not display.isolated
+        port = greeted(display)
+        socket.create_connection(("127.0.0.1", port), 5).close()
+    finally:
+        display.close()
 
 
 def test_nobody_without_the_cookie_may_look(display):

@@ -13,8 +13,7 @@ from app_tests import check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import parse_actions
 from coda_lib.app_tasks import app_tasks
-from coda_lib.envs.apps.app import listening
-from coda_lib.envs.apps.pymol import PyMOL
+from coda_lib.envs.apps.pymol import PyMOL, ToDisplay
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.scienceboard import BoardTask
@@ -200,10 +199,10 @@ def test_two_at_a_time_do_not_see_each_other(env):
 
 def test_who_does_not_know_the_secret_is_not_answered(env):
     env.reset(TASKS["A-01"])
-    (port,) = listening(env.pid)
+    (port,) = env.display.listening(env.pid)
     for path in ("", "RPC2", "guess"):
         with pytest.raises(ProtocolError, match="404"):
-            ServerProxy(f"http://127.0.0.1:{port}/{path}").state()
+            ServerProxy(f"http://127.0.0.1/{path}", ToDisplay(env.display, port)).state()
 
 
 @pytest.mark.parametrize("item", [{"key": "#SIZE", "value": 1}, {"key": [[0, 0]], "value": {"(0, 0)": True}}])

@@ -17,6 +17,7 @@ from coda_lib.action import parse_actions
 from coda_lib.app_tasks import app_tasks
 from coda_lib.envs.apps.stellarium import Stellarium
 from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.connection import Transport
 from coda_lib.errors import UserError
 from coda_lib.scienceboard import Call
 from coda_lib.trajectory import StopReason
@@ -107,7 +108,8 @@ def test_it_costs_nothing_between_steps(env):
 def test_nobody_is_answered_without_the_password(env):
     env.reset(TASKS["A-01"])
     env.display.thaw(env.pid)
-    reply = httpx.post(f"{env.client.base_url}scripts/direct", data={"code": "core.quitStellarium();"}, trust_env=False)
+    stranger = httpx.Client(base_url=env.client.base_url, transport=Transport(env.display, 5))
+    reply = stranger.post("scripts/direct", data={"code": "core.quitStellarium();"})
     assert reply.status_code == httpx.codes.UNAUTHORIZED
 
 

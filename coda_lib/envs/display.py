@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -33,9 +34,10 @@ def lacking() -> dict[str, str]:
 
 
 class Display:
-    """One Xvfb with a window manager, a session bus, a home and a keeper process, through which all is done.
+    """One Xvfb with a window manager, a session bus, a home, a network and a keeper process, through which all is done.
 
-    UserError where a program is missing; EnvironmentFault if the display breaks.
+    `isolated` says whether the network is the display's own (`network.isolate`) or this machine's.  UserError where a program is
+    missing; EnvironmentFault if the display breaks.
     """
 
     def __init__(self, size: tuple[int, int]):
@@ -43,13 +45,19 @@ class Display:
             packages = " ".join(missing.values())
             raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}")
         self.size = size
-        command = [sys.executable, "-m", "coda_lib.envs.keeper", *map(str, size)]
+        self._channel, theirs = socket.socketpair()
+        command = [sys.executable, "-m", "coda_lib.envs.keeper", *map(str, size), str(theirs.fileno())]
         self._buffer = b""
-        self._keeper = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        with theirs:
+            self._keeper = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True
+            )
         self.env: dict[str, str] = self._answer("start")
+        self.isolated: bool = self._ask("isolated")
 
     def close(self) -> None:
         """End everything that runs on the display."""
+        self._channel.close()
         if self._keeper.stdin:
             self._keeper.stdin.close()
         try:
@@ -97,6 +105,17 @@ class Display:
         """All that runs on and for the display."""
         keeper = psutil.Process(self._keeper.pid)
         return [keeper, *keeper.children(recursive=True)]
+
+    def listening(self, pid: int) -> list[int]:
+        """The ports on which a program takes connections."""
+        return self._ask("listening", pid)
+
+    def connect(self, port: int) -> socket.socket:
+        """A connection to whoever listens on a port of the display's network.  ConnectionRefusedError if nobody does."""
+        if not self._ask("connect", port):
+            raise ConnectionRefusedError(f"nobody listens on port {port} of display {self.env['DISPLAY']}")
+        _, (descriptor,), _, _ = socket.recv_fds(self._channel, 1, 1)
+        return socket.socket(fileno=descriptor)
 
     def stop(self, pid: int) -> None:
         """End a program and all that it started."""

@@ -1,8 +1,9 @@
 """The process behind a display: it starts Xvfb and what runs there, moves the mouse, types, and takes pictures.
 
-`python -m coda_lib.envs.keeper WIDTH HEIGHT` answers JSON lines on its standard input with JSON lines (and pictures) on its
-standard output; `display.Display` is its client.  It is a process of its own because pyautogui belongs to one display, and so
-that nothing is left behind: when its input ends, however its parent died, it kills all that it started and what these started.
+`python -m coda_lib.envs.keeper WIDTH HEIGHT CHANNEL` answers JSON lines on its standard input with JSON lines (and pictures) on
+its standard output, and with connections on the socket of that descriptor; `display.Display` is its client.  It is a process of
+its own because pyautogui and a network belong to one display, and so that nothing is left behind: when its input ends, however
+its parent died, it kills all that it started and what these started.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 import psutil
 
+from coda_lib.envs.network import HOST, isolate
 from coda_lib.processes import dies_with_its_parent
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -40,7 +42,8 @@ CALLS = frozenset(
 class Keeper:
     """One display, its home and its processes."""
 
-    def __init__(self, size: tuple[int, int]):
+    def __init__(self, size: tuple[int, int], channel: socket.socket):
+        self.channel = channel
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whoever detaches itself becomes ours again
         self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
@@ -56,6 +59,7 @@ class Keeper:
         screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
         number = self._told(["Xvfb", *screen], "-displayfd")
         permit.write_bytes(_permit(number, cookie))
+        self._isolated = isolate()  # not earlier: an X server finds a free number by what is taken in its network
         self.env["DISPLAY"] = f":{number}"
         self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
@@ -110,6 +114,25 @@ class Keeper:
                 if state in "RD":
                     return True
         return False
+
+    def isolated(self) -> bool:
+        return self._isolated
+
+    def listening(self, pid: int) -> list[int]:
+        try:
+            connections = psutil.Process(pid).net_connections("tcp")  # of the network of who asks
+        except psutil.NoSuchProcess:
+            return []
+        return [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
+
+    def connect(self, port: int) -> bool:
+        try:
+            with socket.create_connection((HOST, port), START_S) as connection:
+                connection.setblocking(True)  # as the receiver takes it to be
+                socket.send_fds(self.channel, [b"."], [connection.fileno()])
+            return True
+        except ConnectionRefusedError:
+            return False
 
     def signal(self, pid: int, name: str) -> None:
         for process in _family(pid):
@@ -179,7 +202,8 @@ def main() -> None:
     keeper = None
     try:
         try:
-            keeper = Keeper((int(sys.argv[1]), int(sys.argv[2])))
+            width, height, channel = map(int, sys.argv[1:])
+            keeper = Keeper((width, height), socket.socket(fileno=channel))
             _answer(answers, {"ok": keeper.env})
         except (OSError, RuntimeError, ImportError, KeyError, SystemExit) as error:
             _answer(answers, {"error": f"{type(error).__name__}: {error}"})

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
-import psutil
 
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
@@ -193,11 +192,3 @@ class App(Screen):
         if not place.is_relative_to(self.home.resolve()):
             raise UserError(f"task {self.task.id}: {path} is not in {GUEST_HOME}")
         return place
-
-
-def listening(pid: int) -> list[int]:
-    """The ports on which a process takes connections."""
-    try:
-        return [one.laddr.port for one in psutil.Process(pid).net_connections("tcp") if one.status == psutil.CONN_LISTEN]
-    except psutil.NoSuchProcess:
-        return []

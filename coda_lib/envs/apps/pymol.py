@@ -19,8 +19,11 @@ import numpy as np
 import psutil
 
 from coda_lib.calls import Call
-from coda_lib.envs.apps.app import START_S, App, listening
+from coda_lib.envs.apps.app import START_S, App
 from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.connection import Connection
+from coda_lib.envs.display import Display
+from coda_lib.envs.network import HOST
 from coda_lib.errors import UserError
 
 CONSOLE = 80  # px, its height
@@ -56,11 +59,11 @@ class PyMOL(App):
         program = f"{inspect.getsource(_serve)}\nimport pymol\npymol.launch({start})"
         secret, end = secrets.token_hex(), time.monotonic() + START_S
         self.pid = self.display.start(["/usr/bin/python3", "-c", program], {"CODA_SECRET": secret})
-        while not (ports := listening(self.pid)):
+        while not (ports := self.display.listening(self.pid)):
             if time.monotonic() > end or self.display.ended(self.pid) is not None:
                 raise EnvironmentFault(f"PyMOL does not start in {START_S:g} s")
             time.sleep(0.05)
-        self.server = ServerProxy(f"http://127.0.0.1:{ports[0]}/{secret}", _Transport(), allow_none=True)
+        self.server = ServerProxy(f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True)
         self.display.settled(OWN_S, idle=self.pid)  # the window manager sizes its window
         self.first, self.kept = self._ask("clear"), {file.name for file in self.home.iterdir()}
         return self.pid
@@ -138,13 +141,17 @@ class PyMOL(App):
             self.closed = True
 
 
-class _Transport(Transport):
-    """With a limit on how long an answer may take."""
+class ToDisplay(Transport):
+    """To a server on a display's network."""
+
+    def __init__(self, display: Display, port: int):
+        super().__init__()
+        self._display, self._port = display, port
 
     def make_connection(self, host: Any) -> HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = ANSWER_S
-        return connection
+        if self._connection[1] is None:
+            self._connection = host, Connection(self._display, self._port, ANSWER_S)
+        return self._connection[1]
 
 
 def _serve() -> None:

@@ -1,7 +1,8 @@
 """Stellarium 0.22 of Debian 12: its state is read, and brought back to the first one, through its RemoteControl plugin.
 
-The plugin listens on all interfaces and cannot be told otherwise, so it is given a password that is new with every start, in a
-file that no other user can read; without it every request is refused.
+The plugin listens on all interfaces and cannot be told otherwise; where the display has a network of its own, these are its
+loopback alone.  It is given a password that is new with every start, in a file that no other user can read; without it every
+request is refused.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import httpx
 import numpy as np
 import psutil
 
-from coda_lib.envs.apps.app import START_S, App, listening
+from coda_lib.envs.apps.app import START_S, App
 from coda_lib.envs.apps.stellarium_settings import CONFIG, FPS, PROPERTIES
 from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.connection import Transport
+from coda_lib.envs.network import HOST
 from coda_lib.errors import UserError
 
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some of these are missing
@@ -74,13 +77,12 @@ class Stellarium(App):
         with self.settings.open("w", encoding="utf-8") as file:
             config.write(file)
         self.pid, end = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"]), time.monotonic() + START_S
-        while not (ports := listening(self.pid)):
+        while not (ports := self.display.listening(self.pid)):
             if time.monotonic() > end or self.display.ended(self.pid) is not None:
                 raise EnvironmentFault(f"Stellarium does not start in {START_S:g} s")
             time.sleep(0.1)
         self.client = httpx.Client(
-            base_url=f"http://127.0.0.1:{ports[0]}/api/", auth=("", password), trust_env=False, timeout=ANSWER_S,
-            limits=httpx.Limits(max_keepalive_connections=0),  # it ends those of which it hears nothing
+            base_url=f"http://{HOST}:{ports[0]}/api/", auth=("", password), transport=Transport(self.display, ANSWER_S)
         )
         self._begin_sky()
         self.display.settled(self.still_s, ANSWER_S)
@@ -258,9 +260,9 @@ class Stellarium(App):
         except httpx.TransportError as error:
             if self.display.ended(self.pid):
                 raise EnvironmentFault("Stellarium crashed") from error
-            raise _SwitchedOff from error
+            raise _SwitchedOff(f"Stellarium does not answer ({error})") from error
         if reply.status_code == httpx.codes.UNAUTHORIZED:
-            raise _SwitchedOff
+            raise _SwitchedOff("Stellarium has another password")
         return reply
 
 
