@@ -82,7 +82,8 @@ def apps_check(
         table = Table("application", "", "starts in", "reset in", "network", "says of itself", box=None, pad_edge=False)
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            table.add_row(check.kind, "works" if check.fault is None else check.fault, *times, networks[check.isolated], ", ".join(check.state))
+            outcome = "works" if check.fault is None else check.fault
+            table.add_row(check.kind, outcome, *times, networks[check.isolated], ", ".join(check.state))
         show(table)
     if any(check.fault is not None for check in checks):
         raise typer.Exit(1)
