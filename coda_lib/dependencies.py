@@ -14,7 +14,7 @@ from coda_lib.paths import REPO, checkpoint_path
 
 LIBRARY = REPO / "coda_lib"
 DRIVERS = (  # run the stages, shape no result
-    "cli", "dependencies", "notebook", "pipeline", "processes", "progress", "provenance", "runner",
+    "cli", "dependencies", "notebook", "pipeline", "processes", "progress", "provenance", "runner", "scheduler",
 )  # fmt: skip
 DISPLAYS = ("pictures", "plotting", "report", "teaching")  # matter to the results and to the tutorials only
 

@@ -146,7 +146,7 @@ def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int
     }
     flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
     words = [str(word) for option, values in options.items() for word in (option, *values)]
-    return [sys.executable, "-m", "snakemake", f"until_{until}", *flags, *words]
+    return [sys.executable, "-m", "coda_lib.scheduler", f"until_{until}", *flags, *words]
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import pytest
 from conftest import write_notebook
 from rich.console import Console
 
+from coda_lib import scheduler
 from coda_lib.config import load_profile
 from coda_lib.dependencies import checkpoint_files, code_files, data_files
 from coda_lib.errors import StageError, UserError
@@ -344,3 +345,11 @@ def test_a_second_start_is_refused_while_the_first_is_alive(slow):
     slow.hold.write_text("")
     _, errors = first.communicate(timeout=300)
     assert first.returncode == 0, errors
+
+
+def test_snakemake_is_not_to_look_again_every_second(monkeypatch):
+    seen = []
+    monkeypatch.setattr(scheduler, "args_to_api", lambda arguments, parser: seen.append(arguments.max_jobs_per_timespan) or True)
+    with pytest.raises(SystemExit) as ended:
+        scheduler.main(["--cores", "1"])
+    assert (ended.value.code, seen) == (0, [None])
