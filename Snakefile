@@ -72,7 +72,7 @@ TASK_FILES = relative(data_files(TASKS, without="apps"))
 APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
-ACTING = ("models", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+ACTING = ("models", "serving", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 STAGE = (
     "{PYTHON} -m coda_lib.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
     " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
@@ -189,7 +189,7 @@ rule judge:
     params:
         stage="judge/{planner}/{app}",
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
-        settings=settings("models", "prompts", "judge", "threads"),
+        settings=settings("models", "serving", "prompts", "judge", "threads"),
     threads: P.threads
     priority: 10
     resources:
@@ -211,7 +211,7 @@ rule specialize:
     params:
         stage="specialize/{app}",
         set=f"app={{app}} threads={P.specialize.threads}",
-        settings=settings("models", "prompts", "planner", "executor", "specialize"),
+        settings=settings("models", "serving", "prompts", "planner", "executor", "specialize"),
         folder="specialist/{app}",
     threads: P.specialize.threads
     priority: 10
@@ -280,7 +280,7 @@ rule judges:
     params:
         stage="judges/{app}",
         set=f"app={{app}} threads={P.threads}",
-        settings=settings("models", "prompts", "judge", "raters", "concurrency", "threads"),
+        settings=settings("models", "serving", "prompts", "judge", "raters", "concurrency", "threads"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -325,7 +325,7 @@ rule labels:
     params:
         stage="labels/{app}",
         set=f"app={{app}} threads={P.threads}",
-        settings=settings("models", "prompts", "judge", "raters", "concurrency", "threads"),
+        settings=settings("models", "serving", "prompts", "judge", "raters", "concurrency", "threads"),
     threads: P.threads
     resources:
         mem_mb=3000,

@@ -12,12 +12,12 @@ from datasets import Dataset, concatenate_datasets
 
 from coda_lib import stages
 from coda_lib.agent import Agent, DualAgent
-from coda_lib.config import Profile, Variant
+from coda_lib.config import Profile, Serving, Variant
 from coda_lib.dataset import Labeller, grpo_rows
+from coda_lib.engines import load_model
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.files import write_table
 from coda_lib.judge import positive_steps
-from coda_lib.model import LocalModel
 from coda_lib.paths import Run, checkpoint_path
 from coda_lib.planner import Planner
 from coda_lib.raters import load_raters
@@ -112,7 +112,8 @@ def train_variant(run: Run, name: str) -> dict[str, Path]:
     for part, apps in parts.items():
         rows = concatenate_datasets([training_rows(run, app, variant.labels) for app in apps])
         planner, seed = checkpoint_path(profile.models.planner), stages.stage_seed(profile, "ablation", name, part)
-        executor, folder = stages.load_executor(profile), run.variant(name, part)
+        near = profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile  # to be trained, it must be here
+        executor, folder = stages.load_executor(near), run.variant(name, part)
         train(rows, planner, executor, settings, profile.planner, folder, seed, distance=variant.distance)
     return {app: run.variant(name, ALL if variant.joint else app) for app in profile.apps}
 
@@ -140,5 +141,5 @@ def play(run: Run, agent: Agent, app: str, progress: stages.Progress = lambda do
 
 
 def planner_of(profile: Profile, folder: Path) -> Planner:
-    model = LocalModel(folder, batch_size=profile.concurrency)
+    model = load_model(profile, "planner", str(folder))
     return Planner(model, stages.sampling(profile.planner), profile.prompts)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from coda_lib.action import Action, ActionError, format_action
 from coda_lib.executor import Executor, read_actions
+from coda_lib.model import ChatModel
 from coda_lib.planner import Observation, PlanError, Planner, control_action, parse_plan
 
 TRIES = 3  # replies asked for before a step counts as failed (released inference code)
@@ -61,6 +62,12 @@ class SoloAgent:
     def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         replies = self.executor.act_alone(observations, seed)
         return [_read("", reply, o) for reply, o in zip(replies, observations, strict=True)]
+
+
+def models_of(agent: Agent) -> dict[str, ChatModel]:
+    """The models behind an agent, by role."""
+    found = {role: getattr(agent, role, None) for role in ("planner", "executor")}
+    return {role: part.model for role, part in found.items() if part}
 
 
 def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:

@@ -8,7 +8,7 @@ import torch
 from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib.base_rows import Row
-from coda_lib.model import ImageTextProcessor, encode
+from coda_lib.network import ImageTextProcessor, encode
 
 _IGNORE = -100
 

@@ -39,7 +39,7 @@ from coda_lib.hindsight import (
     with_more,
     with_past,
 )
-from coda_lib.model import ImageTextProcessor
+from coda_lib.network import ImageTextProcessor
 from coda_lib.tiny import PATCH, configuration, processor, tokenizer
 from coda_lib.trajectory import decode_image
 

@@ -42,7 +42,8 @@ from coda_lib.hindsight import Hindsight
 from coda_lib.judge_cases import Case
 from coda_lib.judge_rows import JUDGE_BATCH, LOOKS, SHORT, attempts, judge_source, looking_source
 from coda_lib.judge_told import ruling_source, told_attempts
-from coda_lib.model import LocalModel, Sampling, load_network, load_processor
+from coda_lib.model import Sampling
+from coda_lib.network import LocalModel, load_network, load_processor
 from coda_lib.own_tasks import judge_tasks
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Planner

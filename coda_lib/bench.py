@@ -95,7 +95,7 @@ def desk_rows(env: ScienceDesk, tasks: Sequence[Task]) -> list[Row]:
 def decision_row(settings: Profile) -> Row:
     """Planner and executor together in a rollout of many episodes, the environment's part included."""
     from coda_lib.agent import DualAgent
-    from coda_lib.model import LocalModel
+    from coda_lib.network import LocalModel
     from coda_lib.planner import Planner
     from coda_lib.rollout import jobs, rollout
     from coda_lib.stages import load_executor, sampling, use_threads

@@ -26,6 +26,8 @@ from coda_lib.console import (
     find_task,
     out,
     print_json,
+    run_of,
+    show,
 )
 from coda_lib.errors import StageError, UserError
 
@@ -204,6 +206,31 @@ def serve(
     with served(path, port) as server:
         out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl-C ends it", markup=False, soft_wrap=True)
         server.wait()
+
+
+@app.command()
+def usage(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what the served models of a run were asked, stage by stage, and what that costs at the profile's prices."""
+    import pandas as pd
+
+    from coda_lib.engines import usage_table
+    from coda_lib.paths import display
+
+    here = run_of(run)
+    found = usage_table(here)
+    if as_json:
+        print_json(found.to_dict("records"))
+        return
+    if found.empty:
+        raise UserError(f"no model of {display(here.folder)} was served: see `serving` in the profile")
+    table = Table("stage", "model", "requests", "tokens read", "written", "cost", box=None, pad_edge=False)
+    for row in [*found.to_dict("records"), {"stage": "together", "role": "", **found.sum(numeric_only=True, min_count=1)}]:
+        counts = [f"{row[name]:,.0f}" for name in ("requests", "prompt_tokens", "completion_tokens")]
+        table.add_row(row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}")
+    show(table)
 
 
 app.command()(cli_evaluate.evaluate)

@@ -99,15 +99,16 @@ def evaluate(
 def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
     """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
     from coda_lib.agent import DualAgent, SoloAgent
+    from coda_lib.engines import load_model
     from coda_lib.executor import Executor
-    from coda_lib.model import LocalModel, Sampling
+    from coda_lib.model import Sampling
     from coda_lib.paths import require_checkpoint
     from coda_lib.planner import Planner
 
     def load(role: type, given: str, sampling: SamplingSettings) -> Any:
-        path = require_checkpoint(role.__name__.lower(), str(Path(given).resolve()) if Path(given).exists() else given)
-        model = LocalModel(path, batch_size=settings.concurrency)
-        return role(model, Sampling(**sampling.model_dump()), settings.prompts)
+        name = role.__name__.lower()
+        path = require_checkpoint(name, str(Path(given).resolve()) if Path(given).exists() else given)
+        return role(load_model(settings, name, path), Sampling(**sampling.model_dump()), settings.prompts)
 
     acting = load(Executor, executor or settings.models.executor, settings.executor)
     if planner == "none":

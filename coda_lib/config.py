@@ -18,6 +18,7 @@ SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its or
 App = Literal["algebra", "biochem", "gis", "astron"]
 Grade = Literal["A", "B", "C", "D"]
 System = Literal["base", "executor", "stage1", "stage2"]
+Role = Literal["planner", "executor", "judge"]
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
@@ -52,6 +53,20 @@ class Models(Section):
     judge: str
     base_judge: str = "data/checkpoints/base_judge"  # the judge before it was tuned on a planner's attempts
     coder: str = "data/checkpoints/executor"  # writes the texts that a planner delegates (an ablation)
+
+
+Where = Annotated[str, Field(pattern=r"^(local|started|https?://\S+)$")]
+
+
+class Serving(Section):
+    """Where each model runs: 'local' is in the stage's own process, 'started' behind a server that the stage starts and ends,
+    and an address such as http://host:8000/v1 is a server that runs already and calls the model by the checkpoint's name.
+    """
+
+    planner: Where = "local"  # when it acts; it is always trained in the stage's own process
+    executor: Where = "local"
+    judge: Where = "local"
+    options: tuple[str, ...] = ()  # for vLLM where it is started, such as --gpu-memory-utilization=0.4
 
 
 class SamplingSettings(Section):
@@ -131,6 +146,8 @@ class Profile(Section):
     seed: Annotated[int, Field(ge=0)]
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
+    serving: Serving = Serving()
+    prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full"]
     train_tasks: Count | None  # per application; None: all of them
     train_grades: Annotated[tuple[Grade, ...], Field(min_length=1)]  # of the train tasks to choose from

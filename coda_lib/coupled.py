@@ -18,7 +18,8 @@ from datasets import Dataset
 from coda_lib.agent import Decision
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.executor import Executor, executor_messages
-from coda_lib.model import LocalModel, Message, encode
+from coda_lib.model import Message
+from coda_lib.network import LocalModel, encode
 from coda_lib.planner import Observation
 from coda_lib.reward import advantages
 from coda_lib.trainer import ActionReward, SpecializeTrainer, specialize

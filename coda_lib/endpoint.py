@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import openai
+from openai.types.chat import ChatCompletion
 
 from coda_lib.errors import UserError
-from coda_lib.trajectory import encode_image
+from coda_lib.trajectory import screenshot_png
 
 if TYPE_CHECKING:
     from coda_lib.model import Message, Sampling
+    from coda_lib.network import ScreenshotProcessor
 
 
 class Refused(UserError):
@@ -34,8 +38,10 @@ class Usage:
 class EndpointModel:
     """A served model as a `ChatModel`: many requests side by side, with a deadline and bounded retries each.
 
-    The client retries with backoff what can succeed a second time (no connection, time-outs, 408, 409, 429 and 5xx).  UserError
-    names the server if it does not answer; Refused tells what it said.
+    The client retries with backoff what can succeed a second time (no connection, a connection that breaks, time-outs, 408, 409,
+    429 and 5xx).  UserError names the server if it does not answer, or with something else; Refused tells what it said.
+    Several samples of one prompt are the same conversation several times over: their seeds differ, and a server such as vLLM
+    computes what they have in common once.
     """
 
     def __init__(
@@ -47,6 +53,8 @@ class EndpointModel:
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """One reply for each conversation, in order; the first that fails ends it, and those not yet asked are not asked."""
+        if len(conversations) == 1:
+            return [reply_of(self.complete(conversations[0], sampling, seed))]
         with ThreadPoolExecutor(self.concurrency) as pool:
             asked = [pool.submit(self.complete, messages, sampling, seed + i) for i, messages in enumerate(conversations)]
             try:
@@ -65,6 +73,10 @@ class EndpointModel:
             raise UserError(f"{self.url} does not answer ({error}): is the server running, and is the address right?") from error
         except openai.APIStatusError as error:
             raise Refused(f"{self.url} answered {error.status_code} for model {self.name!r}: {error.message}") from error
+        except json.JSONDecodeError as error:
+            raise UserError(f"{self.url} answered with broken JSON ({error}): what stands between it and you?") from error
+        if not isinstance(answer, ChatCompletion) or not answer.choices:
+            raise UserError(f"{self.url} answered with no chat completion: {str(answer)[:200]!r}; is the address right (…/v1)?")
         with self._lock:
             self.usage.requests += 1
             if answer.usage:
@@ -72,11 +84,20 @@ class EndpointModel:
                 self.usage.completion_tokens += answer.usage.completion_tokens
         return answer.model_dump(mode="json")
 
+    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The (width, height) at which the network sees a picture of `size`, by the checkpoint that the model is named after."""
+        return self._processor.seen(size)
+
+    @cached_property
+    def _processor(self) -> ScreenshotProcessor:
+        from coda_lib.network import load_processor  # takes torch along, which a client of a judge's needs for nothing
+
+        return load_processor(self.name).image_processor
+
 
 def reply_of(answer: dict[str, Any]) -> str:
-    """The text of a chat completion; empty if there is none."""
-    choices = answer.get("choices") or [{}]
-    return (choices[0].get("message") or {}).get("content") or ""
+    """The text of a chat completion; empty if it has none."""
+    return answer["choices"][0]["message"].get("content") or ""
 
 
 def _sent(message: Message) -> dict[str, Any]:
@@ -87,5 +108,5 @@ def _sent(message: Message) -> dict[str, Any]:
 def _part(part: dict[str, Any]) -> dict[str, Any]:
     if part["type"] != "image":
         return part
-    data = base64.b64encode(encode_image(part["image"])).decode("ascii")
+    data = base64.b64encode(screenshot_png(part["image"])).decode("ascii")
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}

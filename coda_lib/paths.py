@@ -118,6 +118,11 @@ class Run:
         return self.folder / "evaluation" / system / f"{app}.parquet"
 
     @property
+    def usage(self) -> Path:
+        """What served models were asked, a file for each stage."""
+        return self.folder / "usage"
+
+    @property
     def tables(self) -> Path:
         return self.folder / "tables"
 

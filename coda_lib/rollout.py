@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
-import numpy as np
 import pandas as pd
 from PIL import Image
 
@@ -20,7 +19,7 @@ from coda_lib.agent import Agent, Decision, action_text
 from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
-from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot_png
 
 TRIES = 2  # of an episode, if the environment breaks
 
@@ -36,8 +35,8 @@ class _Episode:
     env: Environment | None = None  # while it waits
     decision: Decision | None = None  # what is to be done next
     limit: int = 0  # most steps
-    current: np.ndarray = field(default_factory=lambda: np.zeros((1, 1, 3), np.uint8))  # until there is something to see
-    previous: np.ndarray | None = None
+    current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))  # until there is something to see
+    previous: Image.Image | None = None
     turns: list[Turn] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     stop: StopReason | None = None
@@ -47,7 +46,7 @@ class _Episode:
 
     def begin(self) -> None:
         try:
-            self.current, _ = self.env.reset(self.task)
+            self.current = Image.fromarray(self.env.reset(self.task)[0])
         except EnvironmentFault as fault:
             self._break(fault)
 
@@ -55,26 +54,25 @@ class _Episode:
         self.stop, self.success, self.fault = StopReason.ENVIRONMENT_ERROR, None, str(fault)
 
     def observation(self) -> Observation:
-        previous = self.current if self.previous is None else self.previous
-        pictures = Image.fromarray(previous), Image.fromarray(self.current)
-        return Observation(self.task.instruction, tuple(self.turns), *pictures, self.env.elements)
+        previous = self.previous or self.current
+        return Observation(self.task.instruction, tuple(self.turns), previous, self.current, self.env.elements)
 
     def apply(self) -> None:
         """Do what was decided; a decision that could not be parsed does nothing but is kept and counts as a step."""
         decision = self.decision
-        seen = encode_image(Image.fromarray(self.current))
+        seen = screenshot_png(self.current)
         plan = decision.plan or decision.reply
         self.steps.append(Step(seen, plan, decision.reply, decision.actions, decision.error))
         self.previous = self.current
         try:
             for action in decision.actions:
-                self.current, _, ended, _, _ = self.env.step(action)
+                picture, _, ended, _, _ = self.env.step(action)
+                self.current = Image.fromarray(picture)
                 if ended:
                     self.stop = STOPS[action.type]
                     self.answer = action.text if action.type == ActionType.ANS else None
                     break
-            size = (self.current.shape[1], self.current.shape[0])
-            self.turns.append(Turn(decision.plan, action_text(decision.actions, size)))
+            self.turns.append(Turn(decision.plan, action_text(decision.actions, self.current.size)))
             if self.stop is None and len(self.steps) >= self.limit:
                 self.stop = StopReason.STEP_LIMIT
             if self.stop is not None:
@@ -85,7 +83,7 @@ class _Episode:
     def trajectory(self, planner: str) -> Trajectory:
         return Trajectory(
             self.task.id, self.task.app, self.task.instruction, planner, self.run, tuple(self.steps),
-            encode_image(Image.fromarray(self.current)), self.stop, self.answer, self.success,
+            screenshot_png(self.current), self.stop, self.answer, self.success,
         )  # fmt: skip
 
 

@@ -45,14 +45,17 @@ class Server:
 
 
 @contextmanager
-def served(model: str | Path, port: int | None = None, deadline_s: float = 1800.0) -> Iterator[Server]:
+def served(
+    model: str | Path, port: int | None = None, deadline_s: float = 1800.0, options: Sequence[str] = ()
+) -> Iterator[Server]:
     """Start a server for a checkpoint (folder or hub name), wait until it answers, and stop it on every way out.
 
-    It listens on this machine alone, on a free port if none is given, and calls the model by the name given here.  UserError if
-    the port is taken, if there is a GPU and no vLLM, if the server ends, and if it does not answer within `deadline_s`.
+    It listens on this machine alone, on a free port if none is given, and calls the model by the name given here; `options` are
+    words of vLLM's own command line.  UserError if the port is taken, if there is a GPU and no vLLM, if the server ends, or if it
+    does not answer within `deadline_s`.
     """
     port = _free(port)
-    engine, command = _command(str(model), port)
+    engine, command = _command(str(model), port, options)
     with NamedTemporaryFile("w+", prefix="coda-serve-", suffix=".log", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -64,7 +67,7 @@ def served(model: str | Path, port: int | None = None, deadline_s: float = 1800.
             yield server
 
 
-def _command(model: str, port: int) -> tuple[str, list[str]]:
+def _command(model: str, port: int, options: Sequence[str]) -> tuple[str, list[str]]:
     import torch
 
     address = ["--host", HOST, "--port", str(port)]
@@ -72,7 +75,7 @@ def _command(model: str, port: int) -> tuple[str, list[str]]:
         return "transformers", [sys.executable, "-m", "coda_lib.serve", model, *address]
     if not find_spec("vllm"):
         raise UserError("there is a GPU, and no vLLM to serve from it: pip install 'coda-kit[gpu]'")
-    return "vllm", [str(Path(sys.executable).with_name("vllm")), "serve", model, *address]
+    return "vllm", [str(Path(sys.executable).with_name("vllm")), "serve", model, *address, *options]
 
 
 def _wait(server: Server, health: str, deadline_s: float) -> None:
@@ -111,7 +114,7 @@ def main(arguments: Sequence[str]) -> None:
     from transformers import AutoProcessor
     from transformers.cli.transformers import main as transformers
 
-    from coda_lib.model import load_processor
+    from coda_lib.network import load_processor
 
     AutoProcessor.from_pretrained = staticmethod(lambda path, **_: load_processor(path))
     sys.argv = ["transformers", "serve", *arguments]

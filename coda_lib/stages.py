@@ -15,15 +15,16 @@ from typing import Any
 import pandas as pd
 import torch
 
-from coda_lib.agent import Agent, DualAgent, SoloAgent
+from coda_lib.agent import Agent, DualAgent, SoloAgent, models_of
 from coda_lib.config import Profile, SamplingSettings
 from coda_lib.dataset import grpo_rows, sft_rows
+from coda_lib.engines import load_model, note_usage
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.executor import Executor
 from coda_lib.explore import train_pool
 from coda_lib.files import write_table
 from coda_lib.judge import Judge, JudgeScore, score
-from coda_lib.model import LocalModel, Sampling
+from coda_lib.model import Sampling
 from coda_lib.paths import Run, checkpoint_path
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs, rollout
@@ -50,7 +51,7 @@ def sampling(settings: SamplingSettings) -> Sampling:
 
 def load_executor(profile: Profile, checkpoint: str | None = None) -> Executor:
     """The frozen executor of a profile, or another checkpoint in its place."""
-    model = LocalModel(checkpoint_path(checkpoint or profile.models.executor), batch_size=profile.concurrency)
+    model = load_model(profile, "executor", checkpoint or profile.models.executor)
     return Executor(model, sampling(profile.executor), profile.prompts)
 
 
@@ -61,7 +62,7 @@ def load_agent(run: Run, system: str, app: str) -> Agent:
     checkpoint = run.planner_checkpoint(system, app)
     if checkpoint is None:
         return SoloAgent(executor)
-    model = LocalModel(checkpoint, batch_size=profile.concurrency)
+    model = load_model(profile, "planner", checkpoint)
     return DualAgent(Planner(model, sampling(profile.planner), profile.prompts), executor, system)
 
 
@@ -86,7 +87,9 @@ def _roll(run: Run, system: str, app: str, tasks: list[Task], runs: int, purpose
     seed = stage_seed(profile, purpose, system, app)
     agent = load_agent(run, system, app)
     play = jobs(tasks, runs)
-    return rollout(agent, play, lambda: ScienceDesk(app), seed, profile.concurrency, profile.step_limit, progress)
+    played = rollout(agent, play, lambda: ScienceDesk(app), seed, profile.concurrency, profile.step_limit, progress)
+    note_usage(run, f"{purpose}/{system}/{app}", **models_of(agent))
+    return played
 
 
 def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
@@ -99,14 +102,16 @@ def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, 
 
 def load_judge(profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:
     """The judge of a profile, or its way of judging with another checkpoint; `how` are fields of `Judge` to be other ones."""
-    model = LocalModel(checkpoint_path(checkpoint or profile.models.judge), batch_size=max(8, profile.concurrency // 2))
+    model = load_model(profile, "judge", checkpoint or profile.models.judge)
     return Judge(model, sampling(profile.judge), profile.prompts, **({"votes": profile.judge.votes, "stop_at_no": True} | how))
 
 
 def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:
     """Let the judge vote on a planner's rollouts; writes judged/{planner}/{app}.parquet and the judge's own score beside it."""
     profile = run.profile()
-    judged = load_judge(profile).vote(load_trajectories(run.rollouts(planner, app)), stage_seed(profile, "judge", planner, app))
+    asked = load_judge(profile)
+    judged = asked.vote(load_trajectories(run.rollouts(planner, app)), stage_seed(profile, "judge", planner, app))
+    note_usage(run, f"judge/{planner}/{app}", judge=asked.model)
     save_trajectories(run.judged(planner, app), judged)
     return judged, score(judged)
 
@@ -116,16 +121,18 @@ def specialize_app(run: Run, app: str) -> Path:
     from coda_lib.trainer import specialize  # TRL takes seconds to load, and other stages need none of it
 
     profile = run.profile()
-    rows = grpo_rows(load_trajectories(run.judged("base", app)), profile.prompts)
-    return specialize(
+    rows, executor = grpo_rows(load_trajectories(run.judged("base", app)), profile.prompts), load_executor(profile)
+    folder = specialize(
         rows,
         checkpoint_path(profile.models.planner),
-        load_executor(profile),
+        executor,
         profile.specialize,
         profile.planner,
         run.specialist(app),
         stage_seed(profile, "specialize", app),
     )
+    note_usage(run, f"specialize/{app}", executor=executor.model)
+    return folder
 
 
 def generalize_all(run: Run) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 
-from coda_lib.model import ImageTextProcessor, ScreenshotProcessor
+from coda_lib.network import ImageTextProcessor, ScreenshotProcessor
 
 PATCH = 42  # px; one image token a patch: 8 x 6 = 48 tokens for a 336 x 252 screenshot
 GRID = 4  # px; coordinates are written on this grid, so that each is one token

@@ -24,7 +24,7 @@ from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSett
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
-from coda_lib.model import load_network, load_processor
+from coda_lib.network import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
 

@@ -71,6 +71,15 @@ def encode_image(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
+def screenshot_png(screenshot: Image.Image) -> bytes:
+    """`encode_image`, made once and kept with the picture, because planner and executor are shown the same one, and the next
+    step shows it again.  For pictures that nobody draws on.
+    """
+    if not hasattr(screenshot, "_png"):
+        screenshot._png = encode_image(screenshot)
+    return screenshot._png
+
+
 def decode_image(png: bytes) -> Image.Image:
     return Image.open(io.BytesIO(png)).convert("RGB")
 

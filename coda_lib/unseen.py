@@ -19,12 +19,12 @@ from coda_lib import stages
 from coda_lib.ablations import planner_of, play
 from coda_lib.action import Action, ActionError, ActionType, format_action, parse_actions
 from coda_lib.agent import Agent, DualAgent
-from coda_lib.config import Profile
+from coda_lib.engines import load_model
 from coda_lib.envs.sciencedesk.script import ScriptError, action_of, read_plan
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
-from coda_lib.model import ChatModel, LocalModel, Sampling
-from coda_lib.paths import Run, checkpoint_path
+from coda_lib.model import ChatModel, Sampling
+from coda_lib.paths import Run
 from coda_lib.planner import HISTORY, Observation
 from coda_lib.prompts import render
 
@@ -114,13 +114,10 @@ def agents(run: Run, app: str) -> list[Agent]:
     usual = stages.load_executor(profile)
     if app not in profile.apps:
         return [stages.load_agent(run, system, app) for system in ("base", "executor", "stage2")]
-    executors = {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, _coder(profile), usual.sampling)}
+    coder = load_model(profile, "executor", profile.models.coder)
+    executors = {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, coder, usual.sampling)}
     loaded = {name: planner_of(profile, run.planner_checkpoint(name, app)) for name in planners}
     return [DualAgent(loaded[name], executors[kind], f"{name}, {kind}") for kind, name in product(executors, planners)]
-
-
-def _coder(profile: Profile) -> ChatModel:
-    return LocalModel(checkpoint_path(profile.models.coder), batch_size=profile.concurrency)
 
 
 def evaluate_unseen(run: Run, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:

@@ -10,6 +10,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ import nbformat
 import pytest
 
 from coda_lib import cli
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job, and so by what tests start
 
 
 def write_notebook(path: Path, parameters: str, *cells: str) -> Path:

@@ -25,7 +25,8 @@ from coda_lib.hindsight import curiosity, distracted, hindsights, planner_row, r
 from coda_lib.judge_cases import NOTHING, Case, Question, needless, seen
 from coda_lib.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source
 from coda_lib.judge_told import names, renamed, ruling_source, told_attempts, told_lessons
-from coda_lib.model import ReplayModel, encode, load_network, load_processor
+from coda_lib.model import ReplayModel
+from coda_lib.network import encode, load_network, load_processor
 from coda_lib.own_tasks import judge_lessons, judge_tasks, lessons
 from coda_lib.predicate import holds
 from coda_lib.task import APPS, goal_text, test_tasks

@@ -215,9 +215,9 @@ def test_bench(coda, monkeypatch):
 
 
 def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
-    from coda_lib import model
+    from coda_lib import network
 
-    monkeypatch.setattr(model, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
+    monkeypatch.setattr(network, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
     settings = load_profile("smoke", fake_checkpoints)
     agent = chosen_agent(settings, None, None)
     assert agent.name == "base" and agent.planner.model.name == settings.models.planner

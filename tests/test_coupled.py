@@ -16,7 +16,8 @@ from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.coupled import EXECUTOR, CoupledReward, specialize_coupled
 from coda_lib.dataset import grpo_rows, observation
 from coda_lib.executor import Executor, executor_messages
-from coda_lib.model import LocalModel, Sampling, encode, load_network
+from coda_lib.model import Sampling
+from coda_lib.network import LocalModel, encode, load_network
 
 pytest_plugins = ("tiny_checkpoints",)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,7 +26,7 @@ SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7)
 
 
 class Server(ThreadingHTTPServer):
-    """OpenAI's chat API in miniature: `answer(request)` gives a status and a text; every request is kept."""
+    """OpenAI's chat API in miniature: `answer(request)` gives a status and a text (or bytes); every request is kept."""
 
     daemon_threads = True
 
@@ -43,13 +44,17 @@ class _Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(asked)
         status, said = self.server.answer(asked)
+        if isinstance(said, bytes):
+            return self._send(status, said)
         message = {"role": "assistant", "content": said}
         body = {"error": {"message": said}} if status >= 400 else {
             "id": "x", "object": "chat.completion", "created": 0, "model": asked["model"],
             "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
             "usage": {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13},
         }  # fmt: skip
-        data = json.dumps(body).encode()
+        self._send(status, json.dumps(body).encode())
+
+    def _send(self, status: int, data: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
@@ -122,6 +127,37 @@ def test_a_refusal_and_a_dead_server_are_one_clear_message(serve):
     assert len(server.asked) == 1
     with pytest.raises(UserError, match="http://127.0.0.1:9/v1 does not answer"):
         EndpointModel("http://127.0.0.1:9/v1", "m", retries=0).generate([conversation("a")], SAMPLING, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b'{"id": "x", "choices": [', "broken JSON"),
+        (b'{"id": "x", "object": "chat.completion", "choices": []}', "no chat completion: .*is the address right"),
+        (b"{}", "no chat completion"),
+        (b'"hello"', "no chat completion: 'hello'"),
+    ],
+)
+def test_an_answer_that_is_none_is_said(serve, answer, message):
+    server = serve(lambda asked: (200, answer))
+    with pytest.raises(UserError, match=f"127.0.0.1.*{message}"):
+        EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0)
+
+
+def test_a_server_that_never_answers_is_given_up(serve):
+    server = serve(lambda asked: time.sleep(2) or (200, "late"))
+    start = time.monotonic()
+    with pytest.raises(UserError, match="does not answer .*timed out"):
+        EndpointModel(server.url, "m", deadline_s=0.1, retries=1).generate([conversation("a")] * 3, SAMPLING, 0)
+    assert time.monotonic() - start < 2 and len(server.asked) <= 6
+
+
+def test_a_screenshot_is_encoded_once(serve, monkeypatch):
+    server, shown, encoded = serve(lambda asked: (200, "ok")), screen(1), []
+    monkeypatch.setattr("coda_lib.trajectory.encode_image", lambda picture: encoded.append(picture) or b"PNG")
+    EndpointModel(server.url, "m").generate([conversation("a", shown), conversation("b", shown)], SAMPLING, 0)
+    EndpointModel(server.url, "m").generate([conversation("c", shown)], SAMPLING, 0)
+    assert encoded == [shown] and len(server.asked) == 3
 
 
 @pytest.fixture

@@ -17,18 +17,8 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from coda_lib.errors import UserError
-from coda_lib.model import (
-    ImageTextProcessor,
-    LocalModel,
-    Message,
-    ReplayModel,
-    Sampling,
-    encode,
-    image,
-    load_network,
-    load_processor,
-    text,
-)
+from coda_lib.model import Message, ReplayModel, Sampling, image, text
+from coda_lib.network import ImageTextProcessor, LocalModel, encode, load_network, load_processor
 from coda_lib.tiny import CHAT_TEMPLATE, PATCH, tokenizer
 
 pytest_plugins = ("tiny_checkpoints",)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 import nbformat
@@ -272,8 +271,7 @@ class Slow:
 
     def start(self) -> subprocess.Popen:
         words = [*self.words, "--until", self.until]
-        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # tests in the background inherit that it is ignored
-        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def kernel(self) -> psutil.Process:
         """Wait until the training waits; return the notebook's process."""

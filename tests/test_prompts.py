@@ -10,7 +10,8 @@ from PIL import Image
 from tiny_models import pictures_of, screen, words_of
 
 from coda_lib import prompts
-from coda_lib.model import Message, encode, load_processor
+from coda_lib.model import Message
+from coda_lib.network import encode, load_processor
 from coda_lib.prompts import render
 
 pytest_plugins = ("tiny_checkpoints",)

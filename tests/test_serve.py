@@ -17,7 +17,8 @@ from coda_lib.agent import DualAgent
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
-from coda_lib.model import LocalModel, Sampling
+from coda_lib.model import Sampling
+from coda_lib.network import LocalModel
 from coda_lib.paths import REPO
 from coda_lib.planner import Planner
 from coda_lib.rollout import rollout

@@ -16,7 +16,8 @@ from coda_lib.config import Profile, load_profile, store_profile
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
-from coda_lib.model import LocalModel, Sampling
+from coda_lib.model import Sampling
+from coda_lib.network import LocalModel
 from coda_lib.paths import Run
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories

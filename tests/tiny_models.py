@@ -14,7 +14,8 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 
 from coda_lib.action import Action, ActionType
 from coda_lib.envs.base import Environment, EnvironmentFault
-from coda_lib.model import LocalModel, Message, Sampling
+from coda_lib.model import Message, Sampling
+from coda_lib.network import LocalModel
 from coda_lib.task import Task
 from coda_lib.tiny import configuration, processor, tokenizer
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
