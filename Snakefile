@@ -72,7 +72,8 @@ TASK_FILES = relative(data_files(TASKS, without="apps"))
 APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
-ACTING = ("models", "serving", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
     "{PYTHON} -m coda_lib.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
     " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
@@ -173,7 +174,7 @@ rule explore:
     resources:
         mem_mb=3000,
     shell:
-        STAGE
+        STAGE + FLEET
 
 
 rule judge:
@@ -264,7 +265,7 @@ rule evaluate:
     resources:
         mem_mb=3000,
     shell:
-        STAGE
+        STAGE + FLEET
 
 
 rule judges:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from coda_lib import cli_apps, cli_evaluate, cli_science, cli_tasks
+from coda_lib import cli_apps, cli_evaluate, cli_fleet, cli_science, cli_tasks
 from coda_lib.cli_evaluate import chosen_agent
 from coda_lib.console import (
     ExecutorOption,
@@ -21,6 +21,7 @@ from coda_lib.console import (
     PlannerOption,
     ProfileOption,
     SeedOption,
+    SettingsOption,
     applications,
     err,
     find_task,
@@ -51,10 +52,7 @@ def reproduce(
     cores: Annotated[
         int | None, typer.Option(min=1, help="Stages that may run side by side. Default: all cores.")
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10."),
-    ] = None,
+    settings: SettingsOption = None,
     until: Annotated[
         str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")
     ] = "results",
@@ -242,6 +240,7 @@ app.command()(cli_science.seeds)
 app.add_typer(cli_tasks.tasks_app, name="tasks")
 app.add_typer(cli_apps.apps_app, name="apps")
 app.add_typer(cli_science.judge_app, name="judge")
+app.add_typer(cli_fleet.fleet_app, name="fleet")
 
 
 def main() -> None:

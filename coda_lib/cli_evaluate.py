@@ -17,6 +17,7 @@ from coda_lib.console import (
     PlannerOption,
     ProfileOption,
     SeedOption,
+    SettingsOption,
     applications,
     err,
     out,
@@ -43,6 +44,16 @@ def evaluate(
     machines: Annotated[
         Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines instead.")
     ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Play by a fleet of so many processes. Default: the profile's number.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Have the fleet's workers on this Ray cluster ('auto', 'local').")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet keeps its episodes, and goes on. Default: results/fleet.")
+    ] = None,
+    settings: SettingsOption = None,
     save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,37 +64,40 @@ def evaluate(
     from coda_lib import statistics
     from coda_lib.config import load_profile
     from coda_lib.files import write_table
-    from coda_lib.places import boards, desks
-    from coda_lib.rollout import episodes, jobs, rollout
+    from coda_lib.paths import RESULTS
+    from coda_lib.places import boards, desks, played
+    from coda_lib.rollout import episodes, jobs
 
-    settings = load_profile(profile)
-    k, limit = runs or settings.evaluation_runs, tasks or settings.test_tasks
-    used = settings.seed if seed is None else seed
+    chosen = load_profile(profile, tuple(settings or ()))
+    fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
+    k, limit = runs or chosen.evaluation_runs, tasks or chosen.test_tasks
+    used = chosen.seed if seed is None else seed
     if machines and not on:
         raise UserError("--machines needs --on: the folder of the task files to play there")
-
-    def fit(size: tuple[int, int]) -> tuple[int, int]:
-        return agent.executor.model.seen(size)
-
-    places = boards(on, machines, limit, fit) if on else desks(applications(app_name), limit)
-    agent = chosen_agent(settings, planner, executor)
+    if ray and not fleet.workers:
+        raise UserError("--ray needs --workers: how many the cluster is to have")
+    places = boards(on, machines, limit) if on else desks(applications(app_name), limit)
+    agent = chosen_agent(chosen, planner, executor)
+    if on:
+        places = [place.fitted(agent.executor.model.sight) for place in places]
     tables = []
     with Progress(console=err, transient=True) as progress:
         for place in places:
             bar = progress.add_task(place.name, total=len(place.tasks) * k)
-            played = rollout(
-                agent, jobs(place.tasks, k), place.make_env, used, place.side_by_side or settings.concurrency,
-                settings.step_limit, lambda done, total, bar=bar: progress.update(bar, completed=done),
-                lambda fault: err.print(fault, markup=False, soft_wrap=True),
+            found = played(
+                place, agent, jobs(place.tasks, k), used, chosen.concurrency, chosen.step_limit, fleet,
+                (keep or RESULTS / "fleet") / place.name,
+                progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
+                report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
             )  # fmt: skip
-            tables.append(episodes(played, place.tasks, agent.name, used))
+            tables.append(episodes(found, place.tasks, agent.name, used))
             if save:
                 write_table(save, pd.concat(tables))
     rows = []
     for place, table in zip(places, tables, strict=True):
         matrix = statistics.success_matrix(table)
         for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
-            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), settings.bootstrap_resamples)
+            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), chosen.bootstrap_resamples)
             rows.append({"app": place.name, "metric": f"{metric}@{k}", "tasks": len(place.tasks), "value": estimate.value,
                          "low": estimate.low, "high": estimate.high})  # fmt: skip
     if as_json:

@@ -69,6 +69,14 @@ class Serving(Section):
     options: tuple[str, ...] = ()  # for vLLM where it is started, such as --gpu-memory-utilization=0.4
 
 
+class FleetSettings(Section):
+    """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models behind servers."""
+
+    workers: Annotated[int, Field(ge=0)] = 0  # processes; 0: no fleet
+    side_by_side: Count = 16  # environments of each
+    ray: str | None = None  # a Ray cluster: its address, 'auto' or 'local'; None: processes of this machine
+
+
 class SamplingSettings(Section):
     temperature: NotNegative
     top_p: Share
@@ -147,6 +155,7 @@ class Profile(Section):
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
     serving: Serving = Serving()
+    fleet: FleetSettings = FleetSettings()
     prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full"]
     train_tasks: Count | None  # per application; None: all of them

@@ -29,6 +29,9 @@ PlannerOption = Annotated[
 ExecutorOption = Annotated[
     str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
 ]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
+]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
 
 

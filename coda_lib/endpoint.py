@@ -18,8 +18,7 @@ from coda_lib.errors import UserError
 from coda_lib.trajectory import screenshot_png
 
 if TYPE_CHECKING:
-    from coda_lib.model import Message, Sampling
-    from coda_lib.network import ScreenshotProcessor
+    from coda_lib.model import Message, Sampling, Sight
 
 
 class Refused(UserError):
@@ -33,6 +32,9 @@ class Usage:
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in ("requests", "prompt_tokens", "completion_tokens")))
 
 
 class EndpointModel:
@@ -48,8 +50,12 @@ class EndpointModel:
         self, url: str, model: str, api_key: str = "none", concurrency: int = 8, deadline_s: float = 120.0, retries: int = 4
     ):
         self.name, self.url, self.concurrency = model, url, concurrency
+        self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
         self.usage, self._lock = Usage(), Lock()
         self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
+        return EndpointModel, self._made_of
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """One reply for each conversation, in order; the first that fails ends it, and those not yet asked are not asked."""
@@ -84,15 +90,12 @@ class EndpointModel:
                 self.usage.completion_tokens += answer.usage.completion_tokens
         return answer.model_dump(mode="json")
 
-    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The (width, height) at which the network sees a picture of `size`, by the checkpoint that the model is named after."""
-        return self._processor.seen(size)
-
     @cached_property
-    def _processor(self) -> ScreenshotProcessor:
-        from coda_lib.network import load_processor  # takes torch along, which a client of a judge's needs for nothing
+    def sight(self) -> Sight:
+        """That of the checkpoint which the model is named after.  UserError if it cannot be found."""
+        from coda_lib.network import load_processor  # takes torch along, which a client does without otherwise
 
-        return load_processor(self.name).image_processor
+        return load_processor(self.name).image_processor.sight
 
 
 def reply_of(answer: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil, floor, sqrt
 from typing import Any, Protocol
 
 from PIL import Image
@@ -42,6 +43,29 @@ class ReplayModel:
         if callable(self._replies):
             return [self._replies(conversation) for conversation in conversations]
         return [next(self._replies) for _ in conversations]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that have no network."""
+
+    factor: int  # pixels: sides are multiples of it
+    least: int  # pixels of a whole picture
+    most: int
+
+    def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
+        """The (width, height) at which a picture of `size` is seen: the pixels in the network's replies are of that."""
+        width, height = (max(self.factor, round(side / self.factor) * self.factor) for side in size)
+        if self.least <= width * height <= self.most:
+            return width, height
+        pixels = size[0] * size[1]
+        if width * height > self.most:  # written as there, for a rounding error can make a side another one
+            shrink = sqrt(pixels / self.most)
+            width, height = (max(self.factor, floor(side / shrink / self.factor) * self.factor) for side in size)
+        else:
+            grow = sqrt(self.least / pixels)
+            width, height = (ceil(side * grow / self.factor) * self.factor for side in size)
+        return width, height
 
 
 def text(content: str) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
-from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from coda_lib.errors import UserError
-from coda_lib.model import Message, Sampling
+from coda_lib.model import Message, Sampling, Sight
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
@@ -46,11 +46,9 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
             self._patches.popitem(last=False)
         return patches
 
-    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The (width, height) at which a network sees a picture of `size`: the pixels in its replies are of that."""
-        factor, limits = self.patch_size * self.merge_size, self.size
-        height, width = smart_resize(size[1], size[0], factor, limits["shortest_edge"], limits["longest_edge"])
-        return width, height
+    @property
+    def sight(self) -> Sight:
+        return Sight(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a hub holds them: those of the class that everybody has, without the pictures."""
@@ -129,9 +127,9 @@ class LocalModel:
             replies += self._generate(conversations[start : start + self.batch_size], sampling)
         return replies
 
-    def seen(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The (width, height) at which the network sees a picture of `size`."""
-        return self.processor.image_processor.seen(size)
+    @property
+    def sight(self) -> Sight:
+        return self.processor.image_processor.sight
 
     @torch.inference_mode()
     def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:

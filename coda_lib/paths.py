@@ -117,6 +117,10 @@ class Run:
     def evaluation(self, system: str, app: str) -> Path:
         return self.folder / "evaluation" / system / f"{app}.parquet"
 
+    def fleet(self, purpose: str, system: str, app: str) -> Path:
+        """Where the episodes of a stage are kept one by one while a fleet plays them."""
+        return self.folder / "fleet" / purpose / system / app
+
     @property
     def usage(self) -> Path:
         """What served models were asked, a file for each stage."""

@@ -6,10 +6,12 @@ ENVIRONMENT_ERROR if that breaks, too.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pandas as pd
 from PIL import Image
@@ -85,6 +87,28 @@ class _Episode:
             self.task.id, self.task.app, self.task.instruction, planner, self.run, tuple(self.steps),
             screenshot_png(self.current), self.stop, self.answer, self.success,
         )  # fmt: skip
+
+
+def play(
+    agent: Agent,
+    env: Environment,
+    task: Task,
+    run: int,
+    seed: int,
+    step_limit: int | None = None,
+    do: Callable[[Callable[[], Any]], Any] = lambda call: call(),
+) -> tuple[Trajectory, str | None]:
+    """One episode by itself, and what broke, if anything did.  `do` calls whatever touches the environment.
+
+    Its random numbers follow from `seed`, the task and the run alone: they do not depend on what else is played, or where.
+    """
+    episode = _Episode(task, run, 0, env=env, limit=min(task.steps, step_limit or task.steps))
+    own = int.from_bytes(hashlib.sha256(f"{seed}/{task.id}/{run}".encode()).digest()[:4], "big") % 2**31
+    do(episode.begin)
+    while episode.stop is None:
+        (episode.decision,) = agent.decide([do(episode.observation)], own + 100_003 * len(episode.steps))
+        do(episode.apply)
+    return episode.trajectory(agent.name), episode.fault
 
 
 def rollout(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,9 @@ from coda_lib.files import write_table
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.model import Sampling
 from coda_lib.paths import Run, checkpoint_path
+from coda_lib.places import Place, played
 from coda_lib.planner import Planner
-from coda_lib.rollout import episodes, jobs, rollout
+from coda_lib.rollout import episodes, jobs
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
@@ -86,10 +88,13 @@ def _roll(run: Run, system: str, app: str, tasks: list[Task], runs: int, purpose
     profile = run.profile()
     seed = stage_seed(profile, purpose, system, app)
     agent = load_agent(run, system, app)
-    play = jobs(tasks, runs)
-    played = rollout(agent, play, lambda: ScienceDesk(app), seed, profile.concurrency, profile.step_limit, progress)
+    place = Place(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
+    found = played(
+        place, agent, jobs(tasks, runs), seed, profile.concurrency, profile.step_limit, profile.fleet,
+        run.fleet(purpose, system, app), progress=progress,
+    )  # fmt: skip
     note_usage(run, f"{purpose}/{system}/{app}", **models_of(agent))
-    return played
+    return found
 
 
 def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
@@ -153,8 +158,8 @@ def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, 
     """
     profile = run.profile()
     tasks = held_out_tasks(profile, app)
-    played = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
-    table = episodes(played, tasks, system, profile.seed)
-    save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), played)
+    found = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
+    table = episodes(found, tasks, system, profile.seed)
+    save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), found)
     write_table(run.evaluation(system, app), table)
     return table

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from coda_lib.errors import UserError
-from coda_lib.model import Message, ReplayModel, Sampling, image, text
+from coda_lib.model import Message, ReplayModel, Sampling, Sight, image, text
 from coda_lib.network import ImageTextProcessor, LocalModel, encode, load_network, load_processor
 from coda_lib.tiny import CHAT_TEMPLATE, PATCH, tokenizer
 
@@ -203,8 +204,21 @@ def test_a_model_says_at_which_size_it_sees_a_picture(real_settings, tiny_planne
         model = LocalModel(path)
         (_, rows, columns), = encode(model.processor, [ask(noise(*size, 1), "x")])["image_grid_thw"].tolist()
         patch = model.processor.image_processor.patch_size
-        assert model.seen(size) == (columns * patch, rows * patch)
-    assert LocalModel(real_settings).seen((1280, 800)) == (1288, 812) and model.seen((336, 252)) == (336, 252)
+        assert model.sight(size) == (columns * patch, rows * patch)
+    assert LocalModel(real_settings).sight((1280, 800)) == (1288, 812) and model.sight((336, 252)) == (336, 252)
+
+
+def test_sizes_are_seen_as_the_image_processor_computes_them():
+    from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
+
+    rng = random.Random(0)
+    for _ in range(2000):
+        size, factor = (rng.randint(1, 4000), rng.randint(1, 4000)), rng.choice((14, 28, 32))
+        least = rng.choice((1, 56 * 56, 256 * 28 * 28))
+        most = least * rng.choice((1, 4, 100, 10000))
+        if max(size) / min(size) <= 200:  # the processor refuses others
+            height, width = smart_resize(size[1], size[0], factor, least, most)
+            assert Sight(factor, least, most)(size) == (width, height)
 
 
 def test_pictures_seen_before_give_the_same_patches(real_settings, monkeypatch):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import subprocess
 import time
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,10 @@ def load_machines(path: Path) -> list[Machine]:
     """The machines of a file.  UserError names the file and the field at fault."""
     if not path.is_file():
         raise UserError(f"there is no file {path}: list your machines there, as in data/machines.example.yaml")
-    return load_rows(path, Machine)
+    machines = load_rows(path, Machine)
+    if twice := [address for address, count in Counter(machine.address for machine in machines).items() if count > 1]:
+        raise UserError(f"{path} lists {twice[0]} twice: each machine plays one episode at a time")
+    return machines
 
 
 class ScienceBoard(Screen):
@@ -111,14 +115,14 @@ class ScienceBoard(Screen):
 class Machines:
     """Hands out each machine once; a lost one does not come back."""
 
-    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None, fit: Fit | None = None):
-        self.waiting, self.patience, self.fit = list(machines), patience, fit
+    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None):
+        self.waiting, self.patience = list(machines), patience
 
-    def __call__(self) -> ScienceBoard:
+    def __call__(self, fit: Fit | None = None) -> ScienceBoard:
         """The next machine as an environment.  EnvironmentFault if there is none left."""
         if not self.waiting:
             raise EnvironmentFault("no virtual machine is left")
-        return ScienceBoard(self.waiting.pop(0), self.patience, self.fit)
+        return ScienceBoard(self.waiting.pop(0), self.patience, fit)
 
 
 def prepare(guest: Guest, item: Any, port: int) -> None:
