@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,7 +34,7 @@ from coda_lib.console import (
 from coda_lib.errors import StageError, UserError
 
 if TYPE_CHECKING:
-    pass
+    from coda_lib.bench_fleet import Scale
 
 app = typer.Typer(
     help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
@@ -168,9 +169,15 @@ def desk(
 @app.command()
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
+    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of pretended machines instead: 12 minutes.")] = False,
+    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure speed and memory on this machine, beside what is promised."""
+    if fleet:
+        from coda_lib.bench_fleet import COUNTS, measure_scale
+
+        return _show_scale(measure_scale(err, machines or COUNTS), as_json)
     if apps:
         from coda_lib.app_checks import measure_apps as measure
     else:
@@ -182,6 +189,17 @@ def bench(
     table = Table("what", "measured", "unit", "promised", box=None, pad_edge=False)
     for row in rows:
         table.add_row(row["name"], f"{row['value']:.4g}", row["unit"], row["target"])
+    out.print(table)
+
+
+def _show_scale(rows: list[Scale], as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    table = Table("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory", box=None, pad_edge=False)
+    for row in rows:
+        rates = f"{row.episodes_h:,.0f}", f"{100 * row.share:.1f} %", f"{row.cores:.2f}", f"{row.memory_mb:,.0f} MB"
+        table.add_row(str(row.machines), str(row.workers), *rates)
     out.print(table)
 
 

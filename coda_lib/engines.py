@@ -30,18 +30,18 @@ def load_model(profile: Profile, role: Role, checkpoint: str) -> ChatModel:
         from coda_lib.network import LocalModel  # takes torch along, which a process whose models are served does without
 
         return LocalModel(path, max(8, profile.concurrency // 2) if role == "judge" else profile.concurrency)
-    if where == "started":
-        return _started(path, profile.serving.options)
-    return EndpointModel(where, path, concurrency=profile.concurrency)
+    address = _started(path, profile.serving.options) if where == "started" else where
+    return EndpointModel(address, path, concurrency=profile.concurrency)
 
 
 @cache
-def _started(path: str, options: tuple[str, ...]) -> EndpointModel:
+def _started(path: str, options: tuple[str, ...]) -> str:
+    """The address of a server that lives as long as this process."""
     from coda_lib.serve import served
 
     servers = ExitStack()
     atexit.register(servers.close)
-    return servers.enter_context(served(path, options=options)).model
+    return servers.enter_context(served(path, options=options)).model.url
 
 
 # ---- what served models were asked ---------------------------------------------------------------------------------------

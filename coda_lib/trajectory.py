@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
@@ -69,6 +70,16 @@ def encode_image(image: Image.Image) -> bytes:
     buffer = io.BytesIO()
     image.save(buffer, format="PNG", compress_level=1)
     return buffer.getvalue()
+
+
+def screenshot(picture: np.ndarray, png: bytes | None = None) -> Image.Image:
+    """A picture, RGB uint8 (height, width, 3); where it came as a PNG, its pixels are taken from that when they are needed."""
+    if png is None:
+        return Image.fromarray(picture)
+    shown = Image.open(io.BytesIO(png))
+    shown = shown if shown.mode == "RGB" else shown.convert("RGB")
+    shown._png = png
+    return shown
 
 
 def screenshot_png(screenshot: Image.Image) -> bytes:

@@ -64,15 +64,21 @@ def test_what_served_models_were_asked_is_kept_and_priced(run, coda):
 
 
 @pytest.mark.slow
-def test_stages_find_the_same_with_all_models_behind_servers(tmp_path):
-    found = {}
-    for where in ("local", "started"):
-        run = Run(str(tmp_path / where))
-        places = [f"serving.{role}={where}" for role in ("planner", "executor", "judge")]
-        store_profile(load_profile("smoke", (*SMALL, *places)), run)
+def test_stages_find_the_same_with_all_models_behind_servers_and_with_a_fleet(tmp_path):
+    ray = pytest.importorskip("ray")
+    served = [f"serving.{role}=started" for role in ("planner", "executor", "judge")]
+    fleet = [*served, "fleet.workers=2", "fleet.side_by_side=2"]
+    ways, found, asked = {"local": (), "served": served, "fleet": fleet, "ray": [*fleet, "fleet.ray=local"]}, {}, {}
+    for way, changes in ways.items():
+        run = Run(str(tmp_path / way))
+        store_profile(load_profile("smoke", (*SMALL, *changes)), run)
         stages.explore(run, "base", "gis")
         stages.judge(run, "base", "gis")
-        found[where] = load_trajectories(run.judged("base", "gis"))
-    assert found["local"] == found["started"] and sum(len(one.steps) for one in found["local"]) > 3
-    asked = usage_table(run).groupby("role").requests.sum()
-    assert asked["planner"] >= asked["executor"] > 0 and asked["judge"] == 3
+        found[way] = load_trajectories(run.judged("base", "gis"))
+        asked[way] = usage_table(run).groupby("role").requests.sum().to_dict()
+    ray.shutdown()
+    assert sum(len(one.steps) for one in found["local"]) > 3 and not asked["local"]
+    assert asked["served"]["planner"] >= asked["served"]["executor"] > 0 and asked["served"]["judge"] == 3
+    for way in ("served", "fleet", "ray"):
+        assert found[way] == found["local"], way
+        assert asked[way] == asked["served"], way

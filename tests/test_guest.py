@@ -11,17 +11,18 @@ from collections import Counter
 import numpy as np
 import pytest
 from guest_server import SIZE, GuestServer
+from PIL import Image
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision
 from coda_lib.app_tasks import app_task
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.guest import Guest, Patience, program
+from coda_lib.envs.guest import Guest, Patience, decoded, program
 from coda_lib.envs.scienceboard import Machine, Machines, ScienceBoard, load_machines
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
-from coda_lib.rollout import TRIES, jobs, rollout
-from coda_lib.trajectory import StopReason
+from coda_lib.rollout import TRIES, jobs, play, rollout
+from coda_lib.trajectory import StopReason, encode_image
 
 HASTE = Patience(connect=0.3, answer=0.25, action=0.25, boot=0.6, pause=0.01, tries=3, still=0.0, settle=0.2, look=0.005)
 TASK = {
@@ -91,7 +92,12 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     assert server.done == ["click 32 24"] and not np.array_equal(seen, picture) and not ended and info["stop"] is None
     env.step(Action.type_text("it's \"x\"\n"))
     assert server.done[1:] == ["write it's \"x\"", "press enter"]
-    assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None})
+    png = server.picture
+    assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None, "png": png})
+    played, _ = play(Typist(), ScienceBoard(machine(server), HASTE), make_task(), 0, 7)
+    assert played.final_screenshot == server.picture  # as it came
+    small = ScienceBoard(machine(server), HASTE, fit=lambda size: (32, 24))
+    assert small.reset(make_task())[1] == {}
     assert env.check(StopReason.DONE) is False and env.lost is False  # three calls, not two
 
 
@@ -139,7 +145,7 @@ def test_a_question_is_asked_again_and_at_last_given_up(fault):
     server = GuestServer({fault: 0.5}, seed=3, hang_s=0.4)
     guest = Guest(server.address, Patience(**(vars(HASTE) | {"tries": 12})))
     for _ in range(5):
-        assert guest.screenshot().shape == (*SIZE[::-1], 3)
+        assert decoded(guest.screenshot()).shape == (*SIZE[::-1], 3)
     assert server.faults[fault] > 0
     server.rates = {fault: 1.0}
     with pytest.raises(EnvironmentFault):
@@ -162,13 +168,13 @@ def test_a_picture_counts_once_it_stands_still(server):
     guest = Guest(server.address, Patience(**(vars(HASTE) | {"still": 0.08, "settle": 1.0})))
     server.rates = {"stale": 0.3}
     server.execute(["python", "-c", "pyautogui.click(1, 2)"])
-    assert guest.settled()[0, 0, 0] == 1  # and not the picture from before
+    assert decoded(guest.settled())[0, 0, 0] == 1  # and not the picture from before
 
 
 def test_a_screen_that_changes_its_size_is_a_fault(server, make_task, monkeypatch):
     env = ScienceBoard(machine(server), HASTE)
     env.reset(make_task())
-    monkeypatch.setattr(env.guest, "settled", lambda: np.zeros((9, 9, 3), np.uint8))
+    monkeypatch.setattr(env.guest, "settled", lambda: encode_image(Image.new("RGB", (9, 9))))
     with pytest.raises(EnvironmentFault, match="the screen was"):
         env.step(Action.click(0, 0))
 
@@ -181,6 +187,9 @@ def test_machines_come_from_a_file(tmp_path):
         load_machines(path)
     path.write_text("- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n- {address: '10.0.0.8:5001'}\n")
     assert [m.address for m in load_machines(path)] == ["10.0.0.7", "10.0.0.8:5001"]
+    path.write_text("- {address: 10.0.0.7}\n- {address: 10.0.0.8}\n- {address: 10.0.0.7}\n")
+    with pytest.raises(UserError, match="machines.yaml lists 10.0.0.7 twice"):
+        load_machines(path)
     path.write_text("- {adress: 10.0.0.7}\n")
     with pytest.raises(UserError, match="machines.yaml: 0.address"):
         load_machines(path)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -14,6 +15,7 @@ from coda_lib.action import Action, ActionType
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
+Picture = TypeVar("Picture")
 STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
 
 
@@ -34,11 +36,17 @@ class ActionSpace(gymnasium.Space[Action]):
         return kinds[self.np_random.integers(len(kinds))]
 
 
+@cache
+def picture_space(shape: tuple[int, int, int]) -> gymnasium.spaces.Box:
+    """The space of RGB screenshots (height, width, 3); one for all environments, for it takes as much memory as six of them."""
+    return gymnasium.spaces.Box(0, 255, shape, np.uint8)
+
+
 class Environment(gymnasium.Env[np.ndarray, Action]):
     """An application that is seen and acted on as a person would.
 
-    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: success is asked for with
-    `check`, and training rewards come from `coda_lib.reward`.
+    Observations are RGB screenshots, uint8, (height, width, 3); where one came as a PNG, `info["png"]` has that.  Rewards are
+    always 0: success is asked for with `check`, and training rewards come from `coda_lib.reward`.
     """
 
     task: Task | None = None
@@ -66,8 +74,9 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
 
 
 def standing_still(
-    look: Callable[[], np.ndarray], still_s: float, settle_s: float, pause_s: float, busy: Callable[[], bool] = lambda: False
-) -> np.ndarray:
+    look: Callable[[], Picture], still_s: float, settle_s: float, pause_s: float,
+    busy: Callable[[], bool] = lambda: False, same: Callable[[Picture, Picture], bool] = np.array_equal,
+) -> Picture:  # fmt: skip
     """What `look` shows once it has shown the same for `still_s` seconds, or as it is after `settle_s`; asked every `pause_s`.
 
     While something is `busy`, nothing counts as still.
@@ -76,6 +85,6 @@ def standing_still(
     while time.monotonic() < end and time.monotonic() - since < still_s:
         time.sleep(pause_s)
         now = look()
-        if busy() or not np.array_equal(now, last):
+        if busy() or not same(now, last):
             since, last = time.monotonic(), now
     return last

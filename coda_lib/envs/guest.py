@@ -11,6 +11,7 @@ import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import Any
 
 import httpx
@@ -43,7 +44,7 @@ class Guest:
 
     def __init__(self, address: str, patience: Patience):
         host, _, port = address.partition(":")
-        self.host, self.patience = host, patience
+        self.host, self.patience, self._whole = host, patience, b""  # the last whole picture
         self._url = f"http://{host}:{port or PORT}"
         timeout = httpx.Timeout(patience.answer, connect=patience.connect)
         self._client = httpx.Client(timeout=timeout, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
@@ -98,21 +99,24 @@ class Guest:
         if not isinstance(answer, dict) or answer.get("returncode", 0):
             raise EnvironmentFault(f"{self._url}: an action failed in the machine: {str(answer)[-200:]}")
 
-    def screenshot(self) -> np.ndarray:
-        """What the screen shows, RGB uint8 (height, width, 3); a picture that is cut off is asked for again."""
+    def screenshot(self) -> bytes:
+        """What the screen shows as a PNG that is whole; one that is cut off is asked for again."""
         why: Exception | None = None
         for _ in range(self.patience.tries):
             content = self.ask("GET", "/screenshot").content
             try:
-                return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+                if content != self._whole:
+                    Image.open(io.BytesIO(content)).verify()
+                self._whole = content
+                return content
             except (OSError, ValueError, SyntaxError) as error:  # SyntaxError: how Pillow says that a PNG's parts are broken
                 why = error
                 time.sleep(self.patience.pause)
         raise EnvironmentFault(f"{self._url}/screenshot gives no whole picture: {why}")
 
-    def settled(self) -> np.ndarray:
+    def settled(self) -> bytes:
         """The screen once it has stood still for a while, or as it is when that takes too long."""
-        return standing_still(self.screenshot, self.patience.still, self.patience.settle, self.patience.look)
+        return standing_still(self.screenshot, self.patience.still, self.patience.settle, self.patience.look, same=eq)
 
     def wait_until_up(self) -> None:
         """Return when the server answers."""
@@ -146,6 +150,14 @@ def _read(response: httpx.Response) -> Any:
         return response.json()
     except ValueError as error:
         raise EnvironmentFault(f"{response.request.method} {response.url} answered no JSON: {response.text[:200]!r}") from error
+
+
+def decoded(png: bytes) -> np.ndarray:
+    """RGB uint8 (height, width, 3).  EnvironmentFault if that cannot be read."""
+    try:
+        return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    except (OSError, ValueError, SyntaxError) as error:
+        raise EnvironmentFault(f"a picture of the machine's cannot be read: {error}") from error
 
 
 def program(calls: Sequence[Call]) -> str:

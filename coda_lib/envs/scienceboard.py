@@ -14,15 +14,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 from pydantic import Field
 
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
 from coda_lib.config import Section, load_rows
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.guest import Guest, Patience
+from coda_lib.envs.base import EnvironmentFault, picture_space
+from coda_lib.envs.guest import Guest, Patience, decoded
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
 from coda_lib.scienceboard import BoardTask
@@ -77,7 +76,7 @@ class ScienceBoard(Screen):
         for item in task.board.initialize:
             prepare(self.guest, item, self.machine.state_port)
             time.sleep(item.wait)
-        return self.look(), {}
+        return self.look(), self.about()
 
     def _command(self, words: Sequence[str]) -> None:
         if not words:
@@ -92,16 +91,19 @@ class ScienceBoard(Screen):
         self.guest.act(calls)
 
     def look(self) -> np.ndarray:
-        picture = self.guest.settled()
+        png = self.guest.settled()
+        picture = decoded(png)
         size = (picture.shape[1], picture.shape[0])
         if size != (self.size or size):
             raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {size} now")
         if self.size is None:
-            self.size, self.observation_space = size, gymnasium.spaces.Box(0, 255, self.fitted(picture).shape, np.uint8)
-        return self.fitted(picture)
+            self.size, self.observation_space = size, picture_space(self.fitted(picture).shape)
+        fitted = self.fitted(picture)
+        self.png = png if fitted is picture else None
+        return fitted
 
     def render(self) -> np.ndarray:
-        return self.fitted(self.guest.screenshot())
+        return self.fitted(decoded(self.guest.screenshot()))
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         solved = check_board(self.task.board, GuestState(self.guest, self.machine.state_port), stop, answer)

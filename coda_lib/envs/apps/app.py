@@ -9,12 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
-import gymnasium
 import numpy as np
 
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.display import Display
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
@@ -46,7 +45,7 @@ class App(Screen):
             raise UserError(f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`")
         self.size, self.fit = size, fit
         shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
-        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = picture_space(shape)
         self.display: Display | None = None
         self.pid: int | None = None  # of the application
         self.closed = False  # by whoever acted on it

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import gymnasium
 import numpy as np
 
 from coda_lib.action import Action
-from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
+from coda_lib.envs.base import STOPS, Environment, EnvironmentFault, picture_space
 from coda_lib.errors import UserError
 from coda_lib.task import ALL_APPS, Task, check
 from coda_lib.trajectory import StopReason
@@ -47,7 +46,7 @@ class ScienceDesk(Environment):
     def __init__(self, app: str, visible: bool = False):
         self.desk = desk_class(app)(visible)
         shape = self.desk.screenshot().shape
-        self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.uint8)
+        self.observation_space = picture_space(shape)
         self.app = app
 
     def reset(
