@@ -1,0 +1,72 @@
+"""What a Qwen2.5-VL network costs, from its configuration alone: parameters, floating point operations, bytes.
+
+A multiplication and an addition count as two operations.  Attention is counted over all pairs of tokens, as the kernels that do
+not skip the masked half compute it.  tests/test_cost.py holds the formulas against what torch counts in a small network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+
+@dataclass(frozen=True)
+class Network:
+    """One network by its configuration; no weights are loaded."""
+
+    config: Qwen2_5_VLConfig
+
+    @cached_property
+    def parameters(self) -> int:
+        """All parameters, counted on torch's meta device; tied ones once."""
+        with torch.device("meta"):
+            network = Qwen2_5_VLForConditionalGeneration(self.config)
+        return sum(parameter.numel() for parameter in network.parameters())
+
+    @property
+    def patch(self) -> int:
+        """Pixels of a side that is one image token."""
+        return self.config.vision_config.patch_size * self.config.vision_config.spatial_merge_size
+
+    def image_tokens(self, size: tuple[int, int]) -> int:
+        """Tokens of a picture of (width, height), as it is seen (`model.Sight`)."""
+        return (size[0] // self.patch) * (size[1] // self.patch)
+
+    def vision_flops(self, size: tuple[int, int]) -> int:
+        """Forward, one picture of (width, height)."""
+        v = self.config.vision_config
+        patches, tokens = self.image_tokens(size) * v.spatial_merge_size**2, self.image_tokens(size)
+        embedding = 3 * v.temporal_patch_size * v.patch_size**2 * v.hidden_size
+        layer = 4 * v.hidden_size**2 + 3 * v.hidden_size * v.intermediate_size
+        merged = v.hidden_size * v.spatial_merge_size**2
+        whole = len(set(v.fullatt_block_indexes))
+        window = min(patches, (v.window_size // v.patch_size) ** 2)
+        pairs = patches * (whole * patches + (v.depth - whole) * window)
+        linear = patches * (embedding + v.depth * layer) + tokens * (merged**2 + merged * v.out_hidden_size)
+        return 2 * linear + 4 * pairs * v.hidden_size
+
+    def text_flops(self, tokens: int, logits: int, past: int = 0) -> int:
+        """Forward, `tokens` after `past` others that are kept; of `logits` tokens the vocabulary's scores are computed."""
+        t = self.config.text_config
+        head = t.hidden_size // t.num_attention_heads
+        layer = 2 * t.hidden_size**2 + 2 * t.hidden_size * t.num_key_value_heads * head + 3 * t.hidden_size * t.intermediate_size
+        linear = tokens * t.num_hidden_layers * layer + logits * t.hidden_size * t.vocab_size
+        return 2 * linear + 4 * t.num_hidden_layers * tokens * (past + tokens) * t.hidden_size
+
+    def forward_flops(self, tokens: int, pictures: Sequence[tuple[int, int]], logits: int) -> int:
+        """One sequence of `tokens`, those of its pictures included."""
+        return self.text_flops(tokens, logits) + sum(map(self.vision_flops, pictures))
+
+    def reply_flops(self, prompt: int, pictures: Sequence[tuple[int, int]], reply: int) -> int:
+        """Reading a prompt and writing a reply, token by token with a cache."""
+        written = sum(self.text_flops(1, 1, prompt + i) for i in range(reply - 1))
+        return self.forward_flops(prompt, pictures, 1) + written
+
+    def cache_bytes(self, tokens: int, width: int = 2) -> int:
+        """Keys and values of one sequence, `width` bytes each."""
+        t = self.config.text_config
+        return 2 * width * tokens * t.num_hidden_layers * t.num_key_value_heads * (t.hidden_size // t.num_attention_heads)
