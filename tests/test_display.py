@@ -88,6 +88,18 @@ def test_a_frozen_program_costs_nothing_and_goes_on(display):
     assert gone([busy])
 
 
+def test_programs_that_detached_themselves_and_ended_are_taken_leave_of(display):
+    pid = display.start([sys.executable, "-c", "import os, time; os.fork() or (os.setsid(), time.sleep(0.3), os._exit(0))"])
+    before, end = len(family(display)), time.monotonic() + 10
+    while display.ended(pid) is None and time.monotonic() < end:
+        time.sleep(0.05)
+    while any(one.status() == psutil.STATUS_ZOMBIE for one in family(display)) or len(family(display)) >= before:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+        display.screenshot()
+    assert display.ended(pid) == 0
+
+
 def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
     detaching = "import os, time; os.fork() and os._exit(0); os.setsid(); os.fork(); time.sleep(600)"
     display = Display(SIZE)

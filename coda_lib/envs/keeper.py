@@ -34,6 +34,7 @@ _LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
 HOME_PREFIX = "coda-display-"
 START_S = 20.0  # for Xvfb and the session bus to say that they are there
 STOP_S = 3.0  # for a process to end when it is told to
+BETWEEN_S = 0.05  # the two clicks of a double click; of two at the same moment a program now and then takes one
 CALLS = frozenset(
     ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
 )  # of pyautogui's functions, those that an `Action` can come to
@@ -115,6 +116,13 @@ class Keeper:
                     return True
         return False
 
+    def reap(self) -> None:
+        """Take leave of those that became ours when whoever started them ended, and have ended since."""
+        for thread in Path("/proc/self/task").iterdir():
+            for pid in map(int, (thread / "children").read_text().split()):
+                if pid not in self.started:
+                    _leave(pid)
+
     def isolated(self) -> bool:
         return self._isolated
 
@@ -149,7 +157,8 @@ class Keeper:
         for name, arguments, named in calls:
             if name not in CALLS:
                 raise ValueError(f"no call for a display: {name}")
-            getattr(self.hand, name)(*arguments, **named)
+            pause = {"interval": BETWEEN_S} if name == "doubleClick" else {}
+            getattr(self.hand, name)(*arguments, **pause, **named)
 
     def picture(self) -> bytes:
         return self.eye.grab(self.place).rgb
@@ -180,6 +189,13 @@ def _quietly(do: Any, *arguments: Any) -> None:
     try:
         do(*arguments)
     except psutil.NoSuchProcess:
+        pass
+
+
+def _leave(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else was first
         pass
 
 
@@ -221,6 +237,7 @@ def main() -> None:
                 answers.flush()
             else:
                 _answer(answers, {"ok": found})
+            keeper.reap()
     finally:
         if keeper:
             keeper.close()
