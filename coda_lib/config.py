@@ -94,16 +94,23 @@ class RatersSettings(Section):
     low_resolution: Share = 0.75  # width and height of a small screenshot, as shares of the full one
 
 
-class SpecializeSettings(Section):
+class TrainingSettings(Section):
+    """What both stages of training share."""
+
+    learning_rate: Positive
+    threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
+    lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
+    track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
+
+
+class SpecializeSettings(TrainingSettings):
     """Stage 1: decoupled GRPO, one specialist an application."""
 
     group_size: Annotated[int, Field(ge=2)]  # G of eq. 2: plans sampled for one state
     completions_per_step: Count  # plans behind one optimizer step: a multiple of group_size
     steps: Count  # optimizer steps
-    learning_rate: Positive
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
-    threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
@@ -123,14 +130,12 @@ class Variant(Section):
     joint: bool = False  # one planner for all applications, with as many steps as the specialists have together
 
 
-class GeneralizeSettings(Section):
+class GeneralizeSettings(TrainingSettings):
     """Stage 2: supervised fine-tuning of a fresh base planner."""
 
     steps: Count | None = None  # optimizer steps; either these
     epochs: Positive | None = None  # or passes over the data
     batch_size: Count
-    learning_rate: Positive
-    threads: Count = 1  # torch threads
 
     @model_validator(mode="after")
     def _one_length(self) -> GeneralizeSettings:

@@ -83,12 +83,14 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
 def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
     """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for a gradient.
 
+    On a GPU it is of 16 bits unless it is trainable: at the learning rates of these stages nearly every update of a weight of 16
+    bits would be rounded away.
     UserError if the folder is missing, partial or of another architecture.
     """
     _check_architecture(path)
     try:
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            path, dtype=torch.float32 if device == "cpu" else torch.bfloat16, output_loading_info=True
+            path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"cannot load the checkpoint {path}: {error}") from error

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from datasets import Dataset
@@ -20,13 +21,16 @@ from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
 from coda_lib.agent import Decision, carry_out
-from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
+from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings, TrainingSettings
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.network import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
+
+if TYPE_CHECKING:
+    from peft import PeftConfig
 
 
 class ActionReward:
@@ -126,7 +130,8 @@ def specialize(
     )
     states = settings.steps * settings.completions_per_step // settings.group_size
     trainer = (kind or SpecializeTrainer)(
-        model=load_network(planner, trainable=True, device=_device()),
+        model=load_network(planner, trainable=not settings.lora, device=_device()),
+        peft_config=_adapters(settings),
         processing_class=load_processor(planner),
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
@@ -147,7 +152,8 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
         **_common(settings, folder, seed),
     )
     trainer = GeneralizeTrainer(
-        model=load_network(planner, trainable=True, device=_device()),
+        model=load_network(planner, trainable=not settings.lora, device=_device()),
+        peft_config=_adapters(settings),
         processing_class=load_processor(planner),
         args=arguments,
         train_dataset=rows,
@@ -162,8 +168,20 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, folder: Path, see
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant", "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
         "save_total_limit": 1, "bf16": torch.cuda.is_available(), "gradient_checkpointing": torch.cuda.is_available(),
-        "report_to": "none", "disable_tqdm": True, "dataloader_pin_memory": False,
+        "report_to": settings.track, "disable_tqdm": True, "dataloader_pin_memory": False,
     }  # fmt: skip
+
+
+def _adapters(settings: TrainingSettings) -> PeftConfig | None:
+    """Adapters on every linear layer of the language model, scaled by one; the vision tower stays as it is."""
+    if not settings.lora:
+        return None
+    if not find_spec("peft"):
+        raise UserError("lora needs peft: pip install 'coda-kit[gpu]'")
+    from peft import LoraConfig
+
+    layers = r".*language_model.*\.(q|k|v|o|gate|up|down)_proj"
+    return LoraConfig(r=settings.lora, lora_alpha=settings.lora, target_modules=layers, task_type="CAUSAL_LM")
 
 
 def _device() -> str:
@@ -194,6 +212,8 @@ class _Resuming:
     """
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if hasattr(self.model, "merge_and_unload"):  # adapters have names of their own
+            return super()._load_from_checkpoint(resume_from_checkpoint, model)
         self.model.load_state_dict(load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict())
 
 
@@ -228,6 +248,8 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
         trainer._load_from_checkpoint(str(last))
     else:
         trainer.train(resume_from_checkpoint=str(last) if last else None)
+    if hasattr(trainer.model, "merge_and_unload"):  # a checkpoint as every other: all else loads it without peft
+        trainer.model = trainer.model.merge_and_unload()
     trainer.save_model(str(folder))
     return folder
 

@@ -60,6 +60,22 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every_other(rows, tiny_planner, tmp_path):
+    ways = {
+        "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2), sampling(), folder, 7),
+        "stage 2": lambda folder: generalize(
+            sft_rows([made_up(0, ACTS)], "compact"), tiny_planner,
+            GeneralizeSettings(steps=2, batch_size=2, learning_rate=1e-2, lora=2), folder, 7,
+        ),
+    }  # fmt: skip
+    before = load_network(tiny_planner, trainable=False, device="cpu").state_dict()
+    for way, train in ways.items():
+        after = load_network(train(tmp_path / way), trainable=False, device="cpu").state_dict()
+        changed = {name for name, weights in after.items() if not torch.equal(weights, before[name])}
+        assert changed and all("language_model.layers" in name and "_proj" in name for name in changed), way
+        assert load_processor(tmp_path / way).tokenizer.vocab_size
+
+
 # ---- eq. 2 and 3 -----------------------------------------------------------------------------------------------------
 def uneven(trainer: GRPOTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
     """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
