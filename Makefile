@@ -48,7 +48,7 @@ $(INSTALLED): pyproject.toml
 		{ rm -rf $(VENV); echo "$(PYTHON) cannot create one: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }; }
 	@echo "installing the pinned dependencies into $(VENV) (some minutes the first time)"
 	@$(PY) -m pip install -qq --disable-pip-version-check $(TORCH)
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev,scale]'
 	@problem=$$($(PY) -c 'from PySide6 import QtGui, QtTest, QtWidgets' 2>&1) || { echo "$$problem" | tail -n 1; \
 		echo "Qt lacks system libraries; on Debian or Ubuntu: apt-get install $(QT_PACKAGES)"; exit 1; }
 	@touch $@

@@ -74,7 +74,7 @@ def _command(model: str, port: int, options: Sequence[str]) -> tuple[str, list[s
     if not torch.cuda.is_available():
         return "transformers", [sys.executable, "-m", "coda_lib.serve", model, *address]
     if not find_spec("vllm"):
-        raise UserError("there is a GPU, and no vLLM to serve from it: pip install 'coda-kit[gpu]'")
+        raise UserError("there is a GPU, and no vLLM to serve from it: pip install --editable '.[gpu]'")
     return "vllm", [str(Path(sys.executable).with_name("vllm")), "serve", model, *address, *options]
 
 

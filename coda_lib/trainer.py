@@ -177,7 +177,7 @@ def _adapters(settings: TrainingSettings) -> PeftConfig | None:
     if not settings.lora:
         return None
     if not find_spec("peft"):
-        raise UserError("lora needs peft: pip install 'coda-kit[gpu]'")
+        raise UserError("lora needs peft: pip install --editable '.[scale]'")
     from peft import LoraConfig
 
     layers = r".*language_model.*\.(q|k|v|o|gate|up|down)_proj"

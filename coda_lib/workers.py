@@ -212,7 +212,7 @@ def join_cluster(address: str) -> None:
     UserError if ray is not installed, if nobody is there, and if the cluster runs other versions of Ray or Python.
     """
     if not importlib.util.find_spec("ray"):
-        raise UserError("a fleet on Ray needs it: pip install 'coda-kit[fleet]'")
+        raise UserError("a fleet on Ray needs it: pip install --editable '.[scale]'")
     import ray
 
     if ray.is_initialized():

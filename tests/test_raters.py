@@ -81,7 +81,7 @@ def test_table_2_stands_beside_the_papers(run, scripted):
 
 def test_each_judge_is_loaded_with_its_checkpoint_its_votes_and_its_resolution(monkeypatch):
     loaded = []
-    monkeypatch.setattr("coda_lib.stages.LocalModel", lambda path, batch_size: loaded.append(path) or ReplayModel(lambda _: YES))
+    monkeypatch.setattr("coda_lib.network.LocalModel", lambda path, batch_size: loaded.append(path) or ReplayModel(lambda _: YES))
     profile = load_profile("laptop", ("raters.low_resolution=0.5",))
     made = {name: load() for name, load in raters.load_raters(profile).items()}
     assert {name: (judge.votes, judge.resolution) for name, judge in made.items()} == {
