@@ -99,6 +99,7 @@ class TrainingSettings(Section):
 
     learning_rate: Positive
     threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
+    at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: all
     lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
     track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
 
@@ -117,6 +118,8 @@ class SpecializeSettings(TrainingSettings):
         if self.completions_per_step % self.group_size:
             step, group = self.completions_per_step, self.group_size
             raise ValueError(f"completions_per_step {step} is no multiple of group_size {group}")
+        if self.at_once and self.completions_per_step % self.at_once:
+            raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of at_once {self.at_once}")
         return self
 
 
@@ -141,6 +144,8 @@ class GeneralizeSettings(TrainingSettings):
     def _one_length(self) -> GeneralizeSettings:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError(f"give either steps or epochs, not {'neither' if self.steps is None else 'both'}")
+        if self.at_once and self.batch_size % self.at_once:
+            raise ValueError(f"batch_size {self.batch_size} is no multiple of at_once {self.at_once}")
         return self
 
 

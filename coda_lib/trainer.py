@@ -121,12 +121,11 @@ def specialize(
         epsilon=settings.epsilon,
         use_bias_correction_kl=False,  # TRL would multiply KL_t by ρ_t; eq. 3 does not
         num_generations=settings.group_size,
-        per_device_train_batch_size=settings.completions_per_step,
         max_completion_length=sampling.max_new_tokens,
         temperature=sampling.temperature,
         shuffle_dataset=False,  # the rows come in their order
         use_vllm=False,
-        **_common(settings, folder, seed),
+        **_common(settings, settings.completions_per_step, folder, seed),
     )
     states = settings.steps * settings.completions_per_step // settings.group_size
     trainer = (kind or SpecializeTrainer)(
@@ -145,11 +144,10 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
     """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its checkpoint."""
     _need(rows, "generalize")
     arguments = SFTConfig(
-        per_device_train_batch_size=settings.batch_size,
         num_train_epochs=settings.epochs or 1,
         completion_only_loss=True,
         max_length=None,  # a cut would take image places away from their pictures
-        **_common(settings, folder, seed),
+        **_common(settings, settings.batch_size, folder, seed),
     )
     trainer = GeneralizeTrainer(
         model=load_network(planner, trainable=not settings.lora, device=_device()),
@@ -162,9 +160,11 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
     return _train(trainer, folder)
 
 
-def _common(settings: SpecializeSettings | GeneralizeSettings, folder: Path, seed: int) -> dict[str, Any]:
-    steps = settings.steps or -1
+def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, folder: Path, seed: int) -> dict[str, Any]:
+    """Arguments of both trainers; `samples` are behind each optimizer step."""
+    steps, at_once = settings.steps or -1, settings.at_once or samples
     return {
+        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // at_once,
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant", "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
         "save_total_limit": 1, "bf16": torch.cuda.is_available(), "gradient_checkpointing": torch.cuda.is_available(),
@@ -230,6 +230,7 @@ class GeneralizeTrainer(_Resuming, SFTTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
+        self.model_accepts_loss_kwargs = True  # the mean is over the tokens of a step, in however many passes it is computed
         collate, end = self.data_collator, self.processing_class.tokenizer.eos_token_id
 
         def up_to_the_end(features: list[dict[str, Any]]) -> dict[str, Any]:

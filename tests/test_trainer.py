@@ -76,6 +76,23 @@ def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every
         assert load_processor(tmp_path / way).tokenizer.vocab_size
 
 
+def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_path):
+    ways = {
+        "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(**how), sampling(), folder, 7),
+        "stage 2": lambda folder, **how: generalize(
+            sft_rows([made_up(i, ACTS) for i in range(3)], "compact"), tiny_planner,
+            GeneralizeSettings(steps=2, batch_size=4, learning_rate=1e-3, **how), folder, 7,
+        ),
+    }  # fmt: skip
+    for way, train in ways.items():
+        whole, parts = (train(tmp_path / f"{way}{i}", at_once=i) for i in (None, 2))
+        (one, *_), (other, *_) = log_of(whole), log_of(parts)
+        assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
+        assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-3) and one["grad_norm"] > 0
+        first, second = (load_network(folder, trainable=False, device="cpu").state_dict() for folder in (whole, parts))
+        assert all(torch.allclose(weights, second[name], atol=1e-4) for name, weights in first.items())
+
+
 # ---- eq. 2 and 3 -----------------------------------------------------------------------------------------------------
 def uneven(trainer: GRPOTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
     """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
