@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from coda_lib import cli_apps, cli_evaluate, cli_fleet, cli_science, cli_tasks
+from coda_lib import cli_apps, cli_evaluate, cli_fleet, cli_plan, cli_science, cli_tasks
 from coda_lib.cli_evaluate import chosen_agent
 from coda_lib.console import (
     ExecutorOption,
@@ -250,6 +250,7 @@ def usage(
 
 
 app.command()(cli_evaluate.evaluate)
+app.command()(cli_plan.plan)
 app.command()(cli_tasks.convert)
 app.command()(cli_science.audit)
 app.command()(cli_science.claims)

@@ -149,6 +149,28 @@ class GeneralizeSettings(TrainingSettings):
         return self
 
 
+class Hardware(Section):
+    """What a profile is planned for.  `coda plan` reads it and nothing else does: peaks of data sheets, and assumptions."""
+
+    gpu: str
+    nodes: Count
+    gpus: Count  # of each node
+    memory_gb: Positive  # of each GPU
+    tflops: Positive  # of each GPU: dense, 16 bits, at its peak
+    bandwidth_gbs: Positive  # of each GPU's memory, GB/s
+    share: Share  # of that peak which training and reading reach; assumed
+    screen: tuple[Count, Count]  # (width, height) in pixels
+    pixels: tuple[Count, Count]  # of a picture as a network sees it, at least and at most
+    prompt_tokens: Count  # words of a prompt, the history among them; assumed
+    plan_tokens: Count  # of a plan; assumed
+    action_tokens: Count  # of an action; assumed
+    verdict_tokens: Count  # of a verdict; assumed
+    step_s: Positive  # of an environment: an action, and the picture that stands still after it
+    reset_s: Positive
+    kept: Share  # of the attempts' steps, those that stage 2 learns from; assumed
+    screenshot_kb: Positive  # as it is stored
+
+
 class BaseModelSettings(Section):
     """The appendix that trains the laptop's base models from scratch."""
 
@@ -184,6 +206,7 @@ class Profile(Section):
     generalize: GeneralizeSettings
     ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}  # by name, which becomes that of a file
     base_models: BaseModelSettings = BaseModelSettings()
+    hardware: Hardware | None = None
     bootstrap_resamples: Count
     threads: Count = 1  # torch threads of the stages that do not set their own
 

@@ -66,6 +66,22 @@ class Network:
         written = sum(self.text_flops(1, 1, prompt + i) for i in range(reply - 1))
         return self.forward_flops(prompt, pictures, 1) + written
 
+    def adapter_parameters(self, rank: int) -> int:
+        """Of low-rank adapters on every linear layer of the language model (`trainer.specialize` with `lora`)."""
+        t = self.config.text_config
+        side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
+        pairs = 2 * (t.hidden_size + t.hidden_size) + 2 * (t.hidden_size + side) + 3 * (t.hidden_size + t.intermediate_size)
+        return rank * t.num_hidden_layers * pairs
+
+    def activation_bytes(self, samples: int, tokens: int, logits: int, width: int = 2) -> int:
+        """What a training pass keeps for the way back where each layer is computed again: every layer's input, the inside of one
+        layer, and the scores of `logits` tokens of each sample, twice and in 32 bits.
+        """
+        t = self.config.text_config
+        side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
+        inside = 6 * t.hidden_size + 2 * side + 4 * t.intermediate_size
+        return samples * (tokens * (t.num_hidden_layers * t.hidden_size + inside) * width + 2 * 4 * logits * t.vocab_size)
+
     def cache_bytes(self, tokens: int, width: int = 2) -> int:
         """Keys and values of one sequence, `width` bytes each."""
         t = self.config.text_config
