@@ -99,7 +99,8 @@ class TrainingSettings(Section):
 
     learning_rate: Positive
     threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
-    at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: all
+    at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
+    accelerate: str | None = None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
     lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
     track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
 

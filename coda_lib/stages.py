@@ -31,6 +31,7 @@ from coda_lib.places import Place, played
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs
 from coda_lib.task import Task, test_tasks
+from coda_lib.train import launch
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 Progress = Callable[[int, int], None]
@@ -123,6 +124,14 @@ def judge(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScor
 
 def specialize_app(run: Run, app: str) -> Path:
     """Stage 1 for one application: GRPO on the positive steps of the base planner's judged rollouts; writes specialist/{app}/."""
+    if configuration := run.profile().specialize.accelerate:
+        launch(run, configuration, "specialize", app)
+        return run.specialist(app)
+    return specialize_here(run, app)
+
+
+def specialize_here(run: Run, app: str) -> Path:
+    """`specialize_app` by this process, alone or as one of several that `train.launch` has started."""
     from coda_lib.trainer import specialize  # TRL takes seconds to load, and other stages need none of it
 
     profile = run.profile()
@@ -142,6 +151,14 @@ def specialize_app(run: Run, app: str) -> Path:
 
 def generalize_all(run: Run) -> Path:
     """Stage 2: SFT of a fresh base planner on the positive steps of all specialists' judged rollouts; writes generalist/."""
+    if configuration := run.profile().generalize.accelerate:
+        launch(run, configuration, "generalize")
+        return run.generalist
+    return generalize_here(run)
+
+
+def generalize_here(run: Run) -> Path:
+    """`generalize_all` by this process, alone or as one of several that `train.launch` has started."""
     from coda_lib.trainer import generalize
 
     profile = run.profile()

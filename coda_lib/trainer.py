@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
 from transformers import TrainerCallback, TrainerState
@@ -28,6 +29,10 @@ from coda_lib.files import write_text
 from coda_lib.network import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
+
+# One of several processes without a GPU loads checkpoints to "cpu:0", a name that torch.load does not know by itself.
+torch.serialization.register_package(5, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None)
+_APART = 1_000_003  # between the random numbers of two processes
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -57,7 +62,8 @@ class ActionReward:
             for text, past, pictures in zip(instruction, turns, images, strict=True)
         ]
         plans = [_plan_of(completion) for completion in completions]
-        decisions = carry_out(self.executor, states, plans, self.seed + 1 + trainer_state.global_step)
+        seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
+        decisions = carry_out(self.executor, states, plans, seed)
         earned = [
             reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance)
             for decision, label, state in zip(decisions, target, states, strict=True)
@@ -82,11 +88,13 @@ class MetricsLog(TrainerCallback):
         self.path = path
 
     def on_train_begin(self, args, state, control, **kwargs) -> None:
+        if not state.is_world_process_zero:
+            return
         whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
         write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if "train_runtime" in logs:  # the trainer's summary at the end is no step
+        if "train_runtime" in logs or not state.is_world_process_zero:  # the trainer's summary at the end is no step
             return
         with self.path.open("a") as file:
             file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
@@ -161,14 +169,21 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
 
 
 def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, folder: Path, seed: int) -> dict[str, Any]:
-    """Arguments of both trainers; `samples` are behind each optimizer step."""
-    steps, at_once = settings.steps or -1, settings.at_once or samples
+    """Arguments of both trainers; `samples` are behind each optimizer step, of all processes together.
+
+    UserError if they cannot be shared out among the processes.
+    """
+    processes = together().num_processes
+    steps, at_once = settings.steps or -1, settings.at_once or samples // processes
+    if not at_once or samples % (processes * at_once):
+        raise UserError(f"{samples} samples a step cannot be shared out among {processes} processes, {at_once} at once in each")
     return {
-        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // at_once,
+        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // (processes * at_once),
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant", "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
         "save_total_limit": 1, "bf16": torch.cuda.is_available(), "gradient_checkpointing": torch.cuda.is_available(),
-        "report_to": settings.track, "disable_tqdm": True, "dataloader_pin_memory": False,
+        "use_cpu": not torch.cuda.is_available(), "dataloader_pin_memory": False,
+        "report_to": settings.track, "disable_tqdm": True,
     }  # fmt: skip
 
 
@@ -185,7 +200,12 @@ def _adapters(settings: TrainingSettings) -> PeftConfig | None:
 
 
 def _device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return str(together().device) if torch.cuda.is_available() else "cpu"
+
+
+def together() -> PartialState:
+    """The processes that train together: this one alone, unless `accelerate launch` has started more."""
+    return PartialState(cpu=not torch.cuda.is_available())
 
 
 def _need(rows: Dataset, stage: str) -> None:
