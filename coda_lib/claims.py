@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from coda_lib.config import APPS, App, Section, System, load_rows
+from coda_lib.config import APPS, App, System
 from coda_lib.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA, Run
+from coda_lib.sections import Section, load_rows
 from coda_lib.statistics import RESAMPLES
 from coda_lib.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
 from coda_lib.votes import ASKED, Rule, difference

@@ -19,13 +19,13 @@ from pydantic import Field
 
 from coda_lib.app_tasks import AppTask
 from coda_lib.calls import Call
-from coda_lib.config import Section, load_rows
 from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.guest import Guest, Patience, decoded
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
 from coda_lib.scienceboard import BoardTask
 from coda_lib.scienceboard_check import check_board
+from coda_lib.sections import Section, load_rows
 from coda_lib.trajectory import StopReason
 
 STATE_PORT = 8000
