@@ -146,7 +146,18 @@ def busy():
     if "busy" in vars(main_frame().datacatalog.tree):
         return True
     maps = [(tree, tree.GetMapDisplay().MapWindow2D) for tree in trees()]
-    return any(tree.rerender or window.timerRunId or tree.Map.GetRenderMgr()._rendering for tree, window in maps)
+    if any(tree.rerender or window.timerRunId or tree.Map.GetRenderMgr()._rendering for tree, window in maps):
+        return True
+    return redraw_once()
+
+
+def redraw_once():
+    """Draw a new window's catalog as a whole: in one drawn while it grew, the dots of its lines begin anywhere."""
+    tree = main_frame().datacatalog.tree
+    first, tree.coda_redrawn = not hasattr(tree, "coda_redrawn"), True
+    if first:
+        tree.Refresh()
+    return first
 
 
 def shown():
