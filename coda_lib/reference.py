@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from coda_lib.ablation_tables import TABLES
 from coda_lib.ablation_tables import kept as kept_ablations
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, write_text
@@ -64,7 +65,9 @@ def keep(run: Run) -> Path:
 
 
 def pool(folder: Path) -> Path:
-    """Write the tables over all committed seeds of a reference run's study to its folder `seeds`."""
+    """Write the tables over all committed seeds of a reference run's study to its folder `seeds`, and those of the committed
+    ablations to `ablations`.
+    """
     episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
     drawing = {"apps": profile.apps, "provenance": Provenance.MEASURED, "k": profile.evaluation_runs}
     table = table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
@@ -72,6 +75,11 @@ def pool(folder: Path) -> Path:
     seeds = sorted(episodes["seed"].unique())
     write_tables(folder / "seeds", table, compared, f"{profile.name}, seeds {', '.join(map(str, seeds))}")
     write_text(folder / "seeds" / "by_seed.csv", by_seed(episodes).to_csv(float_format="%.6g"))
+    with atomic_path(folder / "ablations") as temporary:  # of the run that is kept beside it, which is shorter and of one seed
+        temporary.mkdir()
+        for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
+            if path.stem in TABLES:
+                shutil.copyfile(path, temporary / path.name)
     return folder / "seeds"
 
 

@@ -6,6 +6,7 @@ import pytest
 from tiny_models import made_up
 
 from coda_lib import reference
+from coda_lib.ablation_tables import TABLES
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.paths import REFERENCE, REPO, Run
@@ -35,6 +36,13 @@ def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) ->
 def test_the_readme_shows_the_reference_run_word_for_word() -> None:
     readme = (REPO / "README.md").read_text()
     assert reference.readme_section(REFERENCE / "laptop") in readme and reference.ablations_section() in readme
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_reference_run_has_the_ablations_beside_it() -> None:
+    tables = {path.name: path.read_bytes() for path in (REFERENCE / "ablations" / "tables").glob("*.csv")}
+    beside = {path.name: path.read_bytes() for path in (REFERENCE / "laptop" / "ablations").glob("*.csv")}
+    assert beside and beside == {name: tables[name] for name in beside} and set(beside) == {f"{part}.csv" for part in TABLES}
 
 
 @pytest.mark.slow
