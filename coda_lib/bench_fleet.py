@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -25,7 +24,7 @@ from coda_lib.envs.scienceboard import Machine, Machines
 from coda_lib.fleet import collect
 from coda_lib.planner import Observation
 from coda_lib.pretended import ACTION_S, HOST, RESET_S, SCREENSHOT_S
-from coda_lib.processes import dies_with_its_parent
+from coda_lib.processes import dies_with_its_parent, meanwhile
 from coda_lib.rollout import jobs
 from coda_lib.scienceboard import BoardTask
 from coda_lib.workers import Crew
@@ -130,30 +129,22 @@ def pretended(count: int) -> Iterator[list[int]]:
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
     """Processor time and most memory of this process and its workers; what else runs beside it does not count."""
-    used, over, seen = {"seconds": 0.0, "bytes": 0.0}, threading.Event(), {}
-    own = psutil.Process()
+    used, seen, own = {"seconds": 0.0, "bytes": 0.0}, {}, psutil.Process()
     begun = sum(own.cpu_times()[:2])
 
     def watch() -> None:
-        while not over.wait(0.5):
-            workers = [child for child in own.children() if "spawn_main" in " ".join(_words(child))]
-            total = own.memory_full_info().pss
-            for worker in workers:
-                try:
-                    seen[worker.pid] = sum(worker.cpu_times()[:2])
-                    total += worker.memory_full_info().pss
-                except psutil.NoSuchProcess:
-                    continue
-            used["bytes"] = max(used["bytes"], total)
+        total = own.memory_full_info().pss
+        for worker in [child for child in own.children() if "spawn_main" in " ".join(_words(child))]:
+            try:
+                seen[worker.pid] = sum(worker.cpu_times()[:2])
+                total += worker.memory_full_info().pss
+            except psutil.NoSuchProcess:
+                continue
+        used["bytes"] = max(used["bytes"], total)
 
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
+    with meanwhile(watch, 0.5):
         yield used
-    finally:
-        over.set()
-        watcher.join()
-        used["seconds"] = sum(own.cpu_times()[:2]) - begun + sum(seen.values())
+    used["seconds"] = sum(own.cpu_times()[:2]) - begun + sum(seen.values())
 
 
 def _words(process: psutil.Process) -> list[str]:

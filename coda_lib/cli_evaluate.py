@@ -51,7 +51,7 @@ def evaluate(
         str | None, typer.Option(metavar="ADDRESS", help="Have the fleet's workers on this Ray cluster ('auto', 'local').")
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet keeps its episodes, and goes on. Default: results/fleet.")
+        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet keeps its episodes, and goes on; default: until it ends.")
     ] = None,
     settings: SettingsOption = None,
     save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
@@ -64,6 +64,7 @@ def evaluate(
     from coda_lib import statistics
     from coda_lib.config import load_profile
     from coda_lib.files import write_table
+    from coda_lib.fleet import Collection
     from coda_lib.paths import RESULTS
     from coda_lib.places import boards, desks, played
     from coda_lib.rollout import episodes, jobs
@@ -93,6 +94,8 @@ def evaluate(
             tables.append(episodes(found, place.tasks, agent.name, used))
             if save:
                 write_table(save, pd.concat(tables))
+    for place in places if not keep else ():
+        Collection(RESULTS / "fleet" / place.name).clear()
     rows = []
     for place, table in zip(places, tables, strict=True):
         matrix = statistics.success_matrix(table)

@@ -25,7 +25,7 @@ from PIL import Image
 from coda_lib.agent import Agent, models_of
 from coda_lib.endpoint import EndpointModel, Usage
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import read_json, write_json
+from coda_lib.files import read_json, remove, write_json
 from coda_lib.rollout import TRIES
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
@@ -54,6 +54,11 @@ class Collection:
 
     def load(self, job: Job) -> Trajectory:
         return load_trajectories(self.file(job))[0]
+
+    def clear(self) -> None:
+        """Forget the episodes, once they are kept elsewhere: whoever plays here next begins anew.  How it went stays."""
+        remove(self.folder / "episodes")
+        remove(self.folder / "about.json")
 
     @contextmanager
     def held(self, about: dict[str, Any]) -> Iterator[None]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import yaml
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import remove
 from coda_lib.paths import display
+from coda_lib.processes import meanwhile
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
@@ -145,7 +145,7 @@ def _kernel_manager(folder: str) -> type:
 @contextmanager
 def _peak_memory(interval_s: float = 0.25) -> Iterator[list[int]]:
     """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used together."""
-    peak, stop, me = [0], threading.Event(), psutil.Process()
+    peak, me = [0], psutil.Process()
 
     def size(process: psutil.Process) -> int:
         try:
@@ -154,16 +154,10 @@ def _peak_memory(interval_s: float = 0.25) -> Iterator[list[int]]:
             return 0
 
     def watch() -> None:
-        while not stop.wait(interval_s):
-            peak[0] = max(peak[0], sum(size(child) for child in me.children(recursive=True)))
+        peak[0] = max(peak[0], sum(size(child) for child in me.children(recursive=True)))
 
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
+    with meanwhile(watch, interval_s):
         yield peak
-    finally:
-        stop.set()
-        thread.join()
 
 
 def _largest_child() -> int:

@@ -6,7 +6,8 @@ import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +17,24 @@ _PR_SET_PDEATHSIG = 1
 def dies_with_its_parent() -> None:
     """For `preexec_fn`: the kernel ends the program with SIGKILL when the thread that started it ends, however it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def meanwhile(do: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Do something again and again, in a thread, while the block runs."""
+    over = threading.Event()
+
+    def go_on() -> None:
+        while not over.wait(every_s):
+            do()
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 @contextmanager

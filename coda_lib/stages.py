@@ -24,6 +24,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.executor import Executor
 from coda_lib.explore import train_pool
 from coda_lib.files import write_table
+from coda_lib.fleet import Collection
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.model import Sampling
 from coda_lib.paths import Run, checkpoint_path
@@ -103,6 +104,7 @@ def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, 
     profile = run.profile()
     found = _roll(run, planner, app, train_tasks(profile, app), profile.rollouts_per_task, "explore", progress)
     save_trajectories(run.rollouts(planner, app), found)
+    Collection(run.fleet("explore", planner, app)).clear()
     return found
 
 
@@ -132,7 +134,7 @@ def specialize_app(run: Run, app: str) -> Path:
 
 def specialize_here(run: Run, app: str) -> Path:
     """`specialize_app` by this process, alone or as one of several that `train.launch` has started."""
-    from coda_lib.trainer import specialize  # TRL takes seconds to load, and other stages need none of it
+    from coda_lib.trainer import specialize, together  # TRL takes seconds to load, and other stages need none of it
 
     profile = run.profile()
     rows, executor = grpo_rows(load_trajectories(run.judged("base", app)), profile.prompts), load_executor(profile)
@@ -145,7 +147,8 @@ def specialize_here(run: Run, app: str) -> Path:
         run.specialist(app),
         stage_seed(profile, "specialize", app),
     )
-    note_usage(run, f"specialize/{app}", executor=executor.model)
+    place = together().process_index  # each of several processes asks for itself
+    note_usage(run, f"specialize/{app}-{place}" if place else f"specialize/{app}", executor=executor.model)
     return folder
 
 
@@ -179,4 +182,5 @@ def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, 
     table = episodes(found, tasks, system, profile.seed)
     save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), found)
     write_table(run.evaluation(system, app), table)
+    Collection(run.fleet("evaluate", system, app)).clear()
     return table

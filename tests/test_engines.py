@@ -75,6 +75,7 @@ def test_stages_find_the_same_with_all_models_behind_servers_and_with_a_fleet(tm
         stages.explore(run, "base", "gis")
         stages.judge(run, "base", "gis")
         found[way] = load_trajectories(run.judged("base", "gis"))
+        assert not list(run.fleet("explore", "base", "gis").glob("episodes/*"))  # or the next rollout would take them for its own
         asked[way] = usage_table(run).groupby("role").requests.sum().to_dict()
     ray.shutdown()
     assert sum(len(one.steps) for one in found["local"]) > 3 and not asked["local"]

@@ -71,6 +71,15 @@ def test_what_is_there_is_not_played_again(log, tmp_path):
         collect(todo, [Crew(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")
 
 
+def test_a_cleared_collection_is_begun_anew(log, tmp_path):
+    todo = [(task("t"), 0)]
+    collect(todo, crews(log), tmp_path / "fleet")
+    Collection(tmp_path / "fleet").clear()
+    assert read_status(tmp_path / "fleet").done == 1 and not Collection(tmp_path / "none").clear()
+    collect(todo, [Crew(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")  # another seed is no other collection
+    assert begun(log) == {"made/t": 2}
+
+
 def test_a_broken_environment_is_tried_twice_and_says_nothing_of_the_agent(log, tmp_path):
     todo, told = [(task("broken"), 0), (task("whole"), 0)], []
     broken, whole = collect(todo, crews(log), tmp_path / "fleet", report=told.append)
