@@ -71,7 +71,7 @@ def test_a_task_is_solved_by_its_script_and_not_by_doing_nothing(env, task):
 def test_another_way_to_the_goal_counts(env, name, lines):
     env.reset(TASKS[name])
     act(env, *lines)
-    assert env.check(StopReason.DONE), env.now()["objects"]
+    assert env.check(StopReason.DONE), env.snapshot()["objects"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_the_state_tells_what_is_measured_selected_and_set(env):
         {"func": "call", "name": "set", "args": ["sphere_color", "red", "pep"]},
     ]
     env.reset(beginning(*items))
-    state = env.now()
+    state = env.snapshot()
     assert state["measurements"]["bend"]["angles"] == pytest.approx([174.190], abs=1e-3)
     assert state["measurements"]["side"]["dihedrals"] == pytest.approx([-123.391], abs=1e-3)
     assert state["selections"] == {"ring": 20} and {a["resn"] for a in state["atoms"] if a["selections"]} == {"PHE"}
@@ -110,7 +110,7 @@ def test_the_state_tells_what_is_measured_selected_and_set(env):
 def test_a_click_into_the_picture_shows_what_it_selects(env):
     before, _ = env.reset(beginning({"func": "call", "name": "fab", "args": ["ACDEFG", "pep"]}))
     after = act(env, "click(start_box='(290,239)')")
-    assert env.now()["active"] == ["sele"] and np.any(before[133:] != after[133:])
+    assert env.snapshot()["active"] == ["sele"] and np.any(before[133:] != after[133:])
     assert np.any(before[30:90, :360] != after[30:90, :360])  # what it says about that in its console
 
 
@@ -133,10 +133,10 @@ def test_a_click_into_the_picture_shows_what_it_selects(env):
 )
 def test_a_reset_brings_everything_back(env, lines):
     first, _ = env.reset(TASKS["C-03"])
-    state = env.state()
+    state = env.snapshot()
     act(env, *lines)
     again, _ = env.reset(TASKS["C-03"])
-    assert env.state() == state
+    assert env.snapshot() == state
     assert np.array_equal(first, again)
 
 
@@ -161,9 +161,9 @@ def test_a_task_may_not_begin_with_anything_else(env, item):
 
 def test_a_task_may_begin_with_a_file(env):
     env.reset(beginning({"func": "touch", "path": "/home/user/ion.xyz", "text": "1\nsodium\nNa 0 0 0\n"}))
-    assert env.now()["files"] == ["ion.xyz"]
+    assert env.snapshot()["files"] == ["ion.xyz"]
     act(env, command("load ion.xyz"))
-    assert [atom["elem"] for atom in env.now()["atoms"]] == ["Na"]
+    assert [atom["elem"] for atom in env.snapshot()["atoms"]] == ["Na"]
 
 
 def test_a_crash_is_a_fault_and_the_next_episode_begins_anew(env):
@@ -192,7 +192,7 @@ def test_two_at_a_time_do_not_see_each_other(env):
         act(other, command("fab GAVLIMF, hydrophobic"))
         act(env, command("show spheres"))
         assert other.check(StopReason.DONE) and env.check(StopReason.DONE)
-        assert set(env.now()["objects"]) == {"pept"} and set(other.now()["objects"]) == {"hydrophobic"}
+        assert set(env.snapshot()["objects"]) == {"pept"} and set(other.snapshot()["objects"]) == {"hydrophobic"}
     finally:
         other.close()
 
@@ -201,7 +201,7 @@ def test_who_does_not_know_the_secret_is_not_answered(env):
     env.reset(TASKS["A-01"])
     (port,) = env.display.listening(env.pid)
     for path in ("", "RPC2", "guess"):
-        with pytest.raises(ProtocolError, match="404"):
+        with env.awake(), pytest.raises(ProtocolError, match="404"):
             ServerProxy(f"http://127.0.0.1/{path}", ToDisplay(env.display, port)).state()
 
 

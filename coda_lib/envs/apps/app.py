@@ -78,6 +78,7 @@ class App(Screen):
             self._begin()
             for item in task.board.initialize:
                 if item.func != "launch":  # the application runs already
+                    self._wake()  # who prepares may have had a look
                     self.prepare(item)
                     time.sleep(item.wait if item.func == "call" else 0)  # a VM's waits are not ours
             return self.look(), {}
@@ -122,6 +123,14 @@ class App(Screen):
             self._sleep()
             return picture
 
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """As long as it is to answer.  Whatever breaks inside takes the display with it."""
+        with self._closing():
+            self._wake()
+            yield
+            self._sleep()
+
     def _sleep(self) -> None:
         if self.sleeps and not self.closed:
             self.display.freeze(self.pid)
@@ -134,11 +143,8 @@ class App(Screen):
         return self.fitted(self.display.screenshot())
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
-        with self._closing():
-            self._wake()
-            solved = check_board(self.task.board, self, stop, answer)
-            self._sleep()
-            return solved
+        with self.awake():
+            return check_board(self.task.board, self, stop, answer)
 
     def close(self) -> None:
         display, self.display, self.pid, self.closed, self._state = self.display, None, None, False, None
@@ -147,11 +153,8 @@ class App(Screen):
 
     def snapshot(self) -> dict[str, Any]:
         """What the application holds now, also where it is asleep."""
-        with self._closing():
-            self._wake()
-            state = self.state()
-            self._sleep()
-            return state
+        with self.awake():
+            return self.state()
 
     # -- what a check may ask for (`scienceboard_check.BoardState`) --------------------------------------------------------
     def now(self) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class KAlgebra(App):
     """
 
     kind = "KAlgebra"
+    sleeps = True  # its web view looks about now and then
     needs = {
         "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
     }  # fmt: skip

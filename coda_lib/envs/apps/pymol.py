@@ -52,6 +52,7 @@ class PyMOL(App):
     """
 
     kind = "PyMOL"
+    sleeps = True  # it asks fifty times a second whether there is anything to do
     needs = {"/usr/bin/pymol": "pymol"}
 
     def launch(self) -> int:
