@@ -68,10 +68,18 @@ def variant_settings(wildcards):
     return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
 
 
+def kept_of_exploring(wildcards):
+    """What survives when exploring is interrupted: the rounds of a generator, or what a fleet has played."""
+    if GENERATING and wildcards.planner == "base":
+        return f"--resumable generated/{wildcards.app}"
+    return f"--resumable fleet/explore/{wildcards.planner}/{wildcards.app}" if P.fleet.workers else ""
+
+
 TASK_FILES = relative(data_files(TASKS, without="apps"))
 APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
+GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
@@ -160,21 +168,22 @@ rule explore:
         notebook=book("03_explore"),
         code=code("03_explore"),
         tasks=tasks,
-        data=model("executor"),
+        data=model("executor") + (model("judge") if GENERATING else []),
         planner=planner_files,
     output:
         rollouts="rollouts/{planner}/{app}.parquet",
         executed="notebooks/03_explore-{planner}-{app}.ipynb",
     params:
         stage="explore/{planner}/{app}",
+        kept=kept_of_exploring,
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, "train_tasks", "rollouts_per_task"),
+        settings=settings(*ACTING, *GENERATING, "train_tasks", "rollouts_per_task"),
     threads: P.threads
     priority: 10
     resources:
         mem_mb=3000,
     shell:
-        STAGE + FLEET
+        STAGE + " {params.kept}"
 
 
 rule judge:

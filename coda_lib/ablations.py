@@ -53,7 +53,7 @@ def labeller(run: Run, app: str, labels: str) -> Labeller:
     if labels == "voting":
         return positive_steps
     if labels == "truth":
-        scripts = {task.id: len(task.solution) + (task.ans is None) for task in stages.train_tasks(profile, app)}
+        scripts = {task.id: len(task.solution) + (task.ans is None) for task in stages.train_tasks(run, app)}
         return partial(_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
     ballots = cast(pd.read_parquet(run.label_votes(app)))
     clean = apply(rule_of(profile, labels), ballots)["clean"].to_dict()

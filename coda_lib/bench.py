@@ -12,11 +12,13 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Thread
 from typing import Any
 
 from rich.console import Console
@@ -26,10 +28,11 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.paths import require_checkpoint
 from coda_lib.task import APPS, Task, test_tasks
-from coda_lib.trajectory import StopReason, Trajectory
+from coda_lib.trajectory import StopReason, Trajectory, from_png
 
 _EPISODES = 64  # side by side, as in the laptop profile
 _GRPO_STEPS = 4  # of which the first, which warms up, does not count
+_REQUESTS = 50
 _APP = "algebra"  # whose tasks the models see here
 
 
@@ -66,6 +69,8 @@ def measure(console: Console, profile: Profile | None = None) -> list[dict[str, 
                 rows.append(decision_row(settings))
                 status.update(f"GRPO: {_GRPO_STEPS} steps")
                 rows.append(grpo_row(settings))
+        status.update("requests to a served model")
+        rows.append(endpoint_row())
         rows.append(memory_row())
     return [asdict(row) for row in rows]
 
@@ -127,6 +132,56 @@ def grpo_row(settings: Profile) -> Row:
     seconds = statistics.median([json.loads(line)["step_time"] for line in lines][1:])
     completions = settings.specialize.completions_per_step
     return Row(f"decoupled GRPO: step of {completions} completions", seconds, "s", "<= 5", seconds <= 5)
+
+
+class _Prompt(BaseHTTPRequestHandler):
+    """Answers every request at once."""
+
+    asked = b""  # the last
+    protocol_version, disable_nagle_algorithm, wbufsize = "HTTP/1.1", True, -1  # an answer is one packet, sent at once
+    answer = {"id": "0", "object": "chat.completion", "created": 0, "model": "none", "choices": [
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Click 'Grid'."}}]}  # fmt: skip
+
+    def do_POST(self) -> None:
+        _Prompt.asked = self.rfile.read(int(self.headers["content-length"]))
+        body = json.dumps(self.answer).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def endpoint_row() -> Row:
+    """What a request with two screenshots of 1280x800, as a virtual machine sends them, takes beyond its bare bytes' way to the
+    server and back.
+    """
+    import httpx
+
+    from coda_lib.endpoint import EndpointModel
+    from coda_lib.model import Sampling, image, text
+    from coda_lib.pretended import pictures
+
+    asked = [{"role": "user", "content": [*(image(from_png(png)) for png in pictures()), text("Turn the grid on.")]}]
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Prompt) as server, httpx.Client() as bare:
+        Thread(target=server.serve_forever, daemon=True).start()
+        model = EndpointModel(f"http://127.0.0.1:{server.server_port}/v1", "none")
+        whole, bytes_alone = [], []
+        for _ in range(1 + _REQUESTS):  # by turns, so that whatever else goes on here slows both
+            whole.append(_seconds(lambda: model.generate([asked], Sampling(), 0)))
+            bytes_alone.append(_seconds(lambda: bare.post(f"{model.url}/chat/completions", content=_Prompt.asked).read()))
+        server.shutdown()
+    added = 1000 * (statistics.median(whole[1:]) - statistics.median(bytes_alone[1:]))
+    return Row("served model: added to a request with two screenshots", added, "ms", "< 3", added < 3)
+
+
+def _seconds(do: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    do()
+    return time.perf_counter() - start
 
 
 def memory_row() -> Row:

@@ -30,7 +30,7 @@ from coda_lib.scienceboard import BoardTask
 from coda_lib.workers import Crew
 
 COUNTS = (8, 30, 60, 120, 480)
-EPISODES = 2  # of each machine
+EPISODES = 3  # of each machine
 STEPS = 10  # of each episode, and the one that says that it is done
 PLACES = 60  # machines of a worker, at most
 
@@ -69,7 +69,7 @@ class Presser:
 
 
 def measure_scale(console: Console, counts: Sequence[int] = COUNTS) -> list[Scale]:
-    """Two episodes on each of so many machines that are pretended, with the latencies of real ones."""
+    """Three episodes on each of so many machines that are pretended, with the latencies of real ones."""
     found = []
     with console.status("") as status:
         for count in counts:

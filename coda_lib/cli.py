@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import errno
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from coda_lib import cli_apps, cli_evaluate, cli_fleet, cli_plan, cli_science, cli_tasks
+from coda_lib import cli_apps, cli_bench, cli_evaluate, cli_fleet, cli_plan, cli_science, cli_tasks
 from coda_lib.cli_evaluate import chosen_agent
 from coda_lib.console import (
     ExecutorOption,
@@ -32,9 +31,6 @@ from coda_lib.console import (
     show,
 )
 from coda_lib.errors import StageError, UserError
-
-if TYPE_CHECKING:
-    from coda_lib.bench_fleet import Scale
 
 app = typer.Typer(
     help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
@@ -59,6 +55,9 @@ def reproduce(
     ] = "results",
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what this run has computed and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which stages would be run.")] = False,
+    cluster: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Run stages as jobs, e.g. profiles/slurm or profiles/kubernetes.")
+    ] = None,
     notebooks: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the notebooks.")] = None,
 ) -> None:
     """Run the study: explore, judge, train, evaluate, and write tables and figures.
@@ -75,14 +74,14 @@ def reproduce(
     target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()
     if dry_run:
         expected = pipeline.expected_seconds(target, chosen)
-        for stage in pipeline.plan(target, chosen, until, books, fresh):
+        for stage in pipeline.plan(target, chosen, until, books, fresh, cluster):
             out.print(
                 f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
             )
         return
     desk_class("algebra")  # says now, not in the middle, what is missing where Qt cannot be loaded
     try:
-        outcome = pipeline.reproduce(target, chosen, cores or pipeline.usable_cores(), until, fresh, out, books)
+        outcome = pipeline.reproduce(target, chosen, cores or pipeline.usable_cores(), until, fresh, out, books, cluster)
     except KeyboardInterrupt:
         err.print("stopped; the same command goes on from here")
         raise typer.Exit(130) from None
@@ -167,43 +166,6 @@ def desk(
 
 
 @app.command()
-def bench(
-    apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
-    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of pretended machines instead: 12 minutes.")] = False,
-    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Measure speed and memory on this machine, beside what is promised."""
-    if fleet:
-        from coda_lib.bench_fleet import COUNTS, measure_scale
-
-        return _show_scale(measure_scale(err, machines or COUNTS), as_json)
-    if apps:
-        from coda_lib.app_checks import measure_apps as measure
-    else:
-        from coda_lib.bench import measure
-    rows = measure(err)
-    if as_json:
-        print_json(rows)
-        return
-    table = Table("what", "measured", "unit", "promised", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(row["name"], f"{row['value']:.4g}", row["unit"], row["target"])
-    out.print(table)
-
-
-def _show_scale(rows: list[Scale], as_json: bool) -> None:
-    if as_json:
-        print_json([asdict(row) for row in rows])
-        return
-    table = Table("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory", box=None, pad_edge=False)
-    for row in rows:
-        rates = f"{row.episodes_h:,.0f}", f"{100 * row.share:.1f} %", f"{row.cores:.2f}", f"{row.memory_mb:,.0f} MB"
-        table.add_row(str(row.machines), str(row.workers), *rates)
-    out.print(table)
-
-
-@app.command()
 def serve(
     role: Annotated[str, typer.Argument(help="planner, executor, judge, base_judge or coder: which of the profile's models.")],
     profile: ProfileOption = "laptop",
@@ -249,6 +211,7 @@ def usage(
     show(table)
 
 
+app.command()(cli_bench.bench)
 app.command()(cli_evaluate.evaluate)
 app.command()(cli_plan.plan)
 app.command()(cli_tasks.convert)

@@ -19,7 +19,7 @@ SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its or
 App = Literal["algebra", "biochem", "gis", "astron"]
 Grade = Literal["A", "B", "C", "D"]
 System = Literal["base", "executor", "stage1", "stage2"]
-Role = Literal["planner", "executor", "judge"]
+Role = Literal["planner", "executor", "judge", "generator"]
 
 
 class Models(Section):
@@ -30,6 +30,7 @@ class Models(Section):
     judge: str
     base_judge: str = "data/checkpoints/base_judge"  # the judge before it was tuned on a planner's attempts
     coder: str = "data/checkpoints/executor"  # writes the texts that a planner delegates (an ablation)
+    generator: str | None = None  # any chat model, which sets the train tasks; None: they come from templates
 
 
 Where = Annotated[str, Field(pattern=r"^(local|started|https?://\S+)$")]
@@ -43,6 +44,7 @@ class Serving(Section):
     planner: Where = "local"  # when it acts; it is always trained in the stage's own process
     executor: Where = "local"
     judge: Where = "local"
+    generator: Where = "local"
     options: tuple[str, ...] = ()  # for vLLM where it is started, such as --gpu-memory-utilization=0.4
 
 
@@ -62,6 +64,16 @@ class SamplingSettings(Section):
 
 class JudgeSettings(SamplingSettings):
     votes: Count  # independent replies that must all agree
+
+
+class GeneratorSettings(SamplingSettings):
+    """The train tasks of `models.generator`, for each application."""
+
+    temperature: NotNegative = 1.0
+    top_p: Share = 1.0
+    max_new_tokens: Count = 4096
+    rounds: Count = 5  # calls, each told how the last tasks went
+    tasks: Count = 20  # of a call (paper, section 4)
 
 
 class RatersSettings(Section):
@@ -90,6 +102,7 @@ class SpecializeSettings(TrainingSettings):
     steps: Count  # optimizer steps
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
+    vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
@@ -128,7 +141,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """What a profile is planned for.  `coda plan` reads it and nothing else does: peaks of data sheets, and assumptions."""
+    """What a profile is planned for: peaks of data sheets, and assumptions.  Read by `coda plan` and `coda bench --gpu` alone."""
 
     gpu: str
     nodes: Count
@@ -180,6 +193,7 @@ class Profile(Section):
     executor: SamplingSettings
     judge: JudgeSettings
     raters: RatersSettings = RatersSettings()
+    generator: GeneratorSettings = GeneratorSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings
     ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}  # by name, which becomes that of a file

@@ -74,12 +74,12 @@ class Network:
         return rank * t.num_hidden_layers * pairs
 
     def activation_bytes(self, samples: int, tokens: int, logits: int, width: int = 2) -> int:
-        """What a training pass keeps for the way back where each layer is computed again: every layer's input, the inside of one
-        layer, and the scores of `logits` tokens of each sample, twice and in 32 bits.
+        """The most that a training pass holds on the way back where each layer is computed again: every layer's input, the inside
+        of one layer with its gradients, and the scores of `logits` tokens of each sample, twice and in 32 bits.
         """
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
-        inside = 6 * t.hidden_size + 2 * side + 4 * t.intermediate_size
+        inside = 8 * t.hidden_size + 2 * side + 6 * t.intermediate_size
         return samples * (tokens * (t.num_hidden_layers * t.hidden_size + inside) * width + 2 * 4 * logits * t.vocab_size)
 
     def cache_bytes(self, tokens: int, width: int = 2) -> int:

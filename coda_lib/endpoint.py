@@ -72,8 +72,9 @@ class EndpointModel:
         """The server's whole answer to one conversation (a chat completion as plain data)."""
         try:
             answer = self._client.chat.completions.create(
-                model=self.name, messages=[_sent(message) for message in messages], temperature=sampling.temperature,
-                top_p=sampling.top_p, max_tokens=sampling.max_new_tokens, seed=seed,
+                model=self.name, messages=[], temperature=sampling.temperature, top_p=sampling.top_p,
+                max_tokens=sampling.max_new_tokens, seed=seed,
+                extra_body={"messages": [_sent(message) for message in messages]},  # unread: the client would look at every part
             )  # fmt: skip
         except openai.APIConnectionError as error:  # time-outs, too
             raise UserError(f"{self.url} does not answer ({error}): is the server running, and is the address right?") from error

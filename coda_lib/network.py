@@ -66,6 +66,10 @@ class ImageTextProcessor(Qwen2_5_VLProcessor):
     def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
         return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
 
+    def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Says that it is Qwen2.5-VL's own, for others (vLLM) know no other; `load_processor` does not ask."""
+        return super().to_dict(*args, **kwargs) | {"processor_class": Qwen2_5_VLProcessor.__name__}
+
 
 def load_processor(path: str | Path) -> ImageTextProcessor:
     """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only.

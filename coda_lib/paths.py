@@ -69,6 +69,10 @@ class Run:
     def rollouts(self, planner: str, app: str) -> Path:
         return self.folder / "rollouts" / planner / f"{app}.parquet"
 
+    def generated(self, app: str) -> Path:
+        """The rounds of tasks that a chat model made, where the profile has one make them."""
+        return self.folder / "generated" / app
+
     def judged(self, planner: str, app: str) -> Path:
         return self.folder / "judged" / planner / f"{app}.parquet"
 

@@ -56,40 +56,45 @@ def reproduce(
     fresh: bool = False,
     console: Console | None = None,
     notebooks: Path = NOTEBOOKS,
+    cluster: Path | None = None,
 ) -> Outcome:
     """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
 
+    Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake profile.
     Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed goes on where it
     was; a second one of the same name is refused while the first is alive.
     """
     console = console or Console()
     start = time.time()
     _check(run, profile, until, fresh)
-    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {cores} cores", soft_wrap=True)
+    where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
+    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
     run.folder.mkdir(parents=True, exist_ok=True)
     with _lock(run) as lock:
         if fresh:
             _clear(run)
         store_profile(profile, run)
-        stages = plan(run, profile, until, notebooks)
+        stages = plan(run, profile, until, notebooks, cluster=cluster)
         expected = expected_seconds(run, profile)
         total = _total(stages, expected, cores)
         console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
         if stages:
-            _drive(run, _command(run, profile, until, notebooks, cores), lock, stages, expected, console)
+            _drive(run, _command(run, profile, until, notebooks, cores, cluster), cluster, lock, stages, expected, console)
         if stages or not run.manifest.exists():
             write_manifest(run, profile)
     files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
     return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
 
 
-def plan(run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False) -> list[str]:
+def plan(
+    run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False, cluster: Path | None = None
+) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
     _check(run, profile, until, fresh)
     with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
         file.write(profile_text(profile))
         file.flush()
-        command = _command(run, profile, until, notebooks, 1) + [f"profile_file={file.name}"]
+        command = _command(run, profile, until, notebooks, 1, cluster) + [f"profile_file={file.name}"]
         flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
         result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
     if result.returncode:
@@ -122,26 +127,26 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
         )
     if until != "base_models":
         for role, name in profile.models:
-            require_checkpoint(role, name)
+            if name is not None:
+                require_checkpoint(role, name)
 
 
-def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int) -> list[str]:
+def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:
     memory_mb = psutil.virtual_memory().total // 2**20
+    here = {"--cores": [cores], "--resources": [f"mem_mb={memory_mb * 8 // 10}"], "--workflow-profile": ["none"]}
     options = {
         "--snakefile": [SNAKEFILE],
         "--directory": [run.folder],
-        "--cores": [cores],
-        "--resources": [f"mem_mb={memory_mb * 8 // 10}"],
+        **({"--workflow-profile": [_cluster(cluster)]} if cluster else here),
         "--scheduler": ["greedy"],
         "--rerun-triggers": ["mtime", "params", "input"],
         "--max-checksum-file-size": [CHECKSUM_LIMIT],
         "--profile": ["none"],
-        "--workflow-profile": ["none"],
         "--config": [
             f"run={run.name}",
             f"profile={profile.name}",
             f"notebooks={notebooks}",
-            "attached=1",
+            *([] if cluster else ["attached=1"]),
         ],  # stays last
     }
     flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
@@ -178,10 +183,22 @@ def _clear(run: Run) -> None:
             remove(path)
 
 
+def _cluster(folder: Path) -> Path:
+    if not (folder / "config.yaml").is_file():
+        raise UserError(f"{display(folder)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
+    return folder.resolve()
+
+
 def _drive(
-    run: Run, command: list[str], lock: IO[str], stages: list[str], expected: dict[str, float], console: Console
-) -> None:
-    """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does."""
+    run: Run, command: list[str], cluster: Path | None, lock: IO[str], stages: list[str], expected: dict[str, float],
+    console: Console,
+) -> None:  # fmt: skip
+    """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
+
+    The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's folder.
+    """
+    paths = [str(cluster.resolve())] if cluster else []
+    env = os.environ | {"PATH": os.pathsep.join([*paths, os.environ.get("PATH", os.defpath)])}
     started = time.time()
     log = run.folder / "snakemake.log"
     with log.open("w", encoding="utf-8") as output:
@@ -191,6 +208,7 @@ def _drive(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            env=env,
             pass_fds=[lock.fileno()],
         )
     with ended(process, PATIENCE_S), Lines(run, stages, expected, console) as lines:

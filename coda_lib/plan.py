@@ -75,6 +75,21 @@ class Request:
         return passes * self.network.forward_flops(self.prompt + self.reply, self.pictures, self.reply + 1)
 
 
+def plan_request(planner: Network, hardware: Hardware) -> Request:
+    """What a planner is asked for one plan: two screenshots and the instructions with the history."""
+    return Request(planner, hardware.prompt_tokens, [_seen(planner, hardware)] * 2, hardware.plan_tokens)
+
+
+def action_request(executor: Network, hardware: Hardware) -> Request:
+    """What an executor is asked for one action: the same and the plan."""
+    words = hardware.prompt_tokens + hardware.plan_tokens
+    return Request(executor, words, [_seen(executor, hardware)] * 2, hardware.action_tokens)
+
+
+def _seen(asked: Network, hardware: Hardware) -> tuple[int, int]:
+    return Sight(asked.patch, *hardware.pixels)(hardware.screen)
+
+
 @dataclass(frozen=True)
 class Part:
     """What a stage, or a phase of one, asks for."""
@@ -146,6 +161,9 @@ class _Planner:
         ]  # fmt: skip
         test = [task for app in profile.apps for task in test_tasks(app)[: profile.test_tasks]]
         self.explored = self._episodes(train, profile.rollouts_per_task)
+        if profile.models.generator:  # whose tasks nobody knows yet: as many as it is asked for, as long as the others
+            made = profile.generator.rounds * profile.generator.tasks * len(profile.apps)
+            self.explored = (made * profile.rollouts_per_task, self.explored[1])
         self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
 
     def _episodes(self, tasks: Sequence[Task], runs: int) -> tuple[int, float]:
@@ -154,21 +172,15 @@ class _Planner:
         return len(tasks) * runs, mean(min(task.steps, limit or task.steps) for task in tasks)
 
     # -- what is asked ---------------------------------------------------------------------------------------------------
-    def _seen(self, role: str) -> tuple[int, int]:
-        return Sight(self.networks[role].patch, *self.hardware.pixels)(self.hardware.screen)
-
     def plans(self) -> Request:
-        h = self.hardware
-        return Request(self.networks["planner"], h.prompt_tokens, [self._seen("planner")] * 2, h.plan_tokens)
+        return plan_request(self.networks["planner"], self.hardware)
 
     def actions(self) -> Request:
-        h = self.hardware
-        words = h.prompt_tokens + h.plan_tokens
-        return Request(self.networks["executor"], words, [self._seen("executor")] * 2, h.action_tokens)
+        return action_request(self.networks["executor"], self.hardware)
 
     def verdicts(self) -> Request:
-        h, (_, steps) = self.hardware, self.explored
-        return Request(self.networks["judge"], h.prompt_tokens, [self._seen("judge")] * (ceil(steps) + 1), h.verdict_tokens)
+        h, judge, (_, steps) = self.hardware, self.networks["judge"], self.explored
+        return Request(judge, h.prompt_tokens, [_seen(judge, h)] * (ceil(steps) + 1), h.verdict_tokens)
 
     # -- how long it takes -----------------------------------------------------------------------------------------------
     def _arithmetic_s(self, flops: float) -> float:

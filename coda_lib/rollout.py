@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from PIL import Image
 
@@ -22,7 +21,7 @@ from coda_lib.agent import Agent, Decision, action_text
 from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
-from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot, screenshot_png
+from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot_png
 
 TRIES = 2  # of an episode, if the environment breaks
 
@@ -49,12 +48,9 @@ class _Episode:
 
     def begin(self) -> None:
         try:
-            self._see(*self.env.reset(self.task))
+            self.current = self.env.begin(self.task)
         except EnvironmentFault as fault:
             self._break(fault)
-
-    def _see(self, picture: np.ndarray, info: dict[str, Any]) -> None:
-        self.current = screenshot(picture, info.get("png"))
 
     def _break(self, fault: EnvironmentFault) -> None:
         self.stop, self.success, self.fault = StopReason.ENVIRONMENT_ERROR, None, str(fault)
@@ -72,8 +68,7 @@ class _Episode:
         self.previous = self.current
         try:
             for action in decision.actions:
-                picture, _, ended, _, info = self.env.step(action)
-                self._see(picture, info)
+                self.current, ended = self.env.proceed(action)
                 if ended:
                     self.stop = STOPS[action.type]
                     self.answer = action.text if action.type == ActionType.ANS else None

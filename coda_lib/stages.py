@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,13 +22,15 @@ from coda_lib.config import Profile, SamplingSettings
 from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.engines import load_model, note_usage
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.errors import StageError
 from coda_lib.executor import Executor
 from coda_lib.explore import train_pool
-from coda_lib.files import write_table
+from coda_lib.files import remove, write_table
 from coda_lib.fleet import Collection
+from coda_lib.generator import Generator, examples_of, load_rounds, outcomes_of
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.model import Sampling
-from coda_lib.paths import Run, checkpoint_path
+from coda_lib.paths import Run, checkpoint_path, display
 from coda_lib.places import Place, played
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs
@@ -70,8 +73,16 @@ def load_agent(run: Run, system: str, app: str) -> Agent:
     return DualAgent(Planner(model, sampling(profile.planner), profile.prompts), executor, system)
 
 
-def train_tasks(profile: Profile, app: str) -> list[Task]:
-    """The train tasks that a run explores: a seeded draw from the pool's tasks of its grades, the same for every planner."""
+def train_tasks(run: Run, app: str) -> list[Task]:
+    """The train tasks that a run explores, the same for every planner: from templates, or what its generator has made so far."""
+    profile = run.profile()
+    if profile.models.generator:
+        return [task for one in load_rounds(run.generated(app), app) for task in one.tasks]
+    return template_tasks(profile, app)
+
+
+def template_tasks(profile: Profile, app: str) -> list[Task]:
+    """A seeded draw from the train pool's tasks of the profile's grades."""
     pool = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in profile.train_grades]
     if profile.train_tasks is None or profile.train_tasks >= len(pool):
         return pool
@@ -86,26 +97,75 @@ def held_out_tasks(profile: Profile, app: str) -> list[Task]:
     return random.Random(stage_seed(profile, "test tasks", app)).sample(tasks, profile.test_tasks)
 
 
-def _roll(run: Run, system: str, app: str, tasks: list[Task], runs: int, purpose: str, progress: Progress) -> list[Trajectory]:
-    profile = run.profile()
-    seed = stage_seed(profile, purpose, system, app)
-    agent = load_agent(run, system, app)
+def _roll(
+    profile: Profile, agent: Agent, app: str, tasks: list[Task], runs: int, seed: int, fleet: Path, progress: Progress
+) -> list[Trajectory]:
+    """Each task so many times; a fleet, if the profile has one, keeps its episodes in the folder `fleet` meanwhile."""
     place = Place(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
-    found = played(
-        place, agent, jobs(tasks, runs), seed, profile.concurrency, profile.step_limit, profile.fleet,
-        run.fleet(purpose, system, app), progress=progress,
-    )  # fmt: skip
-    note_usage(run, f"{purpose}/{system}/{app}", **models_of(agent))
-    return found
+    return played(
+        place, agent, jobs(tasks, runs), seed, profile.concurrency, profile.step_limit, profile.fleet, fleet, progress=progress
+    )
 
 
 def explore(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Roll out a planner ('base' or 'specialist') on the train tasks; writes rollouts/{planner}/{app}.parquet."""
-    profile = run.profile()
-    found = _roll(run, planner, app, train_tasks(profile, app), profile.rollouts_per_task, "explore", progress)
+    """Roll out a planner ('base' or 'specialist') on the train tasks; writes rollouts/{planner}/{app}.parquet.
+
+    Where a profile's generator makes the tasks, it makes them while the base planner explores: see `explore_in_rounds`.
+    """
+    if run.profile().models.generator and planner == "base":
+        found = explore_in_rounds(run, app, progress)
+    else:
+        found = _explore(run, planner, app, progress)
     save_trajectories(run.rollouts(planner, app), found)
     Collection(run.fleet("explore", planner, app)).clear()
+    for attempts in run.generated(app).glob("*/attempts.parquet"):
+        remove(attempts)
     return found
+
+
+def _explore(run: Run, planner: str, app: str, progress: Progress) -> list[Trajectory]:
+    profile, agent = run.profile(), load_agent(run, planner, app)
+    seed, fleet = stage_seed(profile, "explore", planner, app), run.fleet("explore", planner, app)
+    found = _roll(profile, agent, app, train_tasks(run, app), profile.rollouts_per_task, seed, fleet, progress)
+    note_usage(run, f"explore/{planner}/{app}", **models_of(agent))
+    return found
+
+
+def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
+    """Have tasks made, try them, have one vote on each attempt, and so on; keeps the rounds in generated/{app}.
+
+    What an interrupted stage has done is not done again.  StageError as of `Generator.go_on`, and if no task
+    is left of all rounds.
+    """
+    profile, folder = run.profile(), run.generated(app)
+    generator, agent, asked = load_generator(profile, app), load_agent(run, "base", app), load_judge(profile, votes=1)
+    found, last = [], []
+    for number in range(1, profile.generator.rounds + 1):
+        name, attempts = f"explore-{number:02d}", folder / f"{number:02d}" / "attempts.parquet"
+        if not attempts.exists():
+            rounds = load_rounds(folder, app)
+            if len(rounds) < number:
+                rounds.append(generator.go_on(folder, outcomes_of(last), stage_seed(profile, "generate", app, name)))
+            tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
+            seed = stage_seed(profile, name, "base", app)
+            rolled = _roll(profile, agent, app, tasks, profile.rollouts_per_task, seed, fleet, progress)
+            save_trajectories(attempts, asked.vote(rolled, stage_seed(profile, "judge", app, name)))
+            remove(fleet)
+        last = load_trajectories(attempts)
+        found += [replace(one, verdicts=()) for one in last]  # the judge's own stage asks for all votes
+    if not found:
+        raise StageError(f"no task of {generator.model.name} for {app} was kept: {display(folder)} says why")
+    note_usage(run, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=asked.model)
+    return found
+
+
+def load_generator(profile: Profile, app: str) -> Generator:
+    """The model that makes a profile's train tasks.  It is shown some goals that people wrote, none of them a test task."""
+    model = load_model(profile, "generator", profile.models.generator)
+    by_people = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"]  # one goal each
+    examples = examples_of(app, by_people)
+    held_out = [task.instruction for task in test_tasks(app)]
+    return Generator(model, sampling(profile.generator), app, examples, held_out, profile.generator.tasks)
 
 
 def load_judge(profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:
@@ -176,9 +236,10 @@ def evaluate(run: Run, system: str, app: str, progress: Progress = lambda done, 
 
     The trajectories behind the rows are kept in evaluation/{system}/{app}.trajectories.parquet.
     """
-    profile = run.profile()
-    tasks = held_out_tasks(profile, app)
-    found = _roll(run, system, app, tasks, profile.evaluation_runs, "evaluate", progress)
+    profile, agent = run.profile(), load_agent(run, system, app)
+    tasks, seed = held_out_tasks(profile, app), stage_seed(profile, "evaluate", system, app)
+    found = _roll(profile, agent, app, tasks, profile.evaluation_runs, seed, run.fleet("evaluate", system, app), progress)
+    note_usage(run, f"evaluate/{system}/{app}", **models_of(agent))
     table = episodes(found, tasks, system, profile.seed)
     save_trajectories(run.evaluation(system, app).with_suffix(".trajectories.parquet"), found)
     write_table(run.evaluation(system, app), table)

@@ -54,9 +54,9 @@ def goal_text(app: str, evaluate: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps([app, sorted(json.dumps(item, sort_keys=True) for item in evaluate)])
 
 
-def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:
-    """Whether an episode that ended so solved the task (the environment's own verdict)."""
-    return all(_item_holds(item, state, stop, answer) for item in task.evaluate)
+def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool | None:
+    """Whether an episode that ended so solved the task (the environment's own verdict); None for a task without a check."""
+    return None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)
 
 
 def _item_holds(item: Mapping[str, Any], state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:

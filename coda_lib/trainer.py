@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import torch
 from accelerate import PartialState
 from datasets import Dataset
@@ -119,9 +120,10 @@ def specialize(
 
     `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from `folder`/checkpoints after a kill.  `rewarding` and
     `kind` are for the ablation that trains the executor as well (`coda_lib.coupled`).
-    UserError if there is not a single row to learn from.
+    UserError if there is not a single row to learn from, and if the server that is to write the plans cannot be used.
     """
     _need(rows, "specialize")
+    _reach(settings.vllm_server, planner)
     arguments = GRPOConfig(
         loss_type="grpo",  # eq. 3: mean over a plan's tokens, then over plans
         scale_rewards="group",  # eq. 2
@@ -132,13 +134,15 @@ def specialize(
         max_completion_length=sampling.max_new_tokens,
         temperature=sampling.temperature,
         shuffle_dataset=False,  # the rows come in their order
-        use_vllm=False,
+        use_vllm=bool(settings.vllm_server),
+        vllm_mode="server",
+        vllm_server_base_url=settings.vllm_server,
         **_common(settings, settings.completions_per_step, folder, seed),
     )
     states = settings.steps * settings.completions_per_step // settings.group_size
     trainer = (kind or SpecializeTrainer)(
         model=load_network(planner, trainable=not settings.lora, device=_device()),
-        peft_config=_adapters(settings),
+        peft_config=adapter_settings(settings),
         processing_class=load_processor(planner),
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
@@ -159,7 +163,7 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
     )
     trainer = GeneralizeTrainer(
         model=load_network(planner, trainable=not settings.lora, device=_device()),
-        peft_config=_adapters(settings),
+        peft_config=adapter_settings(settings),
         processing_class=load_processor(planner),
         args=arguments,
         train_dataset=rows,
@@ -187,7 +191,7 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
     }  # fmt: skip
 
 
-def _adapters(settings: TrainingSettings) -> PeftConfig | None:
+def adapter_settings(settings: TrainingSettings) -> PeftConfig | None:
     """Adapters on every linear layer of the language model, scaled by one; the vision tower stays as it is."""
     if not settings.lora:
         return None
@@ -211,6 +215,21 @@ def together() -> PartialState:
 def _need(rows: Dataset, stage: str) -> None:
     if not len(rows):
         raise UserError(f"{stage}: no positive step to learn from: the judge called no trajectory clean; explore more tasks")
+
+
+def _reach(server: str | None, planner: str | Path) -> None:
+    """TRL would wait for minutes, and then say less."""
+    if not server:
+        return
+    if not find_spec("vllm"):
+        raise UserError("specialize.vllm_server needs vLLM here as well: pip install --editable '.[gpu]'")
+    try:
+        httpx.get(f"{server}/health", timeout=10.0).raise_for_status()
+    except httpx.HTTPError as error:
+        raise UserError(
+            f"specialize.vllm_server: {server} does not answer ({error}); start it with\n"
+            f"  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} --weight-transfer-config '{{\"backend\": \"nccl\"}}'"
+        ) from error
 
 
 def _passes(rows: Dataset, count: int, seed: int) -> Dataset:

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
@@ -72,10 +71,8 @@ def encode_image(image: Image.Image) -> bytes:
     return buffer.getvalue()
 
 
-def screenshot(picture: np.ndarray, png: bytes | None = None) -> Image.Image:
-    """A picture, RGB uint8 (height, width, 3); where it came as a PNG, its pixels are taken from that when they are needed."""
-    if png is None:
-        return Image.fromarray(picture)
+def from_png(png: bytes) -> Image.Image:
+    """A picture that came as a PNG, which is kept with it; its pixels are read when they are needed."""
     shown = Image.open(io.BytesIO(png))
     shown = shown if shown.mode == "RGB" else shown.convert("RGB")
     shown._png = png

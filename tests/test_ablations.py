@@ -51,7 +51,7 @@ def test_a_group_that_does_not_divide_a_step_is_refused():
 @pytest.fixture
 def judged(run, monkeypatch) -> Run:
     """Give a run with five attempts at tasks of one step: what the judge says of them, whether they are solved."""
-    tasks = stages.train_tasks(run.profile(), "algebra")
+    tasks = stages.train_tasks(run, "algebra")
     task = next(task for task in tasks if len(task.solution) == 1 and task.ans is None)
     slow = (("Click 'Grid'.", made_up().steps[0].actions[0]),) * 2 + (("DONE", made_up().steps[1].actions[0]),)
     attempts = [
@@ -59,7 +59,7 @@ def judged(run, monkeypatch) -> Run:
         made_up(3, slow, verdicts=(YES, YES, UNCLEAN, YES)), made_up(4, slow, verdicts=(NO,)),
     ]  # fmt: skip
     save_trajectories(run.judged("base", "algebra"), [replace(t, task_id=task.id, run=i) for i, t in enumerate(attempts)])
-    other = stages.train_tasks(run.profile(), "gis")[0]
+    other = stages.train_tasks(run, "gis")[0]
     failed = made_up(task_id=other.id, app="gis", verdicts=(NO,), success=False)
     save_trajectories(run.judged("base", "gis"), [failed])
     said = {"low": iter([YES, NO, YES, YES, YES] + [YES] * 4), "base": iter([NO, YES, YES, NO, NO] + [YES] * 2)}

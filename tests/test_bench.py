@@ -36,6 +36,7 @@ def test_all_figures(tiny_planner: Path, tiny_executor: Path, capsys: pytest.Cap
     assert [row["name"] for row in rows] == [
         *(f"{app}: {what}" for app in APPS for what in ("steps", "reset")),
         "planner, executor and application: rollout", "decoupled GRPO: step of 4 completions",
+        "served model: added to a request with two screenshots",
         "peak memory of all of the above",
     ]  # fmt: skip
     assert all(row["value"] > 0 for row in rows) and "not measured" not in said
@@ -46,4 +47,4 @@ def test_all_figures(tiny_planner: Path, tiny_executor: Path, capsys: pytest.Cap
 
 def test_without_checkpoints_the_rest_is_measured(tmp_path: Path) -> None:
     rows, said = measured(f"models.executor={tmp_path / 'none'}", f"models.planner={tmp_path / 'none'}")
-    assert len(rows) == 9 and "models are not measured: the planner checkpoint" in said
+    assert len(rows) == 10 and "models are not measured: the planner checkpoint" in said

@@ -54,7 +54,7 @@ def test_a_fleet_is_measured(monkeypatch, coda):
     monkeypatch.setattr(bench_fleet, "STEPS", 2)
     code, shown, _ = coda("bench", "--fleet", "--machines", "3", "--json")
     (row,) = json.loads(shown)
-    assert code == 0 and (row["machines"], row["workers"], row["episodes"]) == (3, 1, 6)
+    assert code == 0 and (row["machines"], row["workers"], row["episodes"]) == (3, 1, 9)
     assert row["ideal_s"] <= row["wall_s"] < 2 * row["ideal_s"] + 10 and 0 < row["cores"] < 2 and row["memory_mb"] > 50
     assert "of the ideal" in coda("bench", "--fleet", "--machines", "1")[1]
 

@@ -22,7 +22,7 @@ from coda_lib.envs.scienceboard import Machine, Machines, ScienceBoard, load_mac
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
 from coda_lib.rollout import TRIES, jobs, play, rollout
-from coda_lib.trajectory import StopReason, encode_image
+from coda_lib.trajectory import StopReason, encode_image, screenshot_png
 
 HASTE = Patience(connect=0.3, answer=0.25, action=0.25, boot=0.6, pause=0.01, tries=3, still=0.0, settle=0.2, look=0.005)
 TASK = {
@@ -93,7 +93,9 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     env.step(Action.type_text("it's \"x\"\n"))
     assert server.done[1:] == ["write it's \"x\"", "press enter"]
     png = server.picture
-    assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None, "png": png})
+    assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None})
+    shown, ended = env.proceed(Action.done())
+    assert ended and screenshot_png(shown) == png and np.array_equal(np.asarray(shown), env.render())
     played, _ = play(Typist(), ScienceBoard(machine(server), HASTE), make_task(), 0, 7)
     assert played.final_screenshot == server.picture  # as it came
     small = ScienceBoard(machine(server), HASTE, fit=lambda size: (32, 24))

@@ -181,6 +181,7 @@ def real_settings(tmp_path_factory) -> Path:
     )  # fmt: skip
     words.chat_template = CHAT_TEMPLATE
     ImageTextProcessor(pictures, words, CHAT_TEMPLATE).save_pretrained(folder)
+    assert json.loads((folder / "processor_config.json").read_text())["processor_class"] == "Qwen2_5_VLProcessor"  # of others
     return folder
 
 

@@ -106,7 +106,7 @@ def test_code_behind_a_notebook(tmp_path):
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
-    assert modules == {f"coda_lib/{name}.py" for name in ("__init__", "paths", "errors", "config", "files")}
+    assert modules == {f"coda_lib/{name}.py" for name in ("__init__", "paths", "errors", "config", "sections", "files")}
     assert "coda_lib/prompts/compact/planner.j2" in names  # data of the package count as code
     shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_lib import report, pipeline")
     assert REPO / "coda_lib/report.py" in code_files(shown)

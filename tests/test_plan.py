@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from itertools import accumulate
 
 import pytest
 import torch
 from test_trainer import ACTS, PLANS, TOKENS, sampling, settings
 from tiny_models import SIZE, made_up
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import network as networks
 from coda_lib.config import load_profile
@@ -63,6 +66,33 @@ def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp
     assert counted.get_total_flops() == pytest.approx(predicted, rel=0.15)
 
 
+@pytest.mark.parametrize(
+    "layers, inner, samples, tokens, logits", [(8, 1024, 2, 512, 16), (16, 1024, 2, 512, 64), (24, 512, 4, 256, 16)]
+)
+def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, tokens, logits):
+    text = {
+        "hidden_size": 256, "num_hidden_layers": layers, "num_attention_heads": 8, "num_key_value_heads": 2,
+        "intermediate_size": inner, "vocab_size": 4000, "bos_token_id": None, "eos_token_id": None,
+        "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
+    }  # fmt: skip
+    vision = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "out_hidden_size": 256}
+    trained = Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision)).train()
+    trained.gradient_checkpointing_enable()
+    ids = torch.randint(0, 3900, (samples, tokens))
+
+    def learn() -> None:
+        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "logits_to_keep": logits + 1, "use_cache": False}
+        scores = torch.log_softmax(trained(**asked).logits[:, :-1].float(), -1)
+        scores.gather(-1, ids[:, -logits:, None]).mean().backward()
+
+    learn()  # the gradients are there from now on
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        learn()
+    events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    most = max(accumulate(one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())))
+    assert Network(trained.config).activation_bytes(samples, tokens, logits, width=4) == pytest.approx(most, rel=0.15)
+
+
 @pytest.mark.parametrize("name", ["gpu", "paper"])
 def test_the_profiles_are_planned_to_the_end(name, coda):
     code, shown, _ = coda("plan", name, "--json")
@@ -92,10 +122,10 @@ def test_what_does_not_fit_is_said():
 
 
 def test_adapters_are_counted_as_peft_makes_them(tiny_planner, tmp_path):
-    from coda_lib.trainer import _adapters
+    from coda_lib.trainer import adapter_settings
 
     peft = pytest.importorskip("peft")
     loaded = load_network(tiny_planner, False, "cpu")
-    made = peft.get_peft_model(loaded, _adapters(settings(lora=3)))
+    made = peft.get_peft_model(loaded, adapter_settings(settings(lora=3)))
     trained = sum(weights.numel() for weights in made.parameters() if weights.requires_grad)
     assert Network(loaded.config).adapter_parameters(3) == trained

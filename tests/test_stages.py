@@ -68,14 +68,14 @@ def test_every_stage_has_a_seed_of_its_own():
 
 def test_train_tasks_are_a_seeded_draw_from_the_pool():
     pool = train_pool("gis", desk_class("gis").defaults)
-    drawn = stages.train_tasks(smoke("train_tasks=9"), "gis")
+    drawn = stages.template_tasks(smoke("train_tasks=9"), "gis")
     assert len({task.id for task in drawn}) == 9 and all(task in pool for task in drawn)
-    assert drawn == stages.train_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
-    assert drawn != stages.train_tasks(smoke("train_tasks=9", "seed=8"), "gis")
+    assert drawn == stages.template_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
+    assert drawn != stages.template_tasks(smoke("train_tasks=9", "seed=8"), "gis")
     easy = [task for task in pool if task.grade == "A"]
     for number in ("null", "999"):
-        assert stages.train_tasks(smoke(f"train_tasks={number}"), "gis") == easy
-        assert stages.train_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
+        assert stages.template_tasks(smoke(f"train_tasks={number}"), "gis") == easy
+        assert stages.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
 
 
 def test_held_out_tasks_are_the_committed_ones():
@@ -87,9 +87,9 @@ def test_held_out_tasks_are_the_committed_ones():
 
 
 def test_train_tasks_of_some_grades():
-    drawn = stages.train_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
+    drawn = stages.template_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
     assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
-    everything = stages.train_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
+    everything = stages.template_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
     assert {task.grade for task in everything} == set("ABCD")
 
 
@@ -124,7 +124,7 @@ def test_threads_are_those_of_the_stage():
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = stages.explore(run, "base", "gis", lambda *now: told.append(now))
-    tasks = stages.train_tasks(run.profile(), "gis")
+    tasks = stages.train_tasks(run, "gis")
     assert [(t.task_id, t.run) for t in found] == [(task.id, n) for task in tasks for n in range(2)]
     assert load_trajectories(run.rollouts("base", "gis")) == found and told[-1] == (4, 4)
     assert {t.planner for t in found} == {"base"} and all(1 <= len(t.steps) <= 2 and t.verdicts == () for t in found)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
+from PIL import Image
 
 from coda_lib.action import Action, ActionType
 from coda_lib.task import Task
@@ -45,8 +46,8 @@ def picture_space(shape: tuple[int, int, int]) -> gymnasium.spaces.Box:
 class Environment(gymnasium.Env[np.ndarray, Action]):
     """An application that is seen and acted on as a person would.
 
-    Observations are RGB screenshots, uint8, (height, width, 3); where one came as a PNG, `info["png"]` has that.  Rewards are
-    always 0: success is asked for with `check`, and training rewards come from `coda_lib.reward`.
+    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: success is asked for with `check`, and
+    training rewards come from `coda_lib.reward`.
     """
 
     task: Task | None = None
@@ -64,13 +65,22 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         """Perform one action; terminated is True when it is DONE, FAIL or ANS."""
 
+    def begin(self, task: Task) -> Image.Image:
+        """`reset`, with the screenshot as a picture; where it came as a PNG, its pixels are read when somebody wants them."""
+        return Image.fromarray(self.reset(task)[0])
+
+    def proceed(self, action: Action) -> tuple[Image.Image, bool]:
+        """`step`, likewise: the screenshot after an action, and whether it was DONE, FAIL or ANS."""
+        picture, _, ended, _, _ = self.step(action)
+        return Image.fromarray(picture), ended
+
     def elements(self) -> Sequence[Any]:
         """What is on the screen by name (each with name, role, center), where the application can say; never for the models."""
         return ()
 
     @abstractmethod
-    def check(self, stop: StopReason, answer: str | None = None) -> bool:
-        """Whether the task is solved in the present state."""
+    def check(self, stop: StopReason, answer: str | None = None) -> bool | None:
+        """Whether the task is solved in the present state; None where nobody can say."""
 
 
 def standing_still(

@@ -26,7 +26,6 @@ class Screen(Environment):
     threads = True
     task: AppTask | None = None
     size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
-    png: bytes | None = None  # what was given out last, where it came as one
     fit: Fit | None = None  # from the screen's size to that of the pictures that are given out; None: as they are
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
@@ -34,10 +33,6 @@ class Screen(Environment):
         size = (picture.shape[1], picture.shape[0])
         wanted = self.fit(size) if self.fit else size
         return picture if wanted == size else np.asarray(Image.fromarray(picture).resize(wanted, Image.Resampling.BICUBIC))
-
-    def about(self) -> dict[str, Any]:
-        """What is known of the observation beside it."""
-        return {"png": self.png} if self.png else {}
 
     @abstractmethod
     def act(self, calls: Sequence[Call]) -> None:
@@ -48,13 +43,17 @@ class Screen(Environment):
         """The screen once it stands still, fitted, RGB uint8 (height, width, 3)."""
 
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        info = self.do(action)
+        return self.look(), 0.0, info["stop"] is not None, False, info
+
+    def do(self, action: Action) -> dict[str, Any]:
+        """Perform an action; returns what `step` says of it."""
         if action.type is ActionType.WAIT:
             time.sleep(WAIT_S)
         try:
             calls = pyautogui_calls(action, self.size)
         except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
-            return self.look(), 0.0, False, False, {"stop": None, "refused": str(error)} | self.about()
+            return {"stop": None, "refused": str(error)}
         self.act(calls)
-        stop = STOPS.get(action.type)
         answer = action.text if action.type is ActionType.ANS else None
-        return self.look(), 0.0, stop is not None, False, {"stop": stop, "answer": answer} | self.about()
+        return {"stop": STOPS.get(action.type), "answer": answer}

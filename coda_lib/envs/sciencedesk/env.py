@@ -77,7 +77,7 @@ class ScienceDesk(Environment):
     def elements(self) -> list[Any]:
         return self.desk.elements()
 
-    def check(self, stop: StopReason, answer: str | None = None) -> bool:
+    def check(self, stop: StopReason, answer: str | None = None) -> bool | None:
         return check(self.task, self.desk.state(), stop, answer)
 
     def close(self) -> None:
