@@ -119,7 +119,7 @@ def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
     write_text(run.table1, "| system | Overall |\n")
     seen = {}
 
-    def reproduce(target, profile, cores, until, fresh, console, notebooks) -> pipeline.Outcome:
+    def reproduce(target, profile, cores, until, fresh, console, notebooks, cluster) -> pipeline.Outcome:
         seen.update(run=target, steps=profile.specialize.steps, cores=cores, until=until, fresh=fresh)
         return pipeline.Outcome(42, 3723.4, (run.table1, run.report))
 
