@@ -167,7 +167,7 @@ def desk(
 
 @app.command()
 def serve(
-    role: Annotated[str, typer.Argument(help="planner, executor, judge, base_judge or coder: which of the profile's models.")],
+    role: Annotated[str, typer.Argument(help="planner, executor, judge, generator …: which of the profile's models.")],
     profile: ProfileOption = "laptop",
     checkpoint: Annotated[str | None, typer.Option(help="Path or hub name. Default: the profile's.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on this machine alone.")] = 8000,
@@ -180,6 +180,8 @@ def serve(
     if role not in Models.model_fields:
         raise UserError(f"unknown role {role!r}: choose one of {', '.join(Models.model_fields)}")
     given = checkpoint or getattr(load_profile(profile).models, role)
+    if given is None:
+        raise UserError(f"profile {profile} names no {role}: give one with --checkpoint")
     path = require_checkpoint(role, str(Path(given).resolve()) if Path(given).exists() else given)
     with served(path, port) as server:
         out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl-C ends it", markup=False, soft_wrap=True)

@@ -99,3 +99,8 @@ def test_the_command_names_what_does_not_exist():
         [sys.executable, "-m", "coda_lib.cli", "serve", "critic"], capture_output=True, text=True, check=False
     )
     assert said.returncode == 2 and "unknown role 'critic': choose one of planner, executor, judge" in said.stderr
+
+
+def test_a_profile_without_a_generator_is_said(coda):
+    code, _, said = coda("serve", "generator")
+    assert code == 2 and "profile laptop names no generator: give one with --checkpoint" in said
