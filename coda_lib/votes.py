@@ -146,7 +146,7 @@ def _row(rule: Rule, found: pd.DataFrame, resamples: int, seed: int) -> dict:
     labels = found["steps"].where(found["clean"], 0)
     # Resampling trajectories changes nothing but how many of them are of each kind: the counts are drawn directly.
     kinds = np.array([right, wrong, lost, len(found) - right - wrong - lost])
-    drawn = np.random.default_rng(seed).multinomial(len(found), kinds / len(found), resamples)
+    drawn = np.random.default_rng(seed).multinomial(len(found), kinds / max(1, len(found)), resamples)
     return {
         "rule": rule.name, "trajectories": len(found), "successes": right + lost, "accepted": right + wrong,
         **_share("precision", right, wrong, drawn[:, 0], drawn[:, 1]),

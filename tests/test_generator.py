@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
+from threading import Thread
 
 import pytest
+from rich.console import Console
+from test_endpoint import Server, words_of
 from tiny_models import NO, YES, made_up
 
 from coda_lib import stages
 from coda_lib.config import load_profile, store_profile
+from coda_lib.engines import usage_table
+from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError, UserError
-from coda_lib.explore import aims, sentence
+from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.files import read_json
 from coda_lib.generator import (
     HOW,
@@ -21,6 +27,7 @@ from coda_lib.generator import (
     Generator,
     Outcome,
     Proposal,
+    examples_of,
     load_rounds,
     outcomes_of,
     sieve,
@@ -28,6 +35,7 @@ from coda_lib.generator import (
 from coda_lib.generator_teaching import BY_HAND, rounds_by_hand, rounds_table
 from coda_lib.model import ReplayModel, Sampling
 from coda_lib.paths import Run
+from coda_lib.pipeline import reproduce
 from coda_lib.task import ALL_APPS, test_tasks
 from coda_lib.trajectory import load_trajectories
 
@@ -229,3 +237,33 @@ def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
     assert "written by hand" in BY_HAND.read_text()
     table = rounds_table(rounds)
     assert len(table) == 16 and set(table["round"]) == {1, 2} and 8 <= (table["became"] == "kept").sum() < 12
+
+
+@pytest.mark.slow
+def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
+    """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train tasks."""
+    held_out = [task.instruction for task in test_tasks("gis")]
+    pool = stages.template_tasks(load_profile("smoke", ("train_tasks=null",)), "gis")
+    proposals = [Proposal(instruction=task.instruction, steps=2) for task in pool]
+    known = examples_of("gis", [task for task in train_pool("gis", desk_class("gis").defaults) if task.grade in "AB"])
+    left = iter([one.instruction for one in sieve(proposals, known, held_out)[0]])
+
+    def answer(asked):
+        return 200, FINE if "You check exercises" in words_of(asked) else reply(*(next(left) for _ in range(4)), steps=2)
+
+    server, here = Server(answer), Run(str(tmp_path / "run"))
+    Thread(target=server.serve_forever, daemon=True).start()
+    profile = load_profile("smoke", (
+        "apps=[gis]", "systems=[base, stage2]", "models.generator=setter", f"serving.generator={server.url}",
+        "generator.rounds=2", "generator.tasks=4", "prices.generator=[1.0, 2.0]",
+    ))  # fmt: skip
+    reproduce(here, profile, 2, "results", console=Console(file=io.StringIO()))
+    server.shutdown()
+    (used,) = [row for row in usage_table(here).to_dict("records") if row["role"] == "generator"]
+    assert (used["stage"], used["requests"]) == ("explore/base/gis", len(server.asked)) and used["cost"] > 0
+    tasks = stages.train_tasks(here, "gis")
+    played = load_trajectories(here.rollouts("specialist", "gis"))
+    assert len(tasks) == 8 and {one.task_id for one in played} == {task.id for task in tasks}
+    assert here.table1.exists() and (here.generated("gis") / "done.json").exists()
+    shown = (here.folder / "notebooks" / "03_explore-base-gis.ipynb").read_text()
+    assert "made by setter" in shown and tasks[0].instruction in shown
