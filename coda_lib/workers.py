@@ -223,4 +223,12 @@ def join_cluster(address: str) -> None:
             socket.create_connection((host, int(port)), REACH_S).close()
         ray.init(None if address == "local" else address, log_to_driver=False)
     except Exception as error:  # Ray has no class of its own for what goes wrong here, such as a node that starts too slowly
-        raise UserError(f"cannot join the Ray cluster at {address}: {error}") from error
+        raise UserError(f"cannot join the Ray cluster at {address}: {_reasons(error)}") from error
+
+
+def _reasons(error: BaseException) -> str:
+    """An error of Ray's and what is behind it, for instance a token that is missing (RAY_AUTH_MODE): it says that only there."""
+    said = [str(error)]
+    while error.__cause__ or error.__context__:
+        error = error.__cause__ or error.__context__
+    return "; ".join(dict.fromkeys([*said, str(error).partition("Note:")[0].strip()]))
