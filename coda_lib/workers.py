@@ -221,7 +221,7 @@ def join_cluster(address: str) -> None:
     try:
         if port.isdigit():  # Ray itself would try for minutes
             socket.create_connection((host, int(port)), REACH_S).close()
-        ray.init(None if address == "local" else address, log_to_driver=False)
+        ray.init(address, log_to_driver=False)
     except Exception as error:  # Ray has no class of its own for what goes wrong here, such as a node that starts too slowly
         raise UserError(f"cannot join the Ray cluster at {address}: {_reasons(error)}") from error
 
