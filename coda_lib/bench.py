@@ -134,7 +134,7 @@ def grpo_row(settings: Profile) -> Row:
     return Row(f"decoupled GRPO: step of {completions} completions", seconds, "s", "<= 5", seconds <= 5)
 
 
-class _Prompt(BaseHTTPRequestHandler):
+class _Answering(BaseHTTPRequestHandler):
     """Answers every request at once."""
 
     asked = b""  # the last
@@ -143,7 +143,7 @@ class _Prompt(BaseHTTPRequestHandler):
         {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Click 'Grid'."}}]}  # fmt: skip
 
     def do_POST(self) -> None:
-        _Prompt.asked = self.rfile.read(int(self.headers["content-length"]))
+        _Answering.asked = self.rfile.read(int(self.headers["content-length"]))
         body = json.dumps(self.answer).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -166,13 +166,13 @@ def endpoint_row() -> Row:
     from coda_lib.pretended import pictures
 
     asked = [{"role": "user", "content": [*(image(from_png(png)) for png in pictures()), text("Turn the grid on.")]}]
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Prompt) as server, httpx.Client() as bare:
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Answering) as server, httpx.Client() as bare:
         Thread(target=server.serve_forever, daemon=True).start()
         model = EndpointModel(f"http://127.0.0.1:{server.server_port}/v1", "none")
         whole, bytes_alone = [], []
         for _ in range(1 + _REQUESTS):  # by turns, so that whatever else goes on here slows both
             whole.append(_seconds(lambda: model.generate([asked], Sampling(), 0)))
-            bytes_alone.append(_seconds(lambda: bare.post(f"{model.url}/chat/completions", content=_Prompt.asked).read()))
+            bytes_alone.append(_seconds(lambda: bare.post(f"{model.url}/chat/completions", content=_Answering.asked).read()))
         server.shutdown()
     added = 1000 * (statistics.median(whole[1:]) - statistics.median(bytes_alone[1:]))
     return Row("served model: added to a request with two screenshots", added, "ms", "< 3", added < 3)

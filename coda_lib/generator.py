@@ -16,13 +16,15 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError
+from coda_lib.explore import train_pool
 from coda_lib.files import atomic_path, read_json, write_json, write_text
 from coda_lib.judge import unanimous
 from coda_lib.model import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
 from coda_lib.sections import Count, Section
-from coda_lib.task import Task
+from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
 
 TRIES = 3  # replies asked for until one can be read
@@ -103,6 +105,11 @@ class Generator:
     ):
         self.model, self.sampling, self.app, self.count = model, sampling, app, count
         self.examples, self.held_out = list(examples), list(held_out)
+
+    @classmethod
+    def of(cls, model: ChatModel, sampling: Sampling, app: str, count: int) -> Generator:
+        """For one of ScienceDesk's applications, with some goals that people wrote, none of them a test task."""
+        return cls(model, sampling, app, examples_of(app), [task.instruction for task in test_tasks(app)], count)
 
     def go_on(self, folder: Path, outcomes: Sequence[Outcome], seed: int) -> Round:
         """The next round after those in `folder`, kept there.  StageError, with every word kept, if no reply can be used."""
@@ -209,9 +216,10 @@ def outcomes_of(judged: Sequence[Trajectory]) -> list[Outcome]:
     return found
 
 
-def examples_of(app: str, tasks: Sequence[Task], count: int = EXAMPLES) -> list[str]:
-    """A few instructions of the human-written kind, the same every time."""
-    return [task.instruction for task in random.Random(f"examples of {app}").sample(list(tasks), count)]
+def examples_of(app: str) -> list[str]:
+    """A few instructions of one human-written goal each, the same every time."""
+    by_people = [task.instruction for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"]
+    return random.Random(f"examples of {app}").sample(by_people, EXAMPLES)
 
 
 def load_rounds(folder: Path, app: str) -> list[Round]:

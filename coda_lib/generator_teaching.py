@@ -9,13 +9,10 @@ from typing import Any
 
 import pandas as pd
 
-from coda_lib.envs.sciencedesk.env import desk_class
-from coda_lib.explore import train_pool
 from coda_lib.files import read_json
-from coda_lib.generator import Generator, Outcome, Round, examples_of
+from coda_lib.generator import Generator, Outcome, Round
 from coda_lib.model import ReplayModel, Sampling
 from coda_lib.paths import DATA
-from coda_lib.task import test_tasks
 
 BY_HAND = DATA / "generator" / "by_hand.json"
 
@@ -23,10 +20,8 @@ BY_HAND = DATA / "generator" / "by_hand.json"
 def rounds_by_hand() -> tuple[list[Round], list[dict[str, Any]]]:
     """Two rounds with replies that a person wrote in a model's place, and all that was said in them."""
     raw = read_json(BY_HAND)
-    app, replies = raw["app"], [reply for one in raw["rounds"] for reply in one["replies"]]
-    examples = examples_of(app, [task for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"])
-    held_out = [task.instruction for task in test_tasks(app)]
-    made = Generator(ReplayModel(replies, "a person"), Sampling(), app, examples, held_out, raw["count"])
+    replies = [reply for one in raw["rounds"] for reply in one["replies"]]
+    made = Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"])
     with TemporaryDirectory() as folder:
         rounds = [made.go_on(Path(folder), [Outcome(**said) for said in one["outcomes"]], 0) for one in raw["rounds"]]
         said = [turn for path in sorted(Path(folder).glob("*/exchange.json")) for turn in read_json(path)]

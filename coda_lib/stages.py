@@ -27,7 +27,7 @@ from coda_lib.executor import Executor
 from coda_lib.explore import train_pool
 from coda_lib.files import remove, write_table
 from coda_lib.fleet import Collection
-from coda_lib.generator import Generator, examples_of, load_rounds, outcomes_of
+from coda_lib.generator import Generator, load_rounds, outcomes_of
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.model import Sampling
 from coda_lib.paths import Run, checkpoint_path, display
@@ -160,12 +160,9 @@ def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, tota
 
 
 def load_generator(profile: Profile, app: str) -> Generator:
-    """The model that makes a profile's train tasks.  It is shown some goals that people wrote, none of them a test task."""
+    """What makes a profile's train tasks."""
     model = load_model(profile, "generator", profile.models.generator)
-    by_people = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"]  # one goal each
-    examples = examples_of(app, by_people)
-    held_out = [task.instruction for task in test_tasks(app)]
-    return Generator(model, sampling(profile.generator), app, examples, held_out, profile.generator.tasks)
+    return Generator.of(model, sampling(profile.generator), app, profile.generator.tasks)
 
 
 def load_judge(profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:

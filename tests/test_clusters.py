@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -109,8 +110,9 @@ def test_the_jobs_of_kubernetes_are_what_was_asked_for(tmp_path, kubernetes):
     (container,) = job["template"]["spec"]["containers"]
     assert job["backoffLimit"] == 0 and container["command"] == ["/bin/sh", str(script)]
     assert container["resources"]["requests"] == {"cpu": "4", "memory": "6000M"}
-    while not (kubernetes / "0.end").exists():
-        pass
+    until = time.monotonic() + 30
+    while not (kubernetes / "0.end").exists() and time.monotonic() < until:
+        time.sleep(0.01)
     status = subprocess.run(["coda-status", "job.batch/coda-0"], env=env, capture_output=True, text=True, check=True)
     assert status.stdout == "failed\n"
     subprocess.run(["coda-cancel", "job.batch/coda-0", "job.batch/coda-1"], env=env, check=True)
