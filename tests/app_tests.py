@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from coda_lib.action import Action
 from coda_lib.app_checks import replay
 from coda_lib.app_tasks import app_tasks, solution
 from coda_lib.envs.apps import app_class
@@ -40,6 +42,15 @@ def check_task(env: App, task) -> None:
     assert not any(env.check(stop, None) for stop in StopReason), f"{task.id}: solved by doing nothing"
     stop, answer = replay(env, task)
     assert env.check(stop, answer), f"{task.id}: not solved by its script: {env.now()}"
+
+
+def check_refused(env: App, task) -> None:
+    """Text that nobody can type is no action: the picture stands, the episode goes on."""
+    before, _ = env.reset(task)
+    after, _, ended, _, info = env.step(Action.type_text("naïve"))
+    assert info["refused"] and not ended
+    assert np.array_equal(after, before)
+    check_task(env, task)
 
 
 def parametrized(kind: str):

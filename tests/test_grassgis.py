@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_task, check_tasks, installed, parametrized
+from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import Action
 from coda_lib.app_tasks import app_tasks
@@ -98,6 +98,10 @@ def test_the_picture_is_taken_when_a_module_is_done(env):
     env.reset(TASKS["B-01"])
     command(env, "r.mapcalc \"sum = elevation + rain\"")  # fmt: skip
     assert "sum" in env.state()["rasters"] and "slope" not in env.state()["rasters"]
+
+
+def test_what_cannot_be_typed_is_nothing_done(env):
+    check_refused(env, TASKS["A-01"])
 
 
 @pytest.mark.parametrize("whose", ["process", "window"])

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_task, check_tasks, installed, parametrized
+from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import Action
 from coda_lib.app_checks import replay
@@ -76,6 +76,10 @@ def test_complex_numbers_are_whole(env):
     env.step(Action.type_text("p:=conjugate(1+i)\n"))
     with env.awake():
         assert env.variables()["p"] == "1+-i" and env.variables()["pi"].startswith("3.14159")
+
+
+def test_what_cannot_be_typed_is_nothing_done(env):
+    check_refused(env, TASKS["A-01"])
 
 
 def test_a_crash_is_a_fault_and_the_next_episode_begins_anew(env):

@@ -9,7 +9,7 @@ from xmlrpc.client import ProtocolError, ServerProxy
 
 import numpy as np
 import pytest
-from app_tests import check_task, check_tasks, installed, parametrized
+from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import parse_actions
 from coda_lib.app_tasks import app_tasks
@@ -164,6 +164,10 @@ def test_a_task_may_begin_with_a_file(env):
     assert env.snapshot()["files"] == ["ion.xyz"]
     act(env, command("load ion.xyz"))
     assert [atom["elem"] for atom in env.snapshot()["atoms"]] == ["Na"]
+
+
+def test_what_cannot_be_typed_is_nothing_done(env):
+    check_refused(env, TASKS["A-01"])
 
 
 def test_a_crash_is_a_fault_and_the_next_episode_begins_anew(env):

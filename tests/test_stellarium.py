@@ -11,7 +11,7 @@ import httpx
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_task, check_tasks, installed, parametrized
+from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import parse_actions
 from coda_lib.app_tasks import app_tasks
@@ -138,6 +138,10 @@ def test_what_a_task_calls_is_done(env):
     assert found["utc"].startswith("2025-06-01T20:30:00") and found["rate"] == 0 and found["constellation_art"]
     assert found["location"]["latitude"] == pytest.approx(-33.9) and found["selection"]["name"] == "Antares"
     assert found["fov"] == pytest.approx(20) and found["view"]["azimuth"] == pytest.approx(90, abs=0.1)
+
+
+def test_what_cannot_be_typed_is_nothing_done(env):
+    check_refused(env, TASKS["A-01"])
 
 
 def test_a_crash_is_a_fault_and_the_next_episode_begins_anew(env):

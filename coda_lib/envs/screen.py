@@ -48,12 +48,12 @@ class Screen(Environment):
 
     def do(self, action: Action) -> dict[str, Any]:
         """Perform an action; returns what `step` says of it."""
-        if action.type is ActionType.WAIT:
-            time.sleep(WAIT_S)
         try:
             calls = pyautogui_calls(action, self.size)
         except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
             return {"stop": None, "refused": str(error)}
         self.act(calls)
+        if action.type is ActionType.WAIT:
+            time.sleep(WAIT_S)
         answer = action.text if action.type is ActionType.ANS else None
         return {"stop": STOPS.get(action.type), "answer": answer}

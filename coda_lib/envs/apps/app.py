@@ -78,7 +78,6 @@ class App(Screen):
             self._begin()
             for item in task.board.initialize:
                 if item.func != "launch":  # the application runs already
-                    self._wake()  # who prepares may have had a look
                     self.prepare(item)
                     time.sleep(item.wait if item.func == "call" else 0)  # a VM's waits are not ours
             return self.look(), {}
@@ -109,7 +108,8 @@ class App(Screen):
             self.display.act(calls)
 
     def look(self) -> np.ndarray:
-        return self.fitted(self.settled())
+        with self.awake():
+            return self.fitted(self.settled())
 
     def settled(self) -> np.ndarray:
         """The screen once it stands still, as large as it is."""
@@ -120,12 +120,11 @@ class App(Screen):
             if ended:
                 raise EnvironmentFault(f"{self.kind} crashed (exit status {ended})")
             self.closed = self.closed or ended == 0
-            self._sleep()
             return picture
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """As long as it is to answer.  Whatever breaks inside takes the display with it."""
+        """As long as it is to do or answer something.  Whatever breaks inside takes the display with it."""
         with self._closing():
             self._wake()
             yield

@@ -66,7 +66,7 @@ class KAlgebra(App):
         match item.func:
             case "tab":
                 self.speech.press(self._controls().all("page tab list")[0].all("page tab")[item.index])
-                self.look()
+                self.settled()
             case "func_2d":
                 functions = self._functions()
                 self._write(functions.all("text")[1], item.expr)
@@ -83,7 +83,7 @@ class KAlgebra(App):
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
         calls: list[Call] = [("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {})]
         self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
-        self.look()
+        self.settled()
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def _controls(self) -> Control:

@@ -104,11 +104,11 @@ class PyMOL(App):
                 self._ask("say")
         super().act(calls)
 
-    def look(self) -> np.ndarray:
+    def settled(self) -> np.ndarray:
         """As for any application, but with all that it has to say in its console."""
         if not self.closed:
             self._ask("say")
-        return super().look()
+        return super().settled()
 
     def state(self) -> dict[str, Any]:
         told = self._ask("state")
