@@ -126,11 +126,15 @@ class LocalModel:
         self.batch_size = batch_size
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
-        """Sample replies; the same conversations, sampling and seed give the same replies on the same machine."""
+        """Sample replies; the same conversations, sampling and seed give the same replies on the same machine.
+
+        Torch's own random numbers go on as if nothing was sampled: a trainer draws the same plans wherever the executor runs.
+        """
         replies: list[str] = []
-        for start in range(0, len(conversations), self.batch_size):
-            torch.manual_seed(seed + start)
-            replies += self._generate(conversations[start : start + self.batch_size], sampling)
+        with torch.random.fork_rng([] if self.device == "cpu" else [self.device]):
+            for start in range(0, len(conversations), self.batch_size):
+                torch.manual_seed(seed + start)
+                replies += self._generate(conversations[start : start + self.batch_size], sampling)
         return replies
 
     @property

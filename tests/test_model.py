@@ -50,6 +50,14 @@ def test_replay_gives_recorded_replies_in_order_and_scripted_ones_by_question():
     assert scripted.generate([ask("x"), ask("y")], GREEDY, 0) == ["X", "Y"]
 
 
+def test_who_samples_elsewhere_in_the_process_is_not_disturbed(model):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    model.generate([ask("x")], HOT, seed=1)
+    assert torch.equal(torch.rand(3), expected)
+
+
 def test_the_same_seed_gives_the_same_replies_and_another_seed_others(model):
     asked = [ask(screen(i), f"task {i}") for i in range(3)]
     first = model.generate(asked, HOT, 1)
