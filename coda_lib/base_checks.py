@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coda_lib.action import ActionError, ActionType, parse_actions
@@ -21,7 +21,10 @@ from coda_lib.verdict import VerdictError, parse_verdict
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 
 
-def grounding(model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[bytes], samples: int, seed: int) -> dict[str, Any]:
+def grounding(
+    model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[bytes], samples: int, seed: int,
+    words: Callable[[str], Sequence[str]] = typed_words,
+) -> dict[str, Any]:  # fmt: skip
     """Share of clicks inside the named element and of typed texts exact, on screens that training did not see.
 
     `known` are the training screens.  `click_swapped` is the first share with the screenshot of another state: a model that
@@ -33,7 +36,7 @@ def grounding(model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[by
     while len(drawn) < samples:
         moments = rng.choice([m for m in unseen if m])
         moment = rng.choice(moments)
-        drawn.append((moment, grounding_row(moment, rng, typed_words(moment.app), even=True)))
+        drawn.append((moment, grounding_row(moment, rng, words(moment.app), even=True)))
     rows = [row for _, row in drawn]
     everything = [m for moments in walks for m in moments]
     swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]

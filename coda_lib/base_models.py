@@ -178,12 +178,9 @@ GROUP = 8  # plans about one screen, which share its encoding: many times the pl
 def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row | list[Row]]:
     """What the executor learns from, a batch of one kind after the other: two ground plans, one answers instructions itself,
     one copies texts.
-
-    Half of the screens are drawn because something is not where it usually is, and half of the plans there are about that.
     """
     seen = [found for moments in walks if (found := hindsights(moments[0].app, moments))]
-    elsewhere = [_by_role(moved(moments)) for moments in walks]
-    copies, drawn = copying_source(walks), count()
+    point, copies, drawn = pointing_source(walks, typed_words), copying_source(vocabulary(walks)), count()
 
     def draw(rng: random.Random) -> Row | list[Row]:
         kind = next(drawn) // BATCH % 4
@@ -191,10 +188,25 @@ def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Rando
             return copies(rng)
         if kind == 2 and seen:
             return solo_row(rng.choice(rng.choice(seen)))
+        return point(rng)
+
+    return draw
+
+
+def pointing_source(
+    walks: Sequence[Sequence[Moment]], words: Callable[[str], Sequence[str]]
+) -> Callable[[random.Random], list[Row]]:
+    """Plans that name something on a screen with their actions, `GROUP` about one screen; `words` gives an application's texts.
+
+    Half of the screens are drawn because something is not where it usually is, and half of the plans there are about that.
+    """
+    elsewhere = [_by_role(moved(moments)) for moments in walks]
+
+    def draw(rng: random.Random) -> list[Row]:
         i = rng.randrange(len(walks))
         moment, strays = _stray(elsewhere[i], rng) if rng.random() < 0.5 and elsewhere[i] else (rng.choice(walks[i]), [])
         rows = [moved_row(moment, rng.choice(strays), rng) for _ in range(GROUP // 2 if strays else 0)]
-        return rows + [grounding_row(moment, rng, typed_words(moment.app)) for _ in range(GROUP - len(rows))]
+        return rows + [grounding_row(moment, rng, words(moment.app)) for _ in range(GROUP - len(rows))]
 
     return draw
 
@@ -276,10 +288,14 @@ def _wish(app: str, chosen: Hindsight, rng: random.Random) -> Aim:
     return wishes[0]
 
 
-def copying_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
-    """Rows without pictures that teach to copy a text: cheap, and learned late otherwise."""
-    words = sorted({word for moments in walks for word in typed_words(moments[0].app)})
+def copying_source(words: Sequence[str]) -> Callable[[random.Random], Row]:
+    """Rows without pictures that teach to copy a text, one of these words or any letters: cheap, and learned late otherwise."""
     return lambda rng: copying_row(rng, words)
+
+
+def vocabulary(walks: Sequence[Sequence[Moment]]) -> list[str]:
+    """The texts that are typed in the applications of these walks."""
+    return sorted({word for moments in walks for word in typed_words(moments[0].app)})
 
 
 def reader_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:

@@ -31,6 +31,7 @@ from coda_lib.base_models import (
     reader_source,
     train_language,
     train_vision,
+    vocabulary,
 )
 from coda_lib.base_rows import PROMPTS
 from coda_lib.demonstrations import demonstrations
@@ -109,28 +110,29 @@ def load_walks(folder: Path, apps: Sequence[str], recipe: Recipe) -> tuple[list[
     def collected() -> tuple[list[list[Moment]], ...]:
         return tuple([collect(app, n, SEED + i) for app in apps] for i, n in enumerate((recipe.moments, recipe.unseen)))
 
-    return _kept(folder / "walks.pickle", collected)
+    return kept(folder / "walks.pickle", collected)
 
 
 def load_demonstrations(folder: Path, apps: Sequence[str], recipe: Recipe) -> list[list[list[Hindsight]]]:
     """What the base planner is shown, one list an application; kept in `folder` once made."""
     made = lambda: [demonstrations(app, recipe.demonstrations, UNSURE, SEED) for app in apps]  # noqa: E731
-    return _kept(folder / "demonstrations.pickle", made)
+    return kept(folder / "demonstrations.pickle", made)
 
 
 def load_attempts(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> list[list[Case]]:
     """The attempts that the judge learns from, one list an application; kept in `folder` once made."""
     played = _rollouts(folder, [moments[0].app for moments in walks])[0]
     made = lambda: [attempts(*pair, recipe.attempts, SEED) for pair in zip(walks, played, strict=True)]  # noqa: E731
-    return _kept(folder / "attempts.pickle", made)
+    return kept(folder / "attempts.pickle", made)
 
 
 def load_told(folder: Path, apps: Sequence[str], recipe: Recipe) -> list[list[Case]]:
     """The attempts told in words, one list an application; kept in `folder` once made."""
-    return _kept(folder / "told.pickle", lambda: [told_attempts(app, recipe.told, SEED) for app in apps])
+    return kept(folder / "told.pickle", lambda: [told_attempts(app, recipe.told, SEED) for app in apps])
 
 
-def _kept(path: Path, make: Callable[[], Any]) -> Any:
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """What a file holds; made first where there is none."""
     if not path.exists():
         made = make()
         with atomic_path(path) as temporary:
@@ -144,11 +146,11 @@ def train_tower(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe)
     def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
         words = build_processor(walks)
         network = new_network(words, SEED)
-        train_language(network, words, copying_source(walks), recipe.copying, SEED, log, "copying", batch=64)
+        train_language(network, words, copying_source(vocabulary(walks)), recipe.copying, SEED, log, "copying", batch=64)
         everything = [moment for moments in walks for moment in moments]
         return network, words, {"cell_accuracy": round(train_vision(network, words, everything, recipe.vision, SEED, log), 4)}
 
-    return _part(folder / "tower", train)
+    return part(folder / "tower", train)
 
 
 def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe) -> None:
@@ -161,7 +163,7 @@ def train_reader(folder: Path, walks: Sequence[Sequence[Moment]], recipe: Recipe
         train_language(network, words, reader_source(walks), recipe.reader, SEED, log, "reader", batch=24)
         return network, words, {}
 
-    _part(folder / "reader", train)
+    part(folder / "reader", train)
 
 
 def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
@@ -222,7 +224,7 @@ def train_role(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment
             teach(judge_source(seen, load_attempts(folder, seen, recipe), told), recipe.judge, SEED, log, role, JUDGE_BATCH)
         return network, words, {}
 
-    made = _part(folder / role, train)
+    made = part(folder / role, train)
     if "figures" not in made:
         made |= {"figures": measure(folder, role, walks, recipe)}
         write_json(folder / role / "figures.json", made)
@@ -243,7 +245,8 @@ def measure(folder: Path, role: str, walks: Sequence[Sequence[Sequence[Moment]]]
     return base_checks.judging(model, unseen, played, recipe.samples, SEED + 1)
 
 
-def _part(folder: Path, train: Callable) -> dict[str, Any]:
+def part(folder: Path, train: Callable) -> dict[str, Any]:
+    """The figures of a part of a recipe, which `train` makes (network, processor, figures) unless it is done already."""
     done = folder / "figures.json"
     if done.exists():
         return read_json(done)

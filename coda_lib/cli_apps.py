@@ -13,6 +13,7 @@ from rich.table import Table
 
 from coda_lib.console import JsonOption, err, out, print_json, show
 from coda_lib.errors import StageError, UserError
+from coda_lib.paths import RESULTS
 
 apps_app = typer.Typer(help="Real applications: install them, or see whether they work.", no_args_is_help=True)
 
@@ -87,6 +88,32 @@ def apps_check(
         show(table)
     if any(check.fault is not None for check in checks):
         raise typer.Exit(1)
+
+
+@apps_app.command("adapt")
+def apps_adapt(
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where walks and networks are kept, and it goes on.")] = RESULTS
+    / "adapter",
+    scale: Annotated[float, typer.Option(min=0, help="Share of the recipe, for a trial.")] = 1.0,
+    publish: Annotated[bool, typer.Option("--publish", help="Replace what is under data/checkpoints/kalgebra.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the laptop's executor and planner on walks through KAlgebra, and measure what they can do there."""
+    from coda_lib import adapter
+
+    recipe = adapter.Recipe().scaled(scale)
+    with err.status("walking and training: about an hour"):
+        figures = adapter.adapt(folder, recipe)
+    if publish:
+        adapter.publish(folder, figures, recipe)
+    if as_json:
+        print_json(figures)
+        return
+    table = Table("", "measured", "", box=None, pad_edge=False)
+    for role, measured in figures.items():
+        for name, value in measured.items():
+            table.add_row(role, name.replace("_", " "), str(value))
+    show(table)
 
 
 @apps_app.command("soak")

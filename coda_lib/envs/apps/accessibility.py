@@ -20,7 +20,8 @@ _DBUS = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _ROOT = "org.a11y.atspi.Registry", "/org/a11y/atspi/accessible/root"
 _NOBODY = "/org/a11y/atspi/null"
 _SPEECH = "org.a11y.atspi"  # what its interfaces' names begin with
-_CHECKED = 1 << 4  # a bit of the first half of a control's states
+_CHECKED, _FOCUSED, _SHOWING = 1 << 4, 1 << 12, 1 << 25  # bits of the first half of a control's states
+_WRITABLE = ("text", "spin box")  # roles
 DEEPEST = 40  # levels of controls within controls
 ANSWER_S = 10.0
 
@@ -35,6 +36,8 @@ class Control:
     name: str
     text: str | None  # what is written in it, where it can be written in
     checked: bool
+    focused: bool
+    showing: bool  # not hidden, though perhaps under something else
     children: list[Control] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Control]:
@@ -82,10 +85,10 @@ class Accessibility:
         ask = partial(self._call, self._bus, owner, path)
         name = self._answer(self._bus, Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name"))[0][1]
         states = ask(f"{_SPEECH}.Accessible", "GetState")[0][0]
-        writable = f"{_SPEECH}.Text" in ask(f"{_SPEECH}.Accessible", "GetInterfaces")[0]
-        text = ask(f"{_SPEECH}.Text", "GetText", "ii", (0, -1))[0] if writable else None
         role = ask(f"{_SPEECH}.Accessible", "GetRoleName")[0]
-        control = Control(owner, path, role, name, text, bool(states & _CHECKED))
+        text = ask(f"{_SPEECH}.Text", "GetText", "ii", (0, -1))[0] if role in _WRITABLE else None
+        bits = (bool(states & bit) for bit in (_CHECKED, _FOCUSED, _SHOWING))
+        control = Control(owner, path, role, name, text, *bits)
         if depth and role not in without:
             control.children = [self.controls(*child, without, depth - 1) for child in self._children(owner, path)]
         return control

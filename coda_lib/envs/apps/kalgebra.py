@@ -65,7 +65,7 @@ class KAlgebra(App):
     def prepare(self, item: Any) -> None:
         match item.func:
             case "tab":
-                self.speech.press(self._controls().all("page tab list")[0].all("page tab")[item.index])
+                self.speech.press(self.controls().all("page tab list")[0].all("page tab")[item.index])
                 self.settled()
             case "func_2d":
                 functions = self._functions()
@@ -86,27 +86,32 @@ class KAlgebra(App):
         self.settled()
 
     # -- state -----------------------------------------------------------------------------------------------------------
-    def _controls(self) -> Control:
+    def controls(self) -> Control:
+        """All that it tells of itself, but for what is in its lists."""
         return self.speech.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
-        return self._controls().one("frame").one("layered pane").children[index]
+        return self.controls().one("frame").one("layered pane").children[index]
 
     def _functions(self) -> Control:
-        return self._controls().one("frame", "Functions")
+        return self.controls().one("frame", "Functions")
 
     def state(self) -> dict[str, Any]:
-        controls = self._controls()
+        return self.told(self.controls())
+
+    @staticmethod
+    def told(controls: Control) -> dict[str, Any]:
+        """Its state, by its controls."""
         main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
         pages = main.one("layered pane").children
         menus = {menu.name: menu for menu in main.one("menu bar").children}
         chosen = {name: [entry.name for entry in menu.all("menu item") if entry.checked] for name, menu in menus.items()}
-        entries = _pairs(functions.one("tree").all("tree item"))
+        entries = pairs(functions.one("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
             "tab": main.one("page tab list").name,
             "console": [_said(paragraph) for paragraph in pages[0].all("paragraph")],
-            "variables": {name.name: value.name for name, value in _pairs(variables.all("tree item"))},
+            "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
             "plots": [plot.name for _, plot in entries],
             "shown": [plot.name for name, plot in entries if name.checked],
             "surface": pages[2].one("text").text,
@@ -159,7 +164,7 @@ class KAlgebra(App):
         self.speech.press(self._functions().one("page tab", "List"))
         picture = self.settled().astype(float)
         colors = []
-        for name, plot in _pairs(self._functions().one("tree").all("tree item")):
+        for name, plot in pairs(self._functions().one("tree").all("tree item")):
             left, top, _, height = self.speech.box(name)
             right = sum(self.speech.box(plot)[::2]) - 2
             color, behind = picture[top + height // 2, [left + _SWATCH, right]]
@@ -215,6 +220,6 @@ def _said(paragraph: Control) -> tuple[str, str]:
     return links[0] if links else paragraph.name, links[1] if len(links) > 1 else ""
 
 
-def _pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
+def pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
     """The rows of a table of two columns."""
     return list(zip(items[::2], items[1::2], strict=True))
