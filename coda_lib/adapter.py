@@ -16,27 +16,31 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from PIL import Image
 
 from coda_lib import base_checks
-from coda_lib.agent import DualAgent
-from coda_lib.base_models import BATCH, copying_source, pointing_source, train_language, train_vision
-from coda_lib.base_recipe import SAMPLING, kept, part
+from coda_lib.base_models import BATCH, train_language, train_vision
+from coda_lib.base_recipe import kept, part, publish_role, trained_agent
 from coda_lib.base_rows import PROMPTS, SIZE, Row, without_pictures
+from coda_lib.base_sources import copying_source, pointing_source
 from coda_lib.envs.apps.kalgebra import KAlgebra
 from coda_lib.envs.apps.kalgebra_goals import START, draw_task, draw_text, draw_wish
 from coda_lib.envs.apps.kalgebra_walk import Walk, walk
 from coda_lib.envs.sciencedesk.script import to_plan
-from coda_lib.executor import Executor
-from coda_lib.files import atomic_path, read_json, write_json, write_text
+from coda_lib.errors import UserError
+from coda_lib.files import write_json, write_table, write_text
 from coda_lib.hindsight import planner_row
 from coda_lib.network import LocalModel, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.planner import Observation, Planner, planner_messages
-from coda_lib.rollout import jobs, rollout
+from coda_lib.planner import Observation, planner_messages
+from coda_lib.rollout import episodes, jobs, rollout
+from coda_lib.statistics import wilson
 
 SEED = 0
 WORDS = 400  # texts to type
+KEPT = CHECKPOINTS / "kalgebra"
+GOALS = "goals.parquet"  # one row an episode: what was asked, and what came of it
 
 
 @dataclass(frozen=True)
@@ -156,23 +160,12 @@ def typed_row(rng: random.Random) -> Row:
     return without_pictures(Row(messages, to_plan({"type": typed[0] + "\n"})))
 
 
-def agent(executor: Path, planner: Path) -> DualAgent:
-    """Planner and executor of these checkpoints."""
-    return DualAgent(
-        Planner(LocalModel(planner, device="cpu"), SAMPLING, PROMPTS),
-        Executor(LocalModel(executor, device="cpu"), SAMPLING, PROMPTS),
-        "adapted",
-    )
-
-
 def publish(folder: Path, figures: dict[str, dict[str, Any]], recipe: Recipe) -> None:
-    """Replace the committed checkpoints by those in `folder`, each with its card."""
+    """Replace the committed checkpoints by those in `folder`, each with its card, and the episodes behind the figures."""
     for role in ("executor", "planner"):
-        with atomic_path(CHECKPOINTS / "kalgebra" / role) as temporary:
-            temporary.mkdir(parents=True)
-            for path in sorted((folder / role).iterdir()):
-                (temporary / path.name).write_bytes(path.read_bytes())
-            write_text(temporary / "README.md", _card(role, figures, recipe))
+        write_text(folder / role / "README.md", _card(role, figures, recipe))
+        publish_role(folder, role, KEPT)
+    write_table(KEPT / GOALS, pd.read_parquet(folder / GOALS))
 
 
 def _card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
@@ -198,11 +191,22 @@ anything else in one step of four. No task under data/tasks has a part in it.
 
 
 def reach_goals(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """How many goals, drawn anew, the agent reaches in KAlgebra itself."""
-    path = folder / "agent.json"
+    """How many goals, drawn anew, the agent reaches in KAlgebra itself, with Wilson's interval.
+
+    What KAlgebra broke twice says nothing about the agent: it is counted apart.  UserError where that is everything.
+    """
+    path = folder / GOALS
     if not path.exists():
         rng = random.Random("goals to reach")
-        tasks = [draw_task(f"own/{i}", rng) for i in range(recipe.goals)]
-        played = rollout(agent(folder / "executor", folder / "planner"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
-        write_json(path, {"goals": len(tasks), "reached": sum(bool(t.success) for t in played)})
-    return read_json(path)
+        tasks = [draw_task(f"KAlgebra/own-{i}", rng) for i in range(recipe.goals)]
+        played = rollout(trained_agent(folder, "adapted"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
+        if all(t.success is None for t in played):
+            raise UserError("KAlgebra broke in every episode; `coda apps check KAlgebra` says why")
+        write_table(path, episodes(played, tasks, "adapted", SEED).assign(asked=[task.instruction for task in tasks]))
+    outcomes = pd.read_parquet(path)["success"]
+    ended = outcomes.dropna().astype(bool)
+    share = wilson(ended.sum(), len(ended))
+    return {
+        "goals": len(ended), "reached": int(ended.sum()), "broken": int(outcomes.isna().sum()),
+        "share_reached": round(share.value, 4), "low": round(share.low, 4), "high": round(share.high, 4),
+    }  # fmt: skip

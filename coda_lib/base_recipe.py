@@ -19,21 +19,17 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from coda_lib import base_checks
 from coda_lib.agent import DualAgent
 from coda_lib.base_cards import card
-from coda_lib.base_models import (
+from coda_lib.base_models import build_processor, collect, new_network, train_language, train_vision
+from coda_lib.base_rows import PROMPTS
+from coda_lib.base_sources import (
     UNSURE,
-    build_processor,
-    collect,
     copying_source,
     executor_source,
     how_to_source,
-    new_network,
     planner_source,
     reader_source,
-    train_language,
-    train_vision,
     vocabulary,
 )
-from coda_lib.base_rows import PROMPTS
 from coda_lib.demonstrations import demonstrations
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.walk import Moment
@@ -100,7 +96,7 @@ def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bo
     figures |= {role: train_role(folder, role, walks, recipe) for role in ("base_judge", "judge")}
     if publish:
         for role in ROLES:
-            publish_role(folder, role)
+            publish_role(folder, role, CHECKPOINTS)
     return figures
 
 
@@ -174,16 +170,17 @@ def roll_out(folder: Path, apps: Sequence[str], recipe: Recipe) -> None:
     """
     for app in apps:
         if not (kept := folder / "rollouts" / f"{app}.parquet").exists():
-            agent = DualAgent(
-                Planner(LocalModel(folder / "planner", device="cpu"), SAMPLING, PROMPTS),
-                Executor(LocalModel(folder / "executor", device="cpu"), SAMPLING, PROMPTS),
-                "base",
-            )
             tasks = judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(recipe.rollouts, len(tasks)))
             short = [task for task in drawn if task.grade in SHORT]
             play = jobs(drawn, 1) + [(task, run + 1) for task, run in jobs(short, recipe.retries)]
-            save_trajectories(kept, rollout(agent, play, partial(ScienceDesk, app), SEED))
+            save_trajectories(kept, rollout(trained_agent(folder, "base"), play, partial(ScienceDesk, app), SEED))
+
+
+def trained_agent(folder: Path, name: str) -> DualAgent:
+    """Planner and executor of a recipe's folder, as the laptop profile samples them."""
+    planner, executor = (LocalModel(folder / role, device="cpu") for role in ("planner", "executor"))
+    return DualAgent(Planner(planner, SAMPLING, PROMPTS), Executor(executor, SAMPLING, PROMPTS), name)
 
 
 def _rollouts(folder: Path, apps: Sequence[str]) -> tuple[list[list[Trajectory]], list[list[Trajectory]]]:
@@ -275,9 +272,9 @@ def _save(network: Qwen2_5_VLForConditionalGeneration, words: Any, folder: Path)
         words.save_pretrained(temporary)
 
 
-def publish_role(folder: Path, role: str) -> None:
-    """Replace the committed checkpoint of a role by the one in `folder`."""
-    with atomic_path(CHECKPOINTS / role) as temporary:
+def publish_role(folder: Path, role: str, checkpoints: Path) -> None:
+    """Replace the checkpoint of a role under `checkpoints` by the one in `folder`."""
+    with atomic_path(checkpoints / role) as temporary:
         temporary.mkdir()
         for path in sorted((folder / role).iterdir()):
             (temporary / path.name).write_bytes(path.read_bytes())

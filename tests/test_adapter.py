@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pandas as pd
 import pytest
 from app_tests import installed
 
@@ -62,6 +63,12 @@ def test_goals_are_drawn_that_do_not_hold_yet():
         assert not any(goal.reached(START) for goal in goals)
 
 
+def test_two_goals_can_be_reached_together():
+    plotted = START | {"tab": "2D Graph", "plots": [CURVE], "shown": [CURVE]}
+    pairs = {tuple(goal.key for goal in draw_wish(plotted, random.Random(i))[0]) for i in range(2000)}
+    assert ("shown", "grid") in pairs and ("shown", "plots") not in pairs
+
+
 @here
 def test_it_begins_as_goals_take_it_to(env):
     env.reset(own_task("own", settings()[:1], "Walk about."))
@@ -108,6 +115,15 @@ def test_the_recipe_runs_from_walks_to_figures_and_goes_on_where_it_was(tmp_path
     assert figures["agent"]["goals"] == 2 and 0 <= figures["executor"]["click_inside"] <= 1
     monkeypatch.setattr(adapter, "train_language", None)
     assert adapter.adapt(tmp_path, small) == figures
-    monkeypatch.setattr(adapter, "CHECKPOINTS", tmp_path / "published")
+    monkeypatch.setattr(adapter, "KEPT", published := tmp_path / "published")
     adapter.publish(tmp_path, figures, small)
-    assert "KAlgebra" in (tmp_path / "published" / "kalgebra" / "planner" / "README.md").read_text()
+    assert "KAlgebra" in (published / "planner" / "README.md").read_text()
+    assert len(pd.read_parquet(published / "goals.parquet")) == 2
+
+
+def test_a_goal_at_which_the_application_broke_is_counted_apart(tmp_path):
+    table = pd.DataFrame({"success": [True, False, True, None]})
+    table.to_parquet(tmp_path / adapter.GOALS)
+    measured = adapter.reach_goals(tmp_path, adapter.Recipe())
+    assert (measured["goals"], measured["reached"], measured["broken"]) == (3, 2, 1)
+    assert measured["low"] < measured["share_reached"] == 0.6667 < measured["high"]

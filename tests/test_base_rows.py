@@ -14,8 +14,9 @@ from coda_lib import base_recipe
 from coda_lib.action import Action, parse_actions
 from coda_lib.base_batches import batch_of, packed_batch
 from coda_lib.base_checks import judging, paired
-from coda_lib.base_models import BATCH, GROUP, UNSURE, collect, executor_source, how_to_source, planner_source
+from coda_lib.base_models import BATCH, collect
 from coda_lib.base_rows import READING, SIZE, Row, description_row, grounding_row, moved, moved_row
+from coda_lib.base_sources import GROUP, UNSURE, executor_source, how_to_source, planner_source
 from coda_lib.demonstrations import demonstrate, demonstrations, how_to_row
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import to_action, to_plan

@@ -78,6 +78,14 @@ def test_complex_numbers_are_whole(env):
         assert env.variables()["p"] == "1+-i" and env.variables()["pi"].startswith("3.14159")
 
 
+def test_pages_that_fill_the_screen_are_read_as_well(env):
+    env.reset(TASKS["A-02"])
+    env.step(Action.click(335 / 640, 37 / 480))  # 'Full Screen'
+    assert env.snapshot()["tab"] == "Calculator"
+    env.step(Action.click(222 / 640, 15 / 480))
+    assert env.check(StopReason.DONE), env.now()
+
+
 def test_what_cannot_be_typed_is_nothing_done(env):
     check_refused(env, TASKS["A-01"])
 

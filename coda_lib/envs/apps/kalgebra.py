@@ -65,7 +65,7 @@ class KAlgebra(App):
     def prepare(self, item: Any) -> None:
         match item.func:
             case "tab":
-                self.speech.press(self.controls().all("page tab list")[0].all("page tab")[item.index])
+                self.speech.press(view(self.controls()).one("page tab list").all("page tab")[item.index])
                 self.settled()
             case "func_2d":
                 functions = self._functions()
@@ -91,7 +91,7 @@ class KAlgebra(App):
         return self.speech.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
-        return self.controls().one("frame").one("layered pane").children[index]
+        return view(self.controls()).one("layered pane").children[index]
 
     def _functions(self) -> Control:
         return self.controls().one("frame", "Functions")
@@ -103,13 +103,13 @@ class KAlgebra(App):
     def told(controls: Control) -> dict[str, Any]:
         """Its state, by its controls."""
         main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
-        pages = main.one("layered pane").children
+        pages = view(controls).one("layered pane").children
         menus = {menu.name: menu for menu in main.one("menu bar").children}
         chosen = {name: [entry.name for entry in menu.all("menu item") if entry.checked] for name, menu in menus.items()}
         entries = pairs(functions.one("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
-            "tab": main.one("page tab list").name,
+            "tab": view(controls).one("page tab list").name,
             "console": [_said(paragraph) for paragraph in pages[0].all("paragraph")],
             "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
             "plots": [plot.name for _, plot in entries],
@@ -172,6 +172,14 @@ class KAlgebra(App):
                 color = (color - _MIXED * behind) / (1 - _MIXED)
             colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
         return colors
+
+
+def view(controls: Control) -> Control:
+    """Its four pages with their tabs: in the main window, or one of their own where somebody has chosen 'Full Screen'."""
+    for control in controls:
+        if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
+            return control
+    raise EnvironmentFault("KAlgebra shows no pages")
 
 
 def question(plot: str, point: Sequence[float]) -> tuple[str, float]:

@@ -181,7 +181,8 @@ def draw_wish(state: dict[str, Any], rng: random.Random) -> tuple[list[Goal], st
     goals = [draw_goal(state, rng)]
     if rng.random() < 0.3 and goals[0].key != "tab":
         second = draw_goal(state, rng)
-        if second.key != goals[0].key and not second.about:
+        # what is plotted is shown as well: it would undo that something else is all that is shown
+        if second.key != goals[0].key and not second.about and (goals[0].key, second.key) != ("shown", "plots"):
             goals.append(second)
     first, *more = (rng.choice(goal.texts) for goal in goals)
     return goals, " and ".join([first[:-1], *(text[0].lower() + text[1:-1] for text in more)]) + "."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from coda_lib.envs.apps.accessibility import Control
-from coda_lib.envs.apps.kalgebra import KAlgebra, pairs
+from coda_lib.envs.apps.kalgebra import KAlgebra, pairs, view
 from coda_lib.envs.sciencedesk.elements import Element
 
 _ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
@@ -58,7 +58,7 @@ _Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role,
 
 def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
     main, functions, operations = (controls.one("frame", name) for name in ("", "Functions", "Operations"))
-    pages = main.one("layered pane").children
+    pages = view(controls).one("layered pane").children
     texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
     fields = {control.path: name for name, page in texts.items() for control in page.all("text")[:1]}
     fields |= {control.path: name for name, control in zip(("Plot name", "Plot"), functions.all("text"), strict=False)}
