@@ -7,7 +7,7 @@ has a part in it: goals are drawn (`coda_lib.envs.apps.kalgebra_goals`).
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,6 +20,7 @@ import pandas as pd
 from PIL import Image
 
 from coda_lib import base_checks
+from coda_lib.app_tasks import AppTask
 from coda_lib.base_models import BATCH, train_language, train_vision
 from coda_lib.base_recipe import kept, part, publish_role, trained_agent
 from coda_lib.base_rows import PROMPTS, SIZE, Row, without_pictures
@@ -36,6 +37,7 @@ from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Observation, planner_messages
 from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.statistics import wilson
+from coda_lib.trajectory import Trajectory
 
 SEED = 0
 WORDS = 400  # texts to type
@@ -190,6 +192,17 @@ anything else in one step of four. No task under data/tasks has a part in it.
 """
 
 
+def goals_to_reach(number: int) -> list[AppTask]:
+    """Goals drawn anew, as tasks; always the same ones."""
+    rng = random.Random("goals to reach")
+    return [draw_task(f"KAlgebra/own-{i}", rng) for i in range(number)]
+
+
+def pursued(folder: Path, tasks: Sequence[AppTask]) -> list[Trajectory]:
+    """What the agent of a folder does at tasks in KAlgebra, one run of each, two side by side."""
+    return rollout(trained_agent(folder, "adapted"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
+
+
 def reach_goals(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """How many goals, drawn anew, the agent reaches in KAlgebra itself, with Wilson's interval.
 
@@ -197,9 +210,8 @@ def reach_goals(folder: Path, recipe: Recipe) -> dict[str, Any]:
     """
     path = folder / GOALS
     if not path.exists():
-        rng = random.Random("goals to reach")
-        tasks = [draw_task(f"KAlgebra/own-{i}", rng) for i in range(recipe.goals)]
-        played = rollout(trained_agent(folder, "adapted"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
+        tasks = goals_to_reach(recipe.goals)
+        played = pursued(folder, tasks)
         if all(t.success is None for t in played):
             raise UserError("KAlgebra broke in every episode; `coda apps check KAlgebra` says why")
         write_table(path, episodes(played, tasks, "adapted", SEED).assign(asked=[task.instruction for task in tasks]))

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
+from coda_lib import adapter
 from coda_lib.action import format_action
 from coda_lib.agent import Decision
 from coda_lib.app_checks import Check, check_app
@@ -96,6 +97,20 @@ def reference_episodes() -> pd.DataFrame:
     episodes = pd.concat(pd.read_parquet(path) for path in sorted(EPISODES.glob("*.parquet")))
     kinds = episodes["task_id"].str.partition("/")[0].rename("application")
     return episodes.groupby(["system", kinds])["success"].agg(episodes="size", solved="sum")
+
+
+def goals_pursued() -> pd.DataFrame:
+    """What the adapter for KAlgebra made of goals drawn anew, as measured once."""
+    played = pd.read_parquet(adapter.KEPT / adapter.GOALS).set_index("task_id")
+    return played.assign(goals=1 + played["asked"].str.count(" and "))[["asked", "goals", "success", "steps", "stop"]]
+
+
+def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
+    """The adapter at one of these goals, played in KAlgebra, picture by picture."""
+    if not works(checks, "KAlgebra"):
+        return "KAlgebra does not work here"
+    (played,) = adapter.pursued(adapter.KEPT, adapter.goals_to_reach(number + 1)[number:])
+    return strip(played)
 
 
 # ---- notebook 12: virtual machines ---------------------------------------------------------------------------------------
