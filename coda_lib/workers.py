@@ -169,6 +169,13 @@ def _serve(pipe: Connection, crew: Crew) -> None:
 # ---- actors of a Ray cluster -----------------------------------------------------------------------------------------------
 
 
+class _Actor(Worker):
+    """A worker whose process ends at once, as that of `_serve`: Qt's own end would wait for a thread that is gone."""
+
+    def __ray_shutdown__(self) -> None:
+        os._exit(0)
+
+
 class RayWorker:
     """A worker as an actor of the Ray cluster that `join_cluster` has joined."""
 
@@ -176,7 +183,7 @@ class RayWorker:
         import ray
 
         options = {"max_concurrency": len(crew.make_envs), "num_cpus": 0, "scheduling_strategy": "SPREAD"}
-        self._actor = ray.remote(Worker).options(**options).remote(crew)
+        self._actor = ray.remote(_Actor).options(**options).remote(crew)
 
     def play(self, job: Job) -> Future[Played]:
         return _told(self._actor.play.remote(job).future())

@@ -29,7 +29,7 @@ from coda_lib.planner import Planner
 from coda_lib.rollout import jobs, play
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import StopReason
-from coda_lib.workers import Crew, LocalWorker, RayWorker, join_cluster
+from coda_lib.workers import Crew, Job, LocalWorker, RayWorker, join_cluster
 
 
 @pytest.fixture
@@ -219,6 +219,15 @@ def test_a_ray_cluster_plays_the_same(cluster, log, tmp_path):
         collect([(task("refused"), 0)], crews(log), tmp_path / "refused", RayWorker)
     found = collect([(task("deadly"), 0), (task("whole"), 0)], crews(log, 2, 1), tmp_path / "deadly", RayWorker)
     assert found[0].stop is StopReason.ENVIRONMENT_ERROR and found[1].success
+
+
+@pytest.mark.slow
+def test_an_actor_that_nobody_wants_any_more_ends_with_its_windows_open(cluster):
+    worker = RayWorker(Crew(Clicker(), [partial(ScienceDesk, "gis")], False, 7, step_limit=3))
+    played = worker.play(Job(tasks_of_tests("gis")[0], 0)).result(120)
+    process = psutil.Process(int(played.where.partition(":")[2]))
+    del worker  # as when the master ends before it has said that the actor is to be killed
+    process.wait(60)
 
 
 def test_applications_of_one_thread_are_played_as_well(tmp_path):
