@@ -84,7 +84,7 @@ def adapt(folder: Path, recipe: Recipe) -> dict[str, dict[str, Any]]:
     return {
         "executor": train_executor(folder, seen, unseen, recipe),
         "planner": train_planner(folder, seen, recipe),
-        "agent": reach_goals(folder, recipe),
+        "agent": reach_goals(folder, seen, recipe),
     }
 
 
@@ -203,8 +203,8 @@ def pursued(folder: Path, tasks: Sequence[AppTask]) -> list[Trajectory]:
     return rollout(trained_agent(folder, "adapted"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
 
 
-def reach_goals(folder: Path, recipe: Recipe) -> dict[str, Any]:
-    """How many goals, drawn anew, the agent reaches in KAlgebra itself, with Wilson's interval.
+def reach_goals(folder: Path, seen: list[Walk], recipe: Recipe) -> dict[str, Any]:
+    """How many goals, drawn anew, the agent reaches in KAlgebra itself, with Wilson's interval; and of those never asked before.
 
     What KAlgebra broke twice says nothing about the agent: it is counted apart.  UserError where that is everything.
     """
@@ -214,11 +214,16 @@ def reach_goals(folder: Path, recipe: Recipe) -> dict[str, Any]:
         played = pursued(folder, tasks)
         if all(t.success is None for t in played):
             raise UserError("KAlgebra broke in every episode; `coda apps check KAlgebra` says why")
-        write_table(path, episodes(played, tasks, "adapted", SEED).assign(asked=[task.instruction for task in tasks]))
-    outcomes = pd.read_parquet(path)["success"]
+        asked = pd.Series([task.instruction for task in tasks])
+        known = {decision.instruction for one in seen for decision in one.decisions}
+        write_table(path, episodes(played, tasks, "adapted", SEED).assign(asked=asked, in_training=asked.isin(known)))
+    table = pd.read_parquet(path)
+    outcomes = table["success"]
     ended = outcomes.dropna().astype(bool)
+    new = ended[~table["in_training"]]
     share = wilson(ended.sum(), len(ended))
     return {
         "goals": len(ended), "reached": int(ended.sum()), "broken": int(outcomes.isna().sum()),
         "share_reached": round(share.value, 4), "low": round(share.low, 4), "high": round(share.high, 4),
+        "never_asked_in_training": len(new), "of_these_reached": int(new.sum()),
     }  # fmt: skip

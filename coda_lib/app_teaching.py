@@ -102,7 +102,8 @@ def reference_episodes() -> pd.DataFrame:
 def goals_pursued() -> pd.DataFrame:
     """What the adapter for KAlgebra made of goals drawn anew, as measured once."""
     played = pd.read_parquet(adapter.KEPT / adapter.GOALS).set_index("task_id")
-    return played.assign(goals=1 + played["asked"].str.count(" and "))[["asked", "goals", "success", "steps", "stop"]]
+    played["goals"] = 1 + played["asked"].str.count(" and ")
+    return played[["asked", "goals", "in_training", "success", "steps", "stop"]]
 
 
 def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:

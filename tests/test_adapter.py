@@ -122,8 +122,9 @@ def test_the_recipe_runs_from_walks_to_figures_and_goes_on_where_it_was(tmp_path
 
 
 def test_a_goal_at_which_the_application_broke_is_counted_apart(tmp_path):
-    table = pd.DataFrame({"success": [True, False, True, None]})
+    table = pd.DataFrame({"success": [True, False, True, None], "in_training": [True, False, False, False]})
     table.to_parquet(tmp_path / adapter.GOALS)
-    measured = adapter.reach_goals(tmp_path, adapter.Recipe())
+    measured = adapter.reach_goals(tmp_path, [], adapter.Recipe())
     assert (measured["goals"], measured["reached"], measured["broken"]) == (3, 2, 1)
     assert measured["low"] < measured["share_reached"] == 0.6667 < measured["high"]
+    assert (measured["never_asked_in_training"], measured["of_these_reached"]) == (2, 1)
