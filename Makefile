@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
-CODA := $(PY) -m coda_lib.cli
+CODA := $(PY) -m coda_lib.cli.main
 INSTALLED := $(VENV)/installed
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
@@ -27,7 +27,7 @@ test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"
 
 test-apps: $(INSTALLED)  ## the tests of all real applications that are installed (coda apps install)
-	@$(PY) -m pytest -q -m "apps or not apps" tests/test_display.py $(foreach app,kalgebra kalgebra_board pymol grassgis stellarium,tests/test_$(app).py)
+	@$(PY) -m pytest -q -m "apps or not apps" tests/envs/desktop
 
 smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
 	@$(CODA) reproduce --profile smoke --until everything

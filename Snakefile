@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from coda_lib.config import APPS, SYSTEMS, read_profile
-from coda_lib.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
+from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
 from coda_lib.task import NOVEL_APPS
 
@@ -32,6 +32,12 @@ def book(name):
 
 def code(name, without=DISPLAYS):
     return relative(code_files(BOOKS / f"{name}.ipynb", without)) if (BOOKS / f"{name}.ipynb").exists() else []
+
+
+def prompts(*roles):
+    """The words in which a stage asks models, of the profile's set; without roles those of all sets."""
+    files = data_files(LIBRARY / "prompts")
+    return relative([path for path in files if path.suffix == ".j2" and (not roles or path.stem in roles and path.parent.name == P.prompts)])
 
 
 def settings(*fields):
@@ -81,9 +87,10 @@ ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
-    "{PYTHON} -m coda_lib.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
+    "{PYTHON} -m coda_lib.pipeline.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
     " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
     " --inputs {input:q} --outputs {output:q}"
 )
@@ -104,6 +111,7 @@ rule quickstart:
         notebook=book("00_quickstart"),
         code=code("00_quickstart", without=()),
         data=ALL_DATA + MODEL_FILES,
+        prompts=prompts(),
     output:
         executed="notebooks/00_quickstart.ipynb",
     params:
@@ -134,6 +142,7 @@ rule planner_executor:
         notebook=book("02_planner_executor"),
         code=code("02_planner_executor", without=()),
         data=TASK_FILES + MODEL_FILES,
+        prompts=prompts(),
     output:
         executed="notebooks/02_planner_executor.ipynb",
     params:
@@ -150,6 +159,7 @@ rule reward:
         code=code("05_reward", without=()),
         data=TASK_FILES + MODEL_FILES,
         judged=f"judged/base/{P.apps[0]}.parquet",
+        prompts=prompts(),
     output:
         executed="notebooks/05_reward.ipynb",
     params:
@@ -170,6 +180,7 @@ rule explore:
         tasks=tasks,
         data=model("executor") + (model("judge") if GENERATING else []),
         planner=planner_files,
+        prompts=prompts("planner", "executor") + ASKED,
     output:
         rollouts="rollouts/{planner}/{app}.parquet",
         executed="notebooks/03_explore-{planner}-{app}.ipynb",
@@ -192,6 +203,7 @@ rule judge:
         code=code("04_judge"),
         data=model("judge"),
         rollouts="rollouts/{planner}/{app}.parquet",
+        prompts=prompts("judge"),
     output:
         judged="judged/{planner}/{app}.parquet",
         scores="judged/{planner}/{app}.json",
@@ -215,6 +227,7 @@ rule specialize:
         code=code("06_specialize"),
         data=model("planner") + model("executor"),
         judged="judged/base/{app}.parquet",
+        prompts=prompts("planner", "executor"),
     output:
         done="specialist/{app}/done.json",
         executed="notebooks/06_specialize-{app}.ipynb",
@@ -237,6 +250,7 @@ rule generalize:
         code=code("07_generalize"),
         data=model("planner"),
         judged=expand("judged/specialist/{app}.parquet", app=P.apps),
+        prompts=prompts("planner"),
     output:
         done="generalist/done.json",
         executed="notebooks/07_generalize.ipynb",
@@ -263,6 +277,7 @@ rule evaluate:
         tasks=tasks,
         data=model("executor"),
         planner=planner_files,
+        prompts=lambda wildcards: prompts("solo") if wildcards.system == "executor" else prompts("planner", "executor"),
     output:
         episodes="evaluation/{system}/{app}.parquet",
         executed="notebooks/08_evaluate-{system}-{app}.ipynb",
@@ -284,6 +299,7 @@ rule judges:
         data=model("judge") + model("base_judge"),
         rollouts=expand("rollouts/{planner}/{{app}}.parquet", planner=["base", "specialist"]),
         episodes="evaluation/stage2/{app}.parquet",
+        prompts=prompts("judge"),
     output:
         votes="raters/{app}.parquet",
         executed="notebooks/08b_judges-{app}.ipynb",
@@ -301,7 +317,7 @@ rule judges:
 rule results:
     input:
         notebook=book("09_results"),
-        code=code("09_results", without=()),
+        code=code("09_results", without=()) + relative([LIBRARY / "evaluation" / "report.html.j2"]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
@@ -329,6 +345,7 @@ rule labels:
         code=code("10_labels"),
         data=model("judge") + model("base_judge"),
         judged="judged/base/{app}.parquet",
+        prompts=prompts("judge"),
     output:
         votes="ablations/votes/{app}.parquet",
         executed="notebooks/10_labels-{app}.ipynb",
@@ -351,6 +368,7 @@ rule variant:
         data=model("planner") + model("executor"),
         judged=expand("judged/base/{app}.parquet", app=P.apps),
         votes=variant_votes,
+        prompts=prompts("planner", "executor"),
     output:
         episodes="ablations/{variant}.parquet",
         executed="notebooks/10b_variant-{variant}.ipynb",
@@ -373,6 +391,7 @@ rule unseen:
         tasks=TASK_FILES,
         data=model("planner") + model("executor") + model("coder"),
         planner="generalist/done.json",
+        prompts=prompts("planner", "executor", "solo", "coder"),
     output:
         episodes="ablations/unseen/{app}.parquet",
         executed="notebooks/10c_unseen-{app}.ipynb",
@@ -416,6 +435,7 @@ rule base_models:
         notebook=book("A1_base_models"),
         code=code("A1_base_models"),
         data=TASK_FILES,
+        prompts=prompts(),
     output:
         done="base_models/done.json",
         executed="notebooks/A1_base_models.ipynb",
@@ -439,6 +459,7 @@ rule real_apps:
         notebook=book("11_real_apps"),
         code=code("11_real_apps", without=()),
         data=APP_FILES,
+        prompts=prompts(),
     output:
         executed="notebooks/11_real_apps.ipynb",
     params:
@@ -456,6 +477,7 @@ rule virtual_machines:
         notebook=book("12_virtual_machines"),
         code=code("12_virtual_machines", without=()),
         data=APP_FILES,
+        prompts=prompts(),
     output:
         executed="notebooks/12_virtual_machines.ipynb",
     params:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from coda_lib.action import Action, ActionError, format_action
 from coda_lib.executor import Executor, read_actions
-from coda_lib.model import ChatModel
+from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, PlanError, Planner, control_action, parse_plan
 
 TRIES = 3  # replies asked for before a step counts as failed (released inference code)

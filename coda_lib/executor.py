@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coda_lib.action import Action, parse_actions
-from coda_lib.model import ChatModel, Message, Sampling
+from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.planner import HISTORY, Observation
 from coda_lib.prompts import render
 

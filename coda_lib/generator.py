@@ -21,7 +21,7 @@ from coda_lib.errors import StageError
 from coda_lib.explore import train_pool
 from coda_lib.files import atomic_path, read_json, write_json, write_text
 from coda_lib.judge import unanimous
-from coda_lib.model import ChatModel, Message, Sampling, text
+from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
 from coda_lib.sections import Count, Section
 from coda_lib.task import Task, test_tasks

@@ -8,7 +8,7 @@ from typing import Any
 
 from PIL import Image
 
-from coda_lib.model import ChatModel, Message, Sampling
+from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 from coda_lib.verdict import VerdictError, parse_verdict

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image
 
 from coda_lib.action import Action
-from coda_lib.model import ChatModel, Message, Sampling
+from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.prompts import render
 
 HISTORY = 15  # turns of history that the released inference code keeps

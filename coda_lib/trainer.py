@@ -27,7 +27,7 @@ from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSett
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.metrics import MetricsLog
-from coda_lib.network import load_network, load_processor
+from coda_lib.models.local import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
 
@@ -97,7 +97,7 @@ def specialize(
     """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
 
     `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from `folder`/checkpoints after a kill.  `rewarding` and
-    `kind` are for the ablation that trains the executor as well (`coda_lib.coupled`).
+    `kind` are for the ablation that trains the executor as well (`coda_lib.stages.coupled`).
     UserError if there is not a single row to learn from, and if the server that is to write the plans cannot be used.
     """
     _need(rows, "specialize")

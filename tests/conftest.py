@@ -18,7 +18,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from coda_lib import cli
+from coda_lib.cli import main as cli
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job, and so by what tests start
 

@@ -17,7 +17,7 @@ from coda_lib.action import (
     parse_actions,
     to_pixel,
 )
-from coda_lib.calls import pyautogui_calls
+from coda_lib.envs.pyautogui import pyautogui_calls
 from coda_lib.keys import hotkey_keys
 
 SIZE = (336, 252)

@@ -10,7 +10,7 @@ from tiny_models import SIZE, pictures_of, screen, words_of
 from coda_lib.action import Action
 from coda_lib.agent import TRIES, Decision, DualAgent, SoloAgent, action_text, carry_out
 from coda_lib.executor import Executor
-from coda_lib.model import Message, ReplayModel, Sampling
+from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.planner import Observation, Planner, Turn
 
 CLICK = "click(start_box='(21,42)')"

@@ -7,7 +7,7 @@ from tiny_models import SIZE, pictures_of, screen, words_of
 
 from coda_lib.action import Action, ActionError
 from coda_lib.executor import Executor, executor_messages, read_actions, solo_messages
-from coda_lib.model import ReplayModel, Sampling
+from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Turn
 
 STATE = Observation("turn the grid on", (Turn("plan<0>", "action<0>"),), screen(1), screen(2))

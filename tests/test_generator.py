@@ -7,13 +7,11 @@ import json
 from threading import Thread
 
 import pytest
+from chat_server import Server, words_of
 from rich.console import Console
-from test_endpoint import Server, words_of
 from tiny_models import NO, YES, made_up
 
-from coda_lib import stages
 from coda_lib.config import load_profile, store_profile
-from coda_lib.engines import usage_table
 from coda_lib.errors import StageError, UserError
 from coda_lib.explore import aims, sentence
 from coda_lib.files import read_json
@@ -31,10 +29,12 @@ from coda_lib.generator import (
     outcomes_of,
     sieve,
 )  # fmt: skip
-from coda_lib.generator_teaching import BY_HAND, rounds_by_hand, rounds_table
-from coda_lib.model import ReplayModel, Sampling
+from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.models.load import usage_table
 from coda_lib.paths import Run
-from coda_lib.pipeline import reproduce
+from coda_lib.pipeline.drive import reproduce
+from coda_lib.show.generator_examples import BY_HAND, rounds_by_hand, rounds_table
+from coda_lib.stages import _common as stages
 from coda_lib.task import ALL_APPS, test_tasks
 from coda_lib.trajectory import load_trajectories
 

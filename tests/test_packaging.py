@@ -61,7 +61,8 @@ def shallow(patterns: list[str]) -> list[str]:
 
 def test_every_module_has_a_docstring_and_can_be_imported():
     for module in pkgutil.walk_packages(coda_lib.__path__, "coda_lib."):
-        assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
+        if not module.name.endswith("grass_hook"):  # Debian's Python runs it, inside GRASS
+            assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
 
 
 def test_the_licence_is_the_whole_apache_licence():

@@ -7,7 +7,7 @@ from tiny_models import pictures_of, screen, words_of
 
 from coda_lib import planner
 from coda_lib.action import Action
-from coda_lib.model import Message, ReplayModel, Sampling
+from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.planner import HISTORY, Observation, PlanError, Planner, Turn, control_action, parse_plan
 
 

@@ -14,8 +14,8 @@ from coda_lib.action import Action
 from coda_lib.agent import Decision, DualAgent, SoloAgent
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.executor import Executor
-from coda_lib.model import Sampling
-from coda_lib.network import LocalModel
+from coda_lib.models.chat import Sampling
+from coda_lib.models.local import LocalModel
 from coda_lib.planner import Observation, Planner, Turn
 from coda_lib.rollout import episodes, jobs, rollout, unparsed
 from coda_lib.trajectory import StopReason, Trajectory, save_trajectories

@@ -20,8 +20,8 @@ from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSett
 from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
-from coda_lib.model import Message, ReplayModel, Sampling
-from coda_lib.network import LocalModel, load_network, load_processor
+from coda_lib.models.chat import Message, ReplayModel, Sampling
+from coda_lib.models.local import LocalModel, load_network, load_processor
 from coda_lib.reward import reward
 from coda_lib.trainer import ActionReward, _passes, generalize, specialize
 

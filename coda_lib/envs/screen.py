@@ -11,9 +11,9 @@ import numpy as np
 from PIL import Image
 
 from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.app_tasks import AppTask
-from coda_lib.calls import Call, pyautogui_calls
 from coda_lib.envs.base import STOPS, Environment
+from coda_lib.envs.pyautogui import Call, pyautogui_calls
+from coda_lib.envs.scienceboard.tasks import AppTask
 
 Fit = Callable[[tuple[int, int]], tuple[int, int]]
 WAIT_S = 1.0  # of a WAIT action

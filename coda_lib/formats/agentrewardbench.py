@@ -9,8 +9,8 @@ from coda_lib.action import ActionError, parse_actions
 from coda_lib.agent import action_text
 from coda_lib.errors import UserError
 from coda_lib.files import write_json
+from coda_lib.formats.judging import TrajectoryError, read_trajectory
 from coda_lib.formats.parts import read_picture, record_of, stop_of, unseen, with_record
-from coda_lib.judge_run import TrajectoryError, read_trajectory
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 EXPERIMENT = "coda"

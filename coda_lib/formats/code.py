@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.calls import code_of, pyautogui_calls
+from coda_lib.envs.pyautogui import code_of, pyautogui_calls
 
 Size = tuple[int, int]
 _WORDS = {ActionType.WAIT: "WAIT", ActionType.DONE: "DONE", ActionType.FAIL: "FAIL"}

@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, StrictUndefined, Template
 
-from coda_lib.model import Message, image, text
+from coda_lib.models.chat import Message, image, text
 
 _SECTION = re.compile(r"^=== (system|user) ===\n", re.MULTILINE)
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private-use marks: taken out of every value, so that no text can pose as a picture

@@ -19,7 +19,7 @@ from coda_lib.action import Action
 from coda_lib.envs.sciencedesk import hands
 from coda_lib.envs.sciencedesk.blocks import Blocks
 from coda_lib.envs.sciencedesk.elements import Element, visible_elements
-from coda_lib.envs.sciencedesk.screen import application
+from coda_lib.envs.sciencedesk.qt import application
 from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field, Rows
 
 

@@ -32,7 +32,7 @@ def desk_class(app: str) -> type:
             f"Qt cannot be loaded: {error}. On Debian or Ubuntu, install the system libraries that it needs: "
             f"apt-get install {_PACKAGES}"
         ) from error
-    return getattr(importlib.import_module(f"coda_lib.envs.sciencedesk.{app}"), app.capitalize())
+    return getattr(importlib.import_module(f"coda_lib.envs.sciencedesk.{app}.app"), app.capitalize())
 
 
 class ScienceDesk(Environment):

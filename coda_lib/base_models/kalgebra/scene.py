@@ -1,0 +1,106 @@
+"""What is on KAlgebra's screens by name, as it tells assistive technology: for walks and tests, never for the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from coda_lib.envs.desktop.accessibility import Control
+from coda_lib.envs.desktop.kalgebra import KAlgebra, pairs, view
+from coda_lib.envs.sciencedesk.elements import Element
+
+_ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
+          "spin box": "field"}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What KAlgebra shows and holds."""
+
+    elements: tuple[Element, ...]  # that can be pointed at, boxes in px of the pictures that are given out
+    state: dict[str, Any]
+    typing: str | None  # the field that the keyboard writes to
+    written: str  # what is in it
+    menu: str | None  # that is open
+
+    def shows(self, name: str) -> bool:
+        return any(element.name == name for element in self.elements)
+
+
+def scene(env: KAlgebra) -> Scene:
+    """What is there now, by what KAlgebra tells assistive technology."""
+    with env.awake():
+        controls = env.controls()
+        named = list(_named(env, controls))
+        height, width = env.observation_space.shape[:2]
+        across, down = width / env.size[0], height / env.size[1]
+        popups = [env.speech.box(menu) for menu in controls.all("popup menu") if menu.showing]
+    on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
+    elements, seen = [], []
+    for name, role, text, control, box in named:
+        middle = box[0] + box[2] / 2, box[1] + box[3] / 2
+        covered = control.path not in on_menu and any(_holds(popup, middle) for popup in popups)
+        if covered or not _holds((0, 0, *env.size), middle):
+            continue
+        left, top, right, bottom = box[0] * across, box[1] * down, (box[0] + box[2]) * across, (box[1] + box[3]) * down
+        elements.append(Element(name, role, (round(left), round(top), round(right - left), round(bottom - top)), text))
+        seen.append((name, role, control))
+    typing = next(((name, control) for name, role, control in seen if role == "field" and control.focused), None)
+    opened = [f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu"))]
+    return Scene(
+        tuple(elements), env.told(controls), typing and typing[0], typing[1].text if typing else "", opened[0] if opened else None
+    )
+
+
+_Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, what it shows, itself, box on the screen
+
+
+def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
+    main, functions, operations = (controls.one("frame", name) for name in ("", "Functions", "Operations"))
+    pages = view(controls).one("layered pane").children
+    texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
+    fields = {control.path: name for name, page in texts.items() for control in page.all("text")[:1]}
+    fields |= {control.path: name for name, control in zip(("Plot name", "Plot"), functions.all("text"), strict=False)}
+    scrolling = {button.path for tabs in functions.all("page tab list") for button in tabs.all("push button")}
+    menus = {menu.path for menu in main.one("menu bar").children}
+    for tabs in controls.all("page tab list"):
+        if tabs.showing:
+            around = env.speech.box(tabs)
+            hidden = [env.speech.box(button) for button in tabs.all("push button") if button.showing]
+            for tab in tabs.all("page tab"):
+                box = env.speech.box(tab)
+                middle = box[0] + box[2] / 2, box[1] + box[3] / 2
+                if _holds(around, middle) and not any(_holds(cover, middle) for cover in hidden if cover[2]):
+                    yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
+    for name, plot in pairs(_seen(env, functions.one("tree"))):
+        left, top, _, height = env.speech.box(name)
+        yield f"box of {plot.name}", "toggle", "on" if name.checked else "", name, (left + 2, top, height, height)
+        yield plot.name, "row", "", plot, env.speech.box(plot)
+    for name, value in pairs(_seen(env, controls.one("frame", "Variables").one("tree"))):
+        yield name.name, "value", value.name, value, env.speech.box(value)
+    for control in controls:
+        name = fields.get(control.path, control.name)
+        if not control.showing or control.role not in _ROLES or control.role == "page tab" or name in ("", "|"):
+            continue
+        if control.role == "text" and control.path not in fields:
+            continue
+        role = _ROLES[control.role]
+        if control.path in menus:
+            name = f"{name} menu"
+        elif control.path in scrolling:
+            name = f"{name} of Functions"
+        elif control.role == "menu item":
+            role = "toggle" if control.checked else "button"
+        box = env.speech.box(control)
+        if box[2] > 0 and box[3] > 0:
+            yield name, role, control.text or ("on" if control.checked else ""), control, box
+
+
+def _seen(env: KAlgebra, tree: Control) -> list[Control]:
+    """What is in a table; its entries say that they are showing even where the table is not."""
+    return tree.all("tree item") if env.speech.box(tree)[2] else []
+
+
+def _holds(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
+    return box[0] <= point[0] < box[0] + box[2] and box[1] <= point[1] < box[1] + box[3]

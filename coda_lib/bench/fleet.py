@@ -1,0 +1,155 @@
+"""How many machines a fleet on this computer can keep busy: `coda bench --fleet`."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+
+import psutil
+from rich.console import Console
+
+from coda_lib.action import Action
+from coda_lib.agent import Decision
+from coda_lib.envs.scienceboard.files import BoardTask
+from coda_lib.envs.scienceboard.guest import Patience
+from coda_lib.envs.scienceboard.machine import Machine, Machines
+from coda_lib.envs.scienceboard.pretended import ACTION_S, HOST, RESET_S, SCREENSHOT_S
+from coda_lib.envs.scienceboard.tasks import AppTask
+from coda_lib.fleet.collect import collect
+from coda_lib.fleet.workers import Crew
+from coda_lib.planner import Observation
+from coda_lib.processes import dies_with_its_parent, meanwhile
+from coda_lib.rollout import jobs
+
+COUNTS = (8, 30, 60, 120, 480)
+EPISODES = 3  # of each machine
+STEPS = 10  # of each episode, and the one that says that it is done
+PLACES = 60  # machines of a worker, at most
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What a fleet of so many machines came to."""
+
+    machines: int
+    workers: int
+    episodes: int
+    wall_s: float
+    ideal_s: float  # if nothing but the machines themselves took time
+    cores: float  # of master and workers together, on average
+    memory_mb: float  # of master and workers together, at most
+
+    @property
+    def share(self) -> float:
+        return self.ideal_s / self.wall_s
+
+    @property
+    def episodes_h(self) -> float:
+        return 3600 * self.episodes / self.wall_s
+
+
+@dataclass(frozen=True)
+class Presser:
+    """Clicks so many times and is done."""
+
+    steps: int
+    name: str = "presser"
+
+    def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        acts = [Action.done() if len(seen.history) == self.steps else Action.click(0.5, 0.5) for seen in observations]
+        return [Decision("Click.", "click", (act,)) for act in acts]
+
+
+def measure_scale(console: Console, counts: Sequence[int] = COUNTS) -> list[Scale]:
+    """Three episodes on each of so many machines that are pretended, with the latencies of real ones."""
+    found = []
+    with console.status("") as status:
+        for count in counts:
+            status.update(f"{count} machines, about {EPISODES * episode_s() / 60:.0f} minutes")
+            found.append(scale(count))
+    return found
+
+
+def scale(count: int, episodes: int = EPISODES) -> Scale:
+    with pretended(count) as ports, tempfile.TemporaryDirectory() as folder:
+        workers = ceil(count / PLACES)
+        machines = [
+            Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)]) for port in ports
+        ]
+        crews = [Crew(Presser(STEPS), machines[i::workers], True, 0) for i in range(workers)]
+        todo = jobs([task()], count * episodes)
+        with watched() as used:
+            start = time.monotonic()
+            played = collect(todo, crews, Path(folder))
+            wall = time.monotonic() - start
+        if not all(one.success for one in played):
+            raise RuntimeError(f"{sum(not one.success for one in played)} episodes failed on machines without faults")
+    return Scale(count, workers, len(todo), wall, episodes * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6)
+
+
+def episode_s() -> float:
+    """What an episode takes by the latencies and the pauses alone."""
+    patience = Patience()
+    looks = ceil((patience.still - SCREENSHOT_S) / (SCREENSHOT_S + patience.look))  # after the first, until it has stood still
+    look = SCREENSHOT_S + looks * (SCREENSHOT_S + patience.look)
+    return RESET_S + look + STEPS * (ACTION_S + look) + look
+
+
+def task() -> AppTask:
+    board = BoardTask.model_validate(
+        {"type": "KAlgebra", "sort": "VM", "steps": STEPS + 1, "instruction": "Click.", "version": "0", "snapshot": "clean",
+         "initialize": [{"func": "launch", "command": "app", "shell": True}],
+         "evaluate": [{"type": "val", "key": "n", "value": STEPS}]}
+    )  # fmt: skip
+    return AppTask("KAlgebra/A-01", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
+
+
+@contextmanager
+def pretended(count: int) -> Iterator[list[int]]:
+    """So many pretended machines in a process of their own: the port of each."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "coda_lib.envs.scienceboard.pretended", str(count)], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
+        preexec_fn=dies_with_its_parent,
+    )  # fmt: skip
+    try:
+        yield json.loads(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def watched() -> Iterator[dict[str, float]]:
+    """Processor time and most memory of this process and its workers; what else runs beside it does not count."""
+    used, seen, own = {"seconds": 0.0, "bytes": 0.0}, {}, psutil.Process()
+    begun = sum(own.cpu_times()[:2])
+
+    def watch() -> None:
+        total = own.memory_full_info().pss
+        for worker in [child for child in own.children() if "spawn_main" in " ".join(_words(child))]:
+            try:
+                seen[worker.pid] = sum(worker.cpu_times()[:2])
+                total += worker.memory_full_info().pss
+            except psutil.NoSuchProcess:
+                continue
+        used["bytes"] = max(used["bytes"], total)
+
+    with meanwhile(watch, 0.5):
+        yield used
+    used["seconds"] = sum(own.cpu_times()[:2]) - begun + sum(seen.values())
+
+
+def _words(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

@@ -1,0 +1,153 @@
+"""The commands `coda apps ...`: real applications on displays of their own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from coda_lib.cli.console import JsonOption, err, out, print_json, show
+from coda_lib.errors import StageError, UserError
+from coda_lib.paths import RESULTS
+
+apps_app = typer.Typer(help="Real applications: install them, or see whether they work.", no_args_is_help=True)
+
+
+@apps_app.command("install")
+def apps_install(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Install the four applications and what their displays need from Debian's packages; says first what is added."""
+    from coda_lib.envs.desktop import KINDS, app_class
+    from coda_lib.envs.desktop.display import lacking
+
+    classes = [app_class(kind) for kind in KINDS]
+    wanted = {*lacking().values(), *(package for one in classes for package in one.needs.values())}
+    if not shutil.which("apt-get"):
+        raise UserError(f"this needs apt-get, of Debian or Ubuntu; elsewhere install by other means: {' '.join(sorted(wanted))}")
+    missing = sorted(name for name in wanted if not _installed(name))
+    if not missing:
+        out.print("all is there: coda apps check")
+        return
+    command = ["apt-get", "install", "--no-install-recommends", *missing]
+    said = subprocess.run([*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    out.print(f"to be installed: {' '.join(missing)}", markup=False)
+    sizes = [line for line in said.stdout.splitlines() if "archives" in line or "disk space" in line]
+    out.print("\n".join(sizes), markup=False)
+    if not (yes or typer.confirm("Install?")):
+        raise typer.Exit(1)
+    if os.geteuid() != 0:
+        raise UserError(f"that needs root's rights: sudo {' '.join(command)}")
+    for words in (["apt-get", "update", "-qq"], [*command, "-y", "-qq"]):
+        if subprocess.run(words, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}).returncode:
+            raise StageError(f"{' '.join(words)} failed: what it said is above")
+    out.print("installed: coda apps check")
+
+
+def _installed(package: str) -> bool:
+    query = ["dpkg-query", "--show", "--showformat=${Status}", package]
+    return "ok installed" in subprocess.run(query, capture_output=True, text=True).stdout
+
+
+@apps_app.command("check")
+def apps_check(
+    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep a picture of each.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Start each application, look at it, ask for its state, reset it, and say what came of that."""
+    from PIL import Image
+
+    from coda_lib.bench.desktop import check_app
+    from coda_lib.envs.desktop import KINDS
+
+    checks = []
+    with err.status("") as status:
+        for kind in kinds or KINDS:
+            status.update(kind)
+            checks.append(check_app(kind))
+    for check in checks:
+        if save and check.picture is not None:
+            save.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(check.picture).save(save / f"{check.kind.lower()}.png")
+    if as_json:
+        names = ("kind", "fault", "start_s", "reset_s", "state", "isolated")
+        print_json([{name: getattr(check, name) for name in names} for check in checks])
+    else:
+        networks = {True: "its own", False: "this machine's", None: ""}
+        table = Table("application", "", "starts in", "reset in", "network", "says of itself", box=None, pad_edge=False)
+        for check in checks:
+            times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
+            outcome = "works" if check.fault is None else check.fault
+            table.add_row(check.kind, outcome, *times, networks[check.isolated], ", ".join(check.state))
+        show(table)
+    if any(check.fault is not None for check in checks):
+        raise typer.Exit(1)
+
+
+@apps_app.command("adapt")
+def apps_adapt(
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where walks and networks are kept, and it goes on.")] = RESULTS
+    / "adapter",
+    scale: Annotated[float, typer.Option(min=0, help="Share of the recipe, for a trial.")] = 1.0,
+    publish: Annotated[bool, typer.Option("--publish", help="Replace what is under data/checkpoints/kalgebra.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Train the laptop's executor and planner on walks through KAlgebra, and measure what they can do there."""
+    from coda_lib.base_models.kalgebra import recipe as adapter
+
+    recipe = adapter.Recipe().scaled(scale)
+    with err.status("walking and training: about an hour"):
+        figures = adapter.adapt(folder, recipe)
+    if publish:
+        adapter.publish(folder, figures, recipe)
+    if as_json:
+        print_json(figures)
+        return
+    table = Table("", "measured", "", box=None, pad_edge=False)
+    for role, measured in figures.items():
+        for name, value in measured.items():
+            table.add_row(role, name.replace("_", " "), str(value))
+    show(table)
+
+
+@apps_app.command("soak")
+def apps_soak(
+    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    minutes: Annotated[float, typer.Option(min=0, help="For how long.")] = 60,
+    save: Annotated[
+        Path | None, typer.Option(metavar="CSV", help="Keep one row for each time through an application's tasks.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play the scripts of all tasks over and over, and say what fails, whether memory grows and whether processes are left."""
+    from coda_lib.bench.desktop import soak, soak_rows, strays
+    from coda_lib.envs.desktop import KINDS
+    from coda_lib.files import write_text
+
+    before = set(strays())
+    with err.status("") as status:
+        rounds = soak(minutes, kinds or KINDS, status.update)
+    rows, left = soak_rows(rounds), sorted(set(strays()) - before)
+    if save:
+        write_text(save, rounds.to_csv(index=False, float_format="%.2f"))
+    if as_json:
+        print_json({"applications": rows, "left": left})
+    else:
+        table = Table("application", "episodes", "solved", "memory", "processes", "", box=None, pad_edge=False)
+        for row in rows:
+            memory, processes = (f"{one[0]:.0f} → {one[1]:.0f}" for one in (row["memory_mb"], row["processes"]))
+            counts = str(row["episodes"]), str(row["solved"])
+            table.add_row(row["kind"], *counts, f"{memory} MB", processes, "" if row["flat"] else "grows")
+        show(table)
+        for row in rows:
+            for failed in row["failed"]:
+                out.print(f"{row['kind']}: not solved: {failed}", markup=False)
+        out.print(f"processes left: {', '.join(left) or 'none'}", markup=False)
+    if left or not all(row["flat"] and row["solved"] == row["episodes"] for row in rows):
+        raise typer.Exit(1)

@@ -1,0 +1,133 @@
+"""The command `coda evaluate`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from coda_lib.cli.console import (
+    AppOption,
+    ExecutorOption,
+    JsonOption,
+    PlannerOption,
+    ProfileOption,
+    SeedOption,
+    SettingsOption,
+    applications,
+    err,
+    out,
+    print_json,
+)
+from coda_lib.errors import UserError
+
+if TYPE_CHECKING:
+    from coda_lib.agent import Agent
+    from coda_lib.config import Profile, SamplingSettings
+
+
+def evaluate(
+    planner: PlannerOption = None,
+    app_name: AppOption = None,
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "laptop",
+    runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks of an application.")] = None,
+    seed: SeedOption = None,
+    on: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files below it, on local applications.")
+    ] = None,
+    machines: Annotated[
+        Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines instead.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Play by a fleet of so many processes. Default: the profile's number.")
+    ] = None,
+    ray: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Have the fleet's workers on this Ray cluster ('auto', 'local').")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet keeps its episodes, and goes on; default: until it ends.")
+    ] = None,
+    settings: SettingsOption = None,
+    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere."""
+    import numpy as np
+    import pandas as pd
+
+    from coda_lib.config import load_profile
+    from coda_lib.evaluation import statistics
+    from coda_lib.files import write_table
+    from coda_lib.fleet.collect import Collection
+    from coda_lib.fleet.tasksets import boards, desks, played
+    from coda_lib.paths import RESULTS
+    from coda_lib.rollout import episodes, jobs
+
+    chosen = load_profile(profile, tuple(settings or ()))
+    fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
+    k, limit = runs or chosen.evaluation_runs, tasks or chosen.test_tasks
+    used = chosen.seed if seed is None else seed
+    if machines and not on:
+        raise UserError("--machines needs --on: the folder of the task files to play there")
+    if ray and not fleet.workers:
+        raise UserError("--ray needs --workers: how many the cluster is to have")
+    places = boards(on, machines, limit) if on else desks(applications(app_name), limit)
+    agent = chosen_agent(chosen, planner, executor)
+    if on:
+        places = [place.fitted(agent.executor.model.sight) for place in places]
+    tables = []
+    with Progress(console=err, transient=True) as progress:
+        for place in places:
+            bar = progress.add_task(place.name, total=len(place.tasks) * k)
+            found = played(
+                place, agent, jobs(place.tasks, k), used, chosen.concurrency, chosen.step_limit, fleet,
+                (keep or RESULTS / "fleet") / place.name,
+                progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
+                report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
+            )  # fmt: skip
+            tables.append(episodes(found, place.tasks, agent.name, used))
+            if save:
+                write_table(save, pd.concat(tables))
+    for place in places if not keep else ():
+        Collection(RESULTS / "fleet" / place.name).clear()
+    rows = []
+    for place, table in zip(places, tables, strict=True):
+        matrix = statistics.success_matrix(table)
+        for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
+            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), chosen.bootstrap_resamples)
+            rows.append({"app": place.name, "metric": f"{metric}@{k}", "tasks": len(place.tasks), "value": estimate.value,
+                         "low": estimate.low, "high": estimate.high})  # fmt: skip
+    if as_json:
+        print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
+        return
+    shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
+    for row in rows:
+        interval = "[{:.1f}, {:.1f}]".format(100 * row["low"], 100 * row["high"])
+        shown.add_row(row["app"], row["metric"], str(row["tasks"]), escape(f"{100 * row['value']:.1f} {interval}"))
+    out.print(shown)
+
+
+def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
+    """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
+    from coda_lib.agent import DualAgent, SoloAgent
+    from coda_lib.executor import Executor
+    from coda_lib.models.chat import Sampling
+    from coda_lib.models.load import load_model
+    from coda_lib.paths import require_checkpoint
+    from coda_lib.planner import Planner
+
+    def load(role: type, given: str, sampling: SamplingSettings) -> Any:
+        name = role.__name__.lower()
+        path = require_checkpoint(name, str(Path(given).resolve()) if Path(given).exists() else given)
+        return role(load_model(settings, name, path), Sampling(**sampling.model_dump()), settings.prompts)
+
+    acting = load(Executor, executor or settings.models.executor, settings.executor)
+    if planner == "none":
+        return SoloAgent(acting)
+    return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")

@@ -1,0 +1,64 @@
+"""The commands `coda fleet ...`: how many episodes on many environments go."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from coda_lib.cli.console import JsonOption, out, print_json
+
+if TYPE_CHECKING:
+    from coda_lib.fleet.collect import Status
+
+fleet_app = typer.Typer(help="Episodes on many environments at once, by many processes.", no_args_is_help=True)
+
+_LOOK_S = 1.0  # between two looks of --watch
+
+
+@fleet_app.callback()
+def _fleet() -> None:
+    """Keep `status` a command of its own although there is no other one."""
+
+
+@fleet_app.command("status")
+def fleet_status(
+    folder: Annotated[Path, typer.Argument(help="Where it keeps its episodes, such as results/RUN/fleet/explore/base/gis.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the fleet has ended.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how a fleet gets on: what is done, how fast, and what became of each of its workers."""
+    from dataclasses import asdict
+
+    from coda_lib.fleet.collect import read_status
+
+    status = read_status(folder)
+    if as_json:
+        print_json(asdict(status))
+    elif not watch:
+        out.print(_view(status))
+    else:
+        with Live(_view(status), console=out) as live:
+            while status.alive:
+                time.sleep(_LOOK_S)
+                status = read_status(folder)
+                live.update(_view(status))
+
+
+def _view(status: Status) -> Group:
+    rest = status.total - status.done
+    ahead = f", about {rest / status.rate:.0f} minutes to go" if status.alive and status.rate else ""
+    going = f"going on{ahead}" if status.alive else "ended" if not rest else "stopped; the same command goes on from here"
+    table = Table("worker", "where", "places", "under way", "finished", "begun", "its last fault", box=None, pad_edge=False)
+    for worker in status.workers:
+        counts = (worker[name] for name in ("places", "under_way", "finished", "begun"))
+        table.add_row(str(worker["number"]), worker["where"], *map(str, counts), Text(worker["fault"] or ""))
+    return Group(
+        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {going}", table
+    )

@@ -1,0 +1,259 @@
+"""Commands about what a result rests on: the paper's own tables, its claims, seeds, power, and judges."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import Progress
+from rich.table import Table
+
+from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, show
+from coda_lib.errors import UserError
+from coda_lib.files import records
+
+judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
+
+
+def audit(as_json: JsonOption = False) -> None:
+    """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
+    from coda_lib.evaluation.audit import audit as audited
+    from coda_lib.evaluation.audit import findings
+
+    parts = audited()
+    if as_json:
+        tables = {name: records(part) for name, part in parts.items()}
+        print_json({"findings": findings(parts)} | tables)
+        return
+    for said in findings(parts):
+        out.print(f"* {said}", markup=False, soft_wrap=True)
+    table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
+    for row in parts["pooled"].itertuples():
+        share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
+        table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
+    out.print("\nAll tasks together (intervals over tasks):")
+    show(table)
+
+
+def claims(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
+    from coda_lib.evaluation.claims import decide, load_claims, load_systems
+    from coda_lib.evaluation.paper import Provenance
+    from coda_lib.evaluation.table2 import votes_and_rules
+
+    here = run_of(run)
+    profile = here.profile()
+    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    drawing = (profile.bootstrap_resamples, profile.seed, provenance)
+    episodes, systems = load_systems(here)
+    table = decide(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
+    if as_json:
+        print_json(records(table))
+        return
+    shown = Table("claim", "metric", "paper", "this run", "verdict", box=None, pad_edge=False)
+    for row in table.dropna(subset="difference").itertuples():
+        ours = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+        paper = "no figure" if row.reported != row.reported else f"{row.reported:+.1f}"
+        shown.add_row(row.claim, row.metric, paper, escape(ours), row.verdict)
+    out.print(shown)
+    for row in table[table["difference"].isna()].itertuples():
+        out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
+    out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
+
+
+def seeds(
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names or folders.")],
+    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write table1 and comparisons (csv, md, tex) there.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show Table 1 over several seeds of the same study: means over the seeds, and how far the seeds lie apart."""
+    from coda_lib.evaluation import report, tables
+    from coda_lib.evaluation.paper import Provenance
+    from coda_lib.evaluation.seeds import by_seed, load_seeds
+
+    episodes, profile = load_seeds([run_of(run) for run in runs])
+    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    drawing = {"apps": profile.apps, "provenance": provenance, "k": profile.evaluation_runs}
+    table = tables.table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    compared = tables.comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    apart = by_seed(episodes)
+    name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
+    if save:
+        report.write_tables(save, table, compared, name)
+    if as_json:
+        parts = {"table1": table, "comparisons": compared, "by_seed": apart.reset_index()}
+        print_json({key: records(part) for key, part in parts.items()})
+        return
+    for title, layout in ((report.caption(table, name), report.grid(table)),
+                          (report.COMPARED, report.comparisons_grid(compared)),
+                          ("Overall Average@k of each seed, percent", apart.round(1).reset_index())):  # fmt: skip
+        shown = Table(*map(str, layout.columns), box=None, pad_edge=False)
+        for row in layout.itertuples(index=False):
+            shown.add_row(*(escape(str(cell)) for cell in row))
+        out.print(f"\n{title}", markup=False, soft_wrap=True)
+        show(shown)
+
+
+@judge_app.command("votes")
+def judge_votes(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    by: Annotated[list[str] | None, typer.Option(help="Also apart: app or planner; may be given twice.")] = None,
+    table2: Annotated[bool, typer.Option("--table2", help="The rules of Table 2, on the mix that all its judges saw.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what every voting rule would have made of the votes of a run: precision, recall, labels."""
+    from coda_lib.evaluation.table2 import load_ratings, rules
+    from coda_lib.evaluation.votes import compare, grouped, load_votes, voting
+
+    if unknown := set(by or ()) - {"app", "planner"}:
+        raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
+    here = run_of(run)
+    profile = here.profile()
+    votes, asked = (load_ratings(here), rules(profile)) if table2 else (load_votes(here), voting(profile.judge.votes))
+    drawing = {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
+    found = grouped(votes, by, asked, **drawing) if by else compare(votes, asked, **drawing)
+    if as_json:
+        print_json(records(found))
+        return
+    columns = ("n", "solved", "accepted", "precision", "recall", "coverage", "calls", "labels", "wrong labels")
+    table = Table(*(by or ()), "rule", *columns, box=None, pad_edge=False)
+    for row in found.itertuples():
+        shares = [
+            f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in
+            ((row.precision, row.precision_low, row.precision_high), (row.recall, row.recall_low, row.recall_high))
+        ]  # fmt: skip
+        counts = (f"{row.trajectories}", f"{row.successes}", f"{row.accepted}")
+        costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", f"{row.labels}", f"{row.wrong_labels:.1f}")
+        table.add_row(*(getattr(row, name) for name in by or ()), row.rule, *counts, *map(escape, shares), *costs)
+    show(table)
+    said = "percent, with 95 % intervals over trajectories; calls: votes asked for each; labels: steps to be trained on"
+    out.print(said, markup=False, soft_wrap=True)
+
+
+@judge_app.command("export")
+def judge_export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
+) -> None:
+    """Write the judges' first votes behind Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
+    from coda_lib.evaluation.table2 import load_ratings
+    from coda_lib.formats.judgments import write_votes
+
+    if save.exists() and any(save.iterdir()):
+        raise UserError(f"{save} is there and not empty: name another folder with --save")
+    votes = load_ratings(run_of(run))
+    write_votes(votes, save)
+    judges = ", ".join(votes["judge"].unique())
+    out.print(f"{save}: annotations.csv, judgments by {judges}", markup=False, soft_wrap=True)
+
+
+@judge_app.command("score")
+def judge_score(
+    judgments: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{judge}/{task_id}.json.")],
+    annotations: Annotated[Path, typer.Option(metavar="FILE", help="People's labels: AgentRewardBench's annotations.csv.")],
+    split: Annotated[str | None, typer.Option(help="Only this split: test or dev. Default: all trajectories.")] = None,
+    splits: Annotated[Path | None, typer.Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score judgments of AgentRewardBench as the benchmark does, and strictly: there a missing verdict is a wrong one."""
+    from coda_lib.formats import judgments as arb
+
+    if split and not splits:
+        raise UserError("--split needs the benchmark's splits.csv: name it with --splits")
+    labels, repeated = arb.load_annotations(annotations)
+    found = arb.score(judgments, labels, repeated, arb.load_split(splits, split) if split else None)
+    if as_json:
+        print_json(arb.record(found))
+        return
+    table = Table("judge", "benchmark", "n", "precision", "recall", "coverage", "strict precision", "strict recall", "no verdict",
+                  box=None, pad_edge=False)  # fmt: skip
+    for one in found.scores:
+        shares = [arb.percent(*share) for share in (one.precision, one.recall, one.strict_precision, one.strict_recall)]
+        why = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
+        row = (str(len(one.judged)), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], why)
+        table.add_row(one.judge, one.benchmark, *(escape(cell) for cell in row))
+    show(table)
+    out.print("percent, with Wilson's 95 % interval over trajectories", markup=False)
+    out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
+    for judge, count in found.unknown.items():
+        out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
+
+
+@judge_app.command("run")
+def judge_run(
+    trajectories: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{experiment}/{task_id}.json.")],
+    endpoint: Annotated[str, typer.Option(metavar="URL", help="Server with OpenAI's chat API, e.g. http://localhost:8000/v1.")],
+    model: Annotated[str, typer.Option(help="The model's name there.")],
+    save: Annotated[Path, typer.Option(metavar="DIR", help="Where the judgments go.")] = Path("judgments"),
+    judge: Annotated[str | None, typer.Option(help="The judge's name in the layout. Default: the model's.")] = None,
+    screenshot: Annotated[bool, typer.Option(help="Show the last screenshot.")] = True,
+    axtree: Annotated[bool, typer.Option(help="Show the last accessibility tree.")] = False,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests side by side.")] = 8,
+    api_key_file: Annotated[Path | None, typer.Option(metavar="FILE", help="File with the server's key.")] = None,
+) -> None:
+    """Judge AgentRewardBench's trajectories with a served model; `coda judge score` scores what it writes."""
+    from coda_lib.formats.judging import View, judge_folder
+    from coda_lib.models.endpoint import EndpointModel
+
+    if api_key_file and not api_key_file.is_file():
+        raise UserError(f"there is no file {api_key_file}")
+    key = api_key_file.read_text(encoding="utf-8").strip() if api_key_file else "none"
+    served = EndpointModel(endpoint, model, key, concurrency)
+    with Progress(console=err, transient=True) as progress:
+        bar = progress.add_task(model, total=None)
+        counts, problems = judge_folder(
+            trajectories, save, served, (judge or model).replace("/", "_"), View(screenshot, axtree),
+            progress=lambda done, total: progress.update(bar, completed=done, total=total),
+        )  # fmt: skip
+    for problem in problems:
+        err.print(problem, markup=False, soft_wrap=True)
+    usage = served.usage
+    out.print(", ".join(f"{name} {count}" for name, count in sorted(counts.items())), markup=False)
+    out.print(f"{usage.requests} requests, {usage.prompt_tokens} tokens read, {usage.completion_tokens} written", markup=False)
+    if problems:
+        raise typer.Exit(1)
+
+
+def power(
+    difference: Annotated[float, typer.Argument(help="Difference of Overall Average@k to be settled, in percentage points.")],
+    run: Annotated[
+        list[str] | None, typer.Option(help="Run to learn from; again for runs of other seeds. Default: the reference.")
+    ] = None,
+    first: Annotated[str, typer.Option(help="The system that is compared with: base, executor, stage1 or stage2.")] = "base",
+    second: Annotated[str, typer.Option(help="The other system.")] = "stage1",
+    chance: Annotated[float, typer.Option("--power", min=0.5, max=0.999, help="Chance of finding it if it is there.")] = 0.8,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many tasks, runs and training seeds would settle a difference between two systems."""
+    from dataclasses import asdict
+
+    from coda_lib.evaluation.power import designs, estimate, load_pairs
+    from coda_lib.paths import REFERENCE
+
+    if not 0 < abs(difference) <= 100:
+        raise UserError(f"a difference of {difference} percentage points cannot be settled: give one up to 100, not 0")
+    folders = [run_of(name) for name in run or [str(REFERENCE / "laptop")]]
+    pairs = [load_pairs(folder, first, second) for folder in folders]
+    spread = estimate(pairs)
+    tasks, runs = sum(len(a) for a, _ in pairs[0]), pairs[0][0][0].shape[1]
+    found = 100 * spread.detectable(tasks, runs, len(folders), chance)
+    table = designs(spread, abs(difference) / 100, chance)
+    if as_json:
+        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread), "detectable": found,
+                    "tasks": json.loads(table.to_json(orient="index"))})  # fmt: skip
+        return
+    design = f"{tasks} tasks, {runs} runs and {len(folders)} seed{'s' * (len(folders) > 1)}"
+    said = f"{first} against {second}: {design} find a difference of {found:.1f} points with a chance of {100 * chance:.0f} %"
+    out.print(said, markup=False, soft_wrap=True)
+    shown = Table(f"tasks for {abs(difference):g} points", *table.columns, box=None, pad_edge=False)
+    for row in table.itertuples():
+        shown.add_row(row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:]))
+    out.print(shown)
+    if spread.seeds is None:
+        out.print("From one training: how much another seed would change it is not known, and not counted here.", soft_wrap=True)

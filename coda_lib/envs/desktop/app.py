@@ -1,0 +1,195 @@
+"""A real application on a display of its own, as an environment with ScienceBoard's task files."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from coda_lib.envs.base import EnvironmentFault, picture_space
+from coda_lib.envs.desktop.display import Display
+from coda_lib.envs.pyautogui import Call
+from coda_lib.envs.scienceboard.check import check_board
+from coda_lib.envs.scienceboard.tasks import AppTask
+from coda_lib.envs.screen import Fit, Screen
+from coda_lib.errors import UserError
+from coda_lib.trajectory import StopReason
+
+SIZE = (640, 480)  # of the screen, (width, height) in pixels
+START_S = 60.0  # for an application to be there
+GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
+
+
+class App(Screen):
+    """One application.  A subclass says how it is started, brought back to its first state, prepared and asked for its state.
+
+    UserError where it is not installed, and for tasks of other applications.  Whatever breaks is an EnvironmentFault, and the
+    next reset begins with a fresh display.
+    """
+
+    kind: ClassVar[str]  # as its task files call it
+    needs: ClassVar[Mapping[str, str]]  # files that must be there, each with the Debian package that brings it
+    sleeps: ClassVar[bool] = False  # whether it is frozen between steps, because it would cost processor time
+    idles: ClassVar[bool] = True  # whether it does nothing while nothing is done to it
+    still_s: ClassVar[float] = 0.06  # for which the picture must stand still
+    settle_s: ClassVar[float] = 3.0  # at most, for a picture that never does
+    lost = False
+
+    def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
+        if missing := [file for file in self.needs if not Path(file).exists()]:
+            raise UserError(f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`")
+        self.size, self.fit = size, fit
+        shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
+        self.observation_space = picture_space(shape)
+        self.display: Display | None = None
+        self.pid: int | None = None  # of the application
+        self.closed = False  # by whoever acted on it
+        self._state: dict[str, Any] | None = None  # as long as it cannot change
+
+    # -- what a subclass says --------------------------------------------------------------------------------------------
+    @abstractmethod
+    def launch(self) -> int:
+        """Start the application on the display and wait until it can be used; returns its process number."""
+
+    def fresh(self) -> None:
+        """Bring the running application back to its state after the start; as it is here, by starting it again."""
+        self.display.stop(self.pid)
+        self.pid = self.launch()
+
+    def prepare(self, item: Any) -> None:
+        """Carry out an item of a task's `initialize`.  UserError for one that this application does not know."""
+        raise UserError(f"task {self.task.id}: initialize: {self.kind} knows no {item.func!r}")
+
+    @abstractmethod
+    def state(self) -> dict[str, Any]:
+        """What the application holds now."""
+
+    # -- the environment -------------------------------------------------------------------------------------------------
+    def reset(self, task: AppTask, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        if task.board.type != self.kind:
+            raise UserError(f"task {task.id} is for {task.board.type}, not for {self.kind}")
+        self.task, self._state = task, None
+        with self._closing():
+            self._begin()
+            for item in task.board.initialize:
+                if item.func != "launch":  # the application runs already
+                    self.prepare(item)
+                    time.sleep(item.wait if item.func == "call" else 0)  # a VM's waits are not ours
+            return self.look(), {}
+
+    def _begin(self) -> None:
+        if self.display is None or self.closed or self.display.ended(self.pid) is not None:
+            self.close()
+            self.display = Display(self.size)
+            self.pid = self.launch()
+        else:
+            self._wake()
+            self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # what is under the mouse looks different
+            self.fresh()
+
+    @contextmanager
+    def _closing(self) -> Iterator[None]:
+        """Whatever breaks inside takes the display with it."""
+        try:
+            yield
+        except EnvironmentFault:
+            self.close()
+            raise
+
+    def act(self, calls: Sequence[Call]) -> None:
+        with self._closing():
+            self._state = None
+            self._wake()
+            self.display.act(calls)
+
+    def look(self) -> np.ndarray:
+        with self.awake():
+            return self.fitted(self.settled())
+
+    def settled(self) -> np.ndarray:
+        """The screen once it stands still, as large as it is."""
+        with self._closing():
+            idle = self.pid if self.idles and not self.closed else None
+            picture = self.display.settled(self.still_s, self.settle_s, idle)
+            ended = None if self.closed else self.display.ended(self.pid)
+            if ended:
+                raise EnvironmentFault(f"{self.kind} crashed (exit status {ended})")
+            self.closed = self.closed or ended == 0
+            return picture
+
+    @contextmanager
+    def awake(self) -> Iterator[None]:
+        """As long as it is to do or answer something.  Whatever breaks inside takes the display with it."""
+        with self._closing():
+            self._wake()
+            yield
+            self._sleep()
+
+    def _sleep(self) -> None:
+        if self.sleeps and not self.closed:
+            self.display.freeze(self.pid)
+
+    def _wake(self) -> None:
+        if self.sleeps and not self.closed:
+            self.display.thaw(self.pid)
+
+    def render(self) -> np.ndarray:
+        return self.fitted(self.display.screenshot())
+
+    def check(self, stop: StopReason, answer: str | None = None) -> bool:
+        with self.awake():
+            return check_board(self.task.board, self, stop, answer)
+
+    def close(self) -> None:
+        display, self.display, self.pid, self.closed, self._state = self.display, None, None, False, None
+        if display:
+            display.close()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What the application holds now, also where it is asleep."""
+        with self.awake():
+            return self.state()
+
+    # -- what a check may ask for (`scienceboard_check.BoardState`) --------------------------------------------------------
+    def now(self) -> dict[str, Any]:
+        """The state; asked for once as long as nothing is done.  Of an application that was closed nothing is known."""
+        if self._state is None:
+            self._state = {} if self.closed else self.state()
+        return self._state
+
+    def dump(self, task: Any) -> dict[str, Any]:
+        return self.now()
+
+    def variables(self) -> Mapping[str, str]:
+        raise self._unknown("val and var")
+
+    def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
+        raise self._unknown("eqn")
+
+    def plots(self) -> int:
+        raise self._unknown("eqn")
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        raise self._unknown("db")
+
+    def file(self, path: str) -> str:
+        raise self._unknown("file")
+
+    def _unknown(self, items: str) -> UserError:
+        return UserError(f"task {self.task.id}: evaluate: {self.kind} answers no {items} items")
+
+    @property
+    def home(self) -> Path:
+        return Path(self.display.env["HOME"])
+
+    def place(self, path: str) -> Path:
+        """A file of a task's in the application's home.  UserError for one elsewhere."""
+        place = (self.home / path.removeprefix(GUEST_HOME)).resolve()
+        if not place.is_relative_to(self.home.resolve()):
+            raise UserError(f"task {self.task.id}: {path} is not in {GUEST_HOME}")
+        return place

@@ -1,0 +1,233 @@
+"""KAlgebra 22.12 of Debian 12: what it holds is read from what it tells assistive technology, its plots by its own calculator."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from math import isclose
+from typing import Any
+
+from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.desktop.accessibility import Accessibility, Control
+from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.pyautogui import Call
+from coda_lib.envs.scienceboard.files import Equation
+from coda_lib.errors import UserError
+
+RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
+STYLES = {"Lines": 2}  # the one that a task file of ScienceBoard's names
+NEAR = 1e-6  # how far a point may be from a plot, relative to its coordinates
+CALCULATE_S = 10.0  # for the calculator; a plot that takes longer is taken to miss every point
+_MARK = 731_593_000  # and on: numbers that stand between answers; up to a thousand
+_PARAMETERS = re.compile(r"\(?([\w\s,]+?)\)?\s*->")
+_EQUALS = re.compile(r"(?<![<>!:=])=(?!=)")
+_MIXED = 0.3  # share of the selection's color
+_SWATCH = 30  # px from the left edge of a plot's entry to the middle of its color
+
+
+class KAlgebra(App):
+    """Its state: tab, console (pairs of input and result), variables, plots (of the plane; those that are shown), surface, mode,
+    resolution, style, grid, search (in the dictionary).
+    """
+
+    kind = "KAlgebra"
+    sleeps = True  # its web view looks about now and then
+    needs = {
+        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
+    }  # fmt: skip
+    speech: Accessibility | None = None  # of the display
+
+    def launch(self) -> int:
+        self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
+        # As root there is no sandbox; variables in an order that does not change; the console's page is to speak as well.
+        env = {
+            "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
+            "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
+        }  # fmt: skip
+        pid, end = self.display.start(["/usr/bin/kalgebra"], env), time.monotonic() + START_S
+        while not (program := speech.program(pid)) or not speech.controls(*program, depth=2).all("status bar"):
+            if time.monotonic() > end or self.display.ended(pid) is not None:
+                raise EnvironmentFault(f"KAlgebra does not start in {START_S:g} s")
+            speech.switch(False)  # one that starts meanwhile may have missed it
+            speech.switch(True)
+            time.sleep(0.05)
+        self.program = program
+        return pid
+
+    def close(self) -> None:
+        if self.speech:
+            self.speech.close()
+            self.speech = None
+        super().close()
+
+    def prepare(self, item: Any) -> None:
+        match item.func:
+            case "tab":
+                self.speech.press(view(self.controls()).one("page tab list").all("page tab")[item.index])
+                self.settled()
+            case "func_2d":
+                functions = self._functions()
+                self._write(functions.all("text")[1], item.expr)
+            case "func_3d":
+                self._write(self._page(2).one("text"), item.expr)
+            case "touch":
+                self.place(item.path).write_text(item.text, encoding="utf-8")
+            case _:
+                super().prepare(item)
+
+    def _write(self, place: Control, text: str) -> None:
+        left, top, width, height = self.speech.box(place)
+        if not text.isascii() or not text.isprintable():
+            raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
+        calls: list[Call] = [("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {})]
+        self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
+        self.settled()
+
+    # -- state -----------------------------------------------------------------------------------------------------------
+    def controls(self) -> Control:
+        """All that it tells of itself, but for what is in its lists."""
+        return self.speech.controls(*self.program, without=("list",))
+
+    def _page(self, index: int) -> Control:
+        return view(self.controls()).one("layered pane").children[index]
+
+    def _functions(self) -> Control:
+        return self.controls().one("frame", "Functions")
+
+    def state(self) -> dict[str, Any]:
+        return self.told(self.controls())
+
+    @staticmethod
+    def told(controls: Control) -> dict[str, Any]:
+        """Its state, by its controls."""
+        main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
+        pages = view(controls).one("layered pane").children
+        menus = {menu.name: menu for menu in main.one("menu bar").children}
+        chosen = {name: [entry.name for entry in menu.all("menu item") if entry.checked] for name, menu in menus.items()}
+        entries = pairs(functions.one("tree").all("tree item"))
+        only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
+        return {
+            "tab": view(controls).one("page tab list").name,
+            "console": [_said(paragraph) for paragraph in pages[0].all("paragraph")],
+            "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
+            "plots": [plot.name for _, plot in entries],
+            "shown": [plot.name for name, plot in entries if name.checked],
+            "surface": pages[2].one("text").text,
+            "mode": only(("Calculate", "Evaluate"), chosen["Calculator"]),
+            "resolution": only(RESOLUTIONS, chosen["2D Graph"]),
+            "grid": "Grid" in chosen["2D Graph"],
+            "style": only(("Dots", "Lines", "Solid"), chosen["3D Graph"]),
+            "search": controls.one("frame", "Operations").one("text").text,
+        }
+
+    def variables(self) -> Mapping[str, str]:
+        """As the table has them; of complex numbers, of which it shows the real part alone, as the console has them."""
+        said = {given.partition(":=")[0]: result for given, result in self.now().get("console", ()) if ":=" in given}
+        return {
+            name: said[name] if re.search(r"\bi\b", said.get(name, "")) else value
+            for name, value in self.now().get("variables", {}).items()
+        }
+
+    def plots(self) -> int:
+        return len(self.now().get("plots", ()))
+
+    def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
+        """For each plot whether each point is on it, and what it looks like, as ScienceBoard's server in the machine says it."""
+        state = self.now()
+        if not state:
+            return []
+        known = [f"{name}:={value}" for name, value in self.variables().items() if "->" in value]
+        if len(points[0]) == 3:
+            return [self._passes(state["surface"], points, known) | {"style": STYLES.get(state["style"])}]
+        asked = any("color" in item.value for item in self.task.board.evaluate if isinstance(item, Equation) and item.value)
+        colors = self._colors() if asked else [None] * len(state["plots"])
+        about = {"res": RESOLUTIONS.get(state["resolution"])}
+        return [
+            self._passes(plot, points, known) | about | {"color": color}
+            for plot, color in zip(state["plots"], colors, strict=True)
+        ]
+
+    def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
+        if not re.search("->|=", plot) and "->" in (function := calculate([*known, plot])[-1]):  # such as diff(x^2:x)
+            plot = function
+        asked = [question(plot, point) for point in points]
+        found = calculate([*known, *(line for line, _ in asked)])[len(known) :]
+        return {
+            str(tuple(point)): _near(said, expected)
+            for point, said, (_, expected) in zip(points, found, asked, strict=True)
+        }
+
+    def _colors(self) -> list[str]:
+        """The colors of the plots, by the picture of their list, which is brought up for it."""
+        self.speech.press(self._functions().one("page tab", "List"))
+        picture = self.settled().astype(float)
+        colors = []
+        for name, plot in pairs(self._functions().one("tree").all("tree item")):
+            left, top, _, height = self.speech.box(name)
+            right = sum(self.speech.box(plot)[::2]) - 2
+            color, behind = picture[top + height // 2, [left + _SWATCH, right]]
+            if (behind < 255).any():  # Qt mixes the color of the selection into the icon of what is selected
+                color = (color - _MIXED * behind) / (1 - _MIXED)
+            colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
+        return colors
+
+
+def view(controls: Control) -> Control:
+    """Its four pages with their tabs: in the main window, or one of their own where somebody has chosen 'Full Screen'."""
+    for control in controls:
+        if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
+            return control
+    raise EnvironmentFault("KAlgebra shows no pages")
+
+
+def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
+    """What to ask the calculator about a plot and a point, and what it answers if the plot goes through the point.
+
+    A plot is a function (`x->x^2`, `y->y^2`, `(x, y)->x*y`) or an equation of x, y and z.
+    """
+    at = dict(zip("xyz", point, strict=False))
+    if "->" not in plot and not _EQUALS.search(plot):  # its own way to write a function
+        names = [name for name in list(at)[:-1] if re.search(rf"\b{name}\b", plot)]
+        plot = f"({', '.join(names)})->{plot}" if len(names) > 1 else f"{(names or 'x')[0]}->{plot}"
+    if parameters := _PARAMETERS.match(plot):
+        names = [name.strip() for name in parameters[1].split(",")]
+        names = names if set(names) <= set(at) else list("xyz"[: len(names)])  # one of an angle is given as of x
+        given = {name: at.get(name, 0.0) for name in names}
+        return f"({plot})({', '.join(map(str, given.values()))})", next((at[name] for name in at if name not in given), 0.0)
+    left, _, right = _EQUALS.sub("\n", plot, count=1).partition("\n")
+    free = len(point) == 3 and not re.search(r"\bz\b", plot)  # then the surface's height is what the equation leaves
+    line = f"(({', '.join(at)})->({left})-({right or 0}))({', '.join(map(str, point))})"
+    return line, point[-1] if free else 0.0
+
+
+def calculate(lines: Sequence[str]) -> list[str]:
+    """What KAlgebra's calculator answers, line by line; nothing if that takes too long."""
+    if any("\n" in line for line in lines):
+        raise ValueError("one line each")
+    asked = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
+    try:
+        done = subprocess.run(["/usr/bin/calgebra"], input=asked, capture_output=True, text=True, timeout=CALCULATE_S)
+    except subprocess.TimeoutExpired:
+        return [""] * len(lines)
+    answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # its answers are there
+    return [answer.strip() for answer in answers[:-1]]
+
+
+def _near(said: str, expected: float) -> bool:
+    try:
+        return isclose(float(said), expected, rel_tol=NEAR, abs_tol=NEAR)
+    except ValueError:  # an error, or no number
+        return False
+
+
+def _said(paragraph: Control) -> tuple[str, str]:
+    """What was given to the console, and what it answered."""
+    links = [link.name for link in paragraph.all("link")]
+    return links[0] if links else paragraph.name, links[1] if len(links) > 1 else ""
+
+
+def pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
+    """The rows of a table of two columns."""
+    return list(zip(items[::2], items[1::2], strict=True))

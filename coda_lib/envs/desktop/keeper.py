@@ -1,0 +1,253 @@
+"""The process behind a display: it starts Xvfb and what runs there, moves the mouse, types, and takes pictures.
+
+`python -m coda_lib.envs.desktop.keeper WIDTH HEIGHT CHANNEL` answers JSON lines on its standard input with JSON lines
+(and pictures) on its standard output, and with connections on the socket of that descriptor; `display.Display` is its client.
+It is a process of its own because pyautogui and a network belong to one display, and so that nothing is left behind: when its
+input ends, however its parent died, it kills all that it started and what these started.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coda_lib.envs.desktop.isolation import HOST, isolate
+from coda_lib.processes import dies_with_its_parent
+
+_PR_SET_CHILD_SUBREAPER = 36
+_LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
+HOME_PREFIX = "coda-display-"
+START_S = 20.0  # for Xvfb and the session bus to say that they are there
+STOP_S = 3.0  # for a process to end when it is told to
+BETWEEN_S = 0.05  # the two clicks of a double click; of two at the same moment a program now and then takes one
+CALLS = frozenset(
+    ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
+)  # of pyautogui's functions, those that an `Action` can come to
+
+
+class Keeper:
+    """One display, its home and its processes."""
+
+    def __init__(self, size: tuple[int, int], channel: socket.socket):
+        self.channel = channel
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whoever detaches itself becomes ours again
+        self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
+        home = Path(self.home.name)
+        (home / "run").mkdir(mode=0o700)
+        permit, cookie = home / ".Xauthority", secrets.token_bytes(16)
+        permit.touch(mode=0o600)
+        permit.write_bytes(_permit("", cookie))
+        self.env = {
+            "HOME": str(home), "XAUTHORITY": str(permit), "XDG_RUNTIME_DIR": str(home / "run"),
+            "XDG_CONFIG_HOME": str(home / ".config"), "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}",
+            "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
+        }  # fmt: skip
+        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
+        number = self._told(["Xvfb", *screen], "-displayfd")
+        permit.write_bytes(_permit(number, cookie))
+        self._isolated = isolate()  # not earlier: an X server finds a free number by what is taken in its network
+        self.env["DISPLAY"] = f":{number}"
+        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
+        self.started: dict[int, subprocess.Popen] = {}
+        self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).with_name("openbox.xml"))])
+        os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
+        import mss
+        import pyautogui
+
+        pyautogui.PAUSE, pyautogui.FAILSAFE = 0, False
+        self.hand, self.eye = pyautogui, mss.MSS()
+        self.place = {"left": 0, "top": 0, "width": size[0], "height": size[1]}
+
+    def _told(self, command: Sequence[str], option: str) -> str:
+        """Start a process that tells one line about itself on a descriptor; returns the line."""
+        read, write = os.pipe()
+        argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
+        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        os.close(write)
+        said, end = b"", time.monotonic() + START_S
+        while not said.endswith(b"\n"):
+            ready, _, _ = select.select([read], [], [], max(0.0, end - time.monotonic()))
+            part = os.read(read, 4096) if ready else b""
+            if not part:
+                raise RuntimeError(f"{command[0]} does not start")
+            said += part
+        os.close(read)
+        return said.decode().strip()
+
+    def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
+        with open(Path(self.home.name) / "log", "ab") as output:
+            process = subprocess.Popen(
+                command, env=self.env | dict(env or {}), preexec_fn=dies_with_its_parent, start_new_session=True,
+                cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            )  # fmt: skip
+        self.started[process.pid] = process
+        return process.pid
+
+    def ended(self, pid: int) -> int | None:
+        return self.started[pid].poll()
+
+    def busy(self, pid: int) -> bool:
+        """Whether a thread of a program, or of what it started, is at work or waits for a processor or a disk."""
+        waiting = [pid]
+        while waiting:
+            for thread in Path(f"/proc/{waiting.pop()}/task").glob("*"):
+                try:
+                    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                    waiting += map(int, (thread / "children").read_text().split())
+                except (FileNotFoundError, ProcessLookupError):  # it has just ended
+                    continue
+                if state in "RD":
+                    return True
+        return False
+
+    def reap(self) -> None:
+        """Take leave of those that became ours when whoever started them ended, and have ended since."""
+        for thread in Path("/proc/self/task").iterdir():
+            for pid in map(int, (thread / "children").read_text().split()):
+                if pid not in self.started:
+                    _leave(pid)
+
+    def isolated(self) -> bool:
+        return self._isolated
+
+    def listening(self, pid: int) -> list[int]:
+        try:
+            connections = psutil.Process(pid).net_connections("tcp")  # of the network of who asks
+        except psutil.NoSuchProcess:
+            return []
+        return [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
+
+    def connect(self, port: int) -> bool:
+        try:
+            with socket.create_connection((HOST, port), START_S) as connection:
+                connection.setblocking(True)  # as the receiver takes it to be
+                socket.send_fds(self.channel, [b"."], [connection.fileno()])
+            return True
+        except ConnectionRefusedError:
+            return False
+
+    def signal(self, pid: int, name: str) -> None:
+        for process in _family(pid):
+            _quietly(process.send_signal, getattr(signal, f"SIG{name}"))
+
+    def stop(self, pid: int) -> None:
+        family = _family(pid)
+        for process in family:  # an application may ask whether to save; nothing of it is to be kept
+            _quietly(process.kill)
+        psutil.wait_procs(family, timeout=STOP_S)
+        self.started.pop(pid).wait()
+
+    def calls(self, calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
+        for name, arguments, named in calls:
+            if name not in CALLS:
+                raise ValueError(f"no call for a display: {name}")
+            pause = {"interval": BETWEEN_S} if name == "doubleClick" else {}
+            getattr(self.hand, name)(*arguments, **pause, **named)
+
+    def picture(self) -> bytes:
+        return self.eye.grab(self.place).rgb
+
+    def close(self) -> None:
+        for pid in list(self.started):
+            self.stop(pid)
+        for _ in range(3):  # one that is being started may escape the first round
+            _end(psutil.Process().children(recursive=True))
+        self.home.cleanup()
+
+
+def _permit(number: str, cookie: bytes) -> bytes:
+    """What an .Xauthority file says: who shows this cookie may use the display of that number."""
+    parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
+    return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    try:
+        first = psutil.Process(pid)
+        return [*first.children(recursive=True), first]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _quietly(do: Any, *arguments: Any) -> None:
+    try:
+        do(*arguments)
+    except psutil.NoSuchProcess:
+        pass
+
+
+def _leave(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:  # somebody else was first
+        pass
+
+
+def _end(processes: Sequence[psutil.Process]) -> None:
+    for process in processes:
+        _quietly(process.send_signal, signal.SIGCONT)  # one that is stopped could not end
+        _quietly(process.terminate)
+    _, left = psutil.wait_procs(processes, timeout=STOP_S)
+    for process in left:
+        _quietly(process.kill)
+    psutil.wait_procs(left, timeout=STOP_S)
+
+
+def main() -> None:
+    """Serve until the input ends.  Answers are {"ok": ...} or {"error": ...}; a picture's bytes follow its answer."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    for name in ("SIGINT", "SIGTERM"):
+        signal.signal(getattr(signal, name), signal.SIG_IGN)  # the end of the input is the end
+    keeper = None
+    try:
+        try:
+            width, height, channel = map(int, sys.argv[1:])
+            keeper = Keeper((width, height), socket.socket(fileno=channel))
+            _answer(answers, {"ok": keeper.env})
+        except (OSError, RuntimeError, ImportError, KeyError, SystemExit) as error:
+            _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+            return
+        for line in sys.stdin:
+            asked = json.loads(line)
+            try:
+                found = getattr(keeper, asked["do"])(*asked.get("with", ()))
+            except Exception as error:  # whatever went wrong is the client's to know
+                _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+                continue
+            if isinstance(found, bytes):
+                _answer(answers, {"ok": len(found)})
+                answers.write(found)
+                answers.flush()
+            else:
+                _answer(answers, {"ok": found})
+            keeper.reap()
+    finally:
+        if keeper:
+            keeper.close()
+        _end(psutil.Process().children(recursive=True))
+
+
+def _answer(answers: Any, said: dict[str, Any]) -> None:
+    answers.write(json.dumps(said).encode() + b"\n")
+    answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,274 @@
+"""Stellarium 0.22 of Debian 12: its state is read, and brought back to the first one, through its RemoteControl plugin.
+
+The plugin listens on all interfaces and cannot be told otherwise; where the display has a network of its own, these are its
+loopback alone.  It is given a password that is new with every start, in a file that no other user can read; without it every
+request is refused.
+"""
+
+from __future__ import annotations
+
+import configparser
+import json
+import math
+import secrets
+import shutil
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from inspect import signature
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+
+from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.desktop.connection import Transport
+from coda_lib.envs.desktop.isolation import HOST
+from coda_lib.envs.desktop.stellarium_settings import CONFIG, FPS, PROPERTIES
+from coda_lib.errors import UserError
+
+DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some of these are missing
+PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}  # degrees, m
+START = "2024-01-15T20:00"  # UTC; nine in the evening in Paris
+VIEW = {"azimuth": 180.0, "altitude": 15.0}  # degrees; azimuth from the north to the east
+FOV = 60.0  # degrees
+DAY_S = 86_400
+UNIX_JD = 2440587.5  # Julian day of the Unix epoch
+ANSWER_S = 30.0
+INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]  # no width: its dialog shows the password
+QUIT_S = 3.0  # for it to end once it no longer answers
+ACTED_S = 0.05  # processor time in which it has taken notice of a key or a click
+_FOLLOWS = ("StelToneReproducer.", "StelSkyDrawer.lightPollutionLuminance", "LandscapeMgr.currentLandscapeHtml", "HipsMgr.")
+_WINDOW = "actionShow_", "_Window_Global"  # what the property of a dialog is called around its name
+_FACTS = {
+    "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra", "dec": "dec",
+    "constellation": "iauConstellation", "above_horizon": "above-horizon",
+}  # of what is selected: our names for what it tells  # fmt: skip
+
+
+class _SwitchedOff(EnvironmentFault):
+    """Whoever acted on the application has ended it, switched its server off or changed its password."""
+
+
+class Stellarium(App):
+    """Its state: jd, rate (seconds a second), utc, local, location (degrees, m), view and fov (degrees), selection (degrees;
+    empty: nothing), dialogs (those open), and PROPERTIES.  Empty where the agent has switched the server off.
+    """
+
+    kind = "Stellarium"
+    needs = {"/usr/bin/stellarium": "stellarium", str(DEFAULTS): "stellarium-data"}
+    sleeps, idles = True, False  # it draws without end
+    settle_s = 2.0  # what it shows or hides fades for a good second
+
+    def launch(self) -> int:
+        folder, password = self.home / ".stellarium", "".join(secrets.choice(INVISIBLE) for _ in range(64))
+        shutil.rmtree(folder, ignore_errors=True)  # an earlier start's
+        folder.mkdir()
+        config = configparser.ConfigParser(interpolation=None)
+        config.optionxform = str
+        config.read(DEFAULTS)
+        config["plugins_load_at_startup"].clear()
+        config.read_dict(CONFIG)
+        config["RemoteControl"]["password"] = password
+        self.settings = folder / "config.ini"
+        with self.settings.open("w", encoding="utf-8") as file:
+            config.write(file)
+        self.pid, end = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"]), time.monotonic() + START_S
+        while not (ports := self.display.listening(self.pid)):
+            if time.monotonic() > end or self.display.ended(self.pid) is not None:
+                raise EnvironmentFault(f"Stellarium does not start in {START_S:g} s")
+            time.sleep(0.1)
+        self.client = httpx.Client(
+            base_url=f"http://{HOST}:{ports[0]}/api/", auth=("", password), transport=Transport(self.display, ANSWER_S)
+        )
+        self._begin_sky()
+        self.display.settled(self.still_s, ANSWER_S)
+        self.first, self.written = self._properties(), self._written()
+        return self.pid
+
+    def fresh(self) -> None:
+        """By what it offers; by another start where it remembers more, such as a dialog that was moved."""
+        try:
+            if self._written() == self.written:
+                self._do("scripts/stop")
+                self._begin_sky()
+                if self._changed():
+                    self._restore()
+                    self._begin_sky()  # what was restored may have turned the view
+                if not self._changed():
+                    return
+        except _SwitchedOff:
+            pass
+        super().fresh()
+
+    def _written(self) -> dict[str, dict[str, str]]:
+        """Its settings as it keeps them in a file; but for the sizes of dialogs, which it writes down when they are opened."""
+        config = configparser.ConfigParser(interpolation=None)
+        config.read(self.settings, encoding="utf-8")
+        return {name: dict(config[name]) for name in config.sections() if name != "DialogSizes"}
+
+    def _begin_sky(self) -> None:
+        self._locate(**PARIS)
+        self._time(START)
+        self._select("")
+        self._do("stelproperty/set", id="StelMovementMgr.tracking", value=False)
+        self._do("stelaction/do", id="actionDisplayInfo_Custom")
+        self._look(**VIEW)
+        self._zoom(FOV)
+
+    def _restore(self) -> None:
+        for name, value in self._changed().items():
+            self._do("stelproperty/set", id=name, value=value)
+        for name in self._changed():
+            if name.startswith("action"):
+                self._do("stelaction/do", id=name)
+
+    def _changed(self) -> dict[str, Any]:
+        """The first values of the properties that have others now, but for those that follow from the rest."""
+        now = self._properties()
+        return {name: value for name, value in self.first.items() if now[name] != value and not name.startswith(_FOLLOWS)}
+
+    def settled(self) -> np.ndarray:
+        """As for any application, but once two frames drawn one after the other are the same, however busy the machine."""
+        try:
+            if not self.closed and self.display.ended(self.pid) is None:
+                self._settle()
+        except _SwitchedOff:  # it may be about to end
+            end = time.monotonic() + QUIT_S
+            while self.display.ended(self.pid) is None and time.monotonic() < end:
+                time.sleep(0.02)
+        except EnvironmentFault:
+            self.close()
+            raise
+        return super().settled()
+
+    def _settle(self) -> None:
+        # Were its server asked while an action switches it off, the program would hang: the action is to be over.
+        enough, end = _used(self.pid) + ACTED_S, time.monotonic() + self.settle_s
+        while _used(self.pid) < enough and time.monotonic() < end:
+            time.sleep(0.01)
+        last, now = None, self._drawn()
+        while time.monotonic() < end and not np.array_equal(last, now):
+            last, now = now, self._drawn()
+
+    def _drawn(self) -> np.ndarray:
+        """The screen after at least one frame more."""
+        self._ask("main/status")  # which it answers between two frames, or once it has done what it was told
+        time.sleep(2 / FPS)
+        self._ask("main/status")
+        return self.display.screenshot()
+
+    # -- what a task's `initialize` may call ------------------------------------------------------------------------------
+    def prepare(self, item: Any) -> None:
+        calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look, "fov": self._zoom,
+                 "select": self._named}  # fmt: skip
+        if item.func != "call":
+            return super().prepare(item)
+        if item.name not in calls:
+            raise UserError(f"task {self.task.id}: initialize: no call {item.name!r}; there are {', '.join(calls)}")
+        try:
+            given = signature(calls[item.name]).bind(*item.args, **item.kwargs)
+            calls[item.name](*given.args, **given.kwargs)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"task {self.task.id}: initialize: {item.name}: {error}") from error
+
+    def _set(self, name: str, value: bool | str) -> None:
+        """A property by our name for it."""
+        if name not in PROPERTIES:
+            raise ValueError(f"no property {name!r}; there are {', '.join(PROPERTIES)}")
+        self._do("stelproperty/set", id=PROPERTIES[name], value=value)
+        if self._properties()[PROPERTIES[name]] != value:
+            raise ValueError(f"{name} cannot be {value!r}")
+
+    def _time(self, utc: str, rate: float = 0) -> None:
+        """The time, such as 2024-01-15T20:00, and how many seconds pass in a second."""
+        jd = datetime.fromisoformat(utc).replace(tzinfo=UTC).timestamp() / DAY_S + UNIX_JD
+        self._do("main/time", time=repr(jd), timerate=repr(rate / DAY_S))
+
+    def _locate(self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth") -> None:
+        """Degrees (north and east), m."""
+        self._do(
+            "location/setlocationfields", latitude=latitude, longitude=longitude, altitude=altitude, name=name, planet=planet
+        )
+
+    def _look(self, azimuth: float, altitude: float) -> None:
+        """Degrees; azimuth from the north to the east."""
+        a, h = math.radians(azimuth), math.radians(altitude)
+        towards = [-math.cos(a) * math.cos(h), math.sin(a) * math.cos(h), math.sin(h)]  # south, east, up
+        self._do("main/view", altAz=json.dumps(towards))
+
+    def _zoom(self, degrees: float) -> None:
+        self._do("main/fov", fov=degrees)
+
+    def _named(self, name: str) -> None:
+        if self._ask("objects/info", name=name, format="json").is_error:
+            raise ValueError(f"no object {name!r}")
+        self._select(name)
+
+    def _select(self, name: str) -> None:
+        # What it offers for this itself fails in this version.
+        self._do("scripts/direct", code=f"core.selectObjectByName({json.dumps(name)}, false);")
+
+    # -- state -----------------------------------------------------------------------------------------------------------
+    def state(self) -> dict[str, Any]:
+        try:
+            status, found = self._ask("main/status").json(), self._properties()
+            x, y, z = json.loads(self._ask("main/view", coord="altAz").json()["altAz"])
+            info = self._ask("objects/info", format="json")
+        except _SwitchedOff:
+            return {}
+        about = {} if info.is_error else info.json()
+        moment, (before, after) = status["time"], _WINDOW
+        return {
+            "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"], "local": moment["local"],
+            "location": {name: status["location"][name] for name in PARIS},
+            "view": {
+                "azimuth": round(math.degrees(math.atan2(y, -x)) % 360, 6),
+                "altitude": round(math.degrees(math.atan2(z, math.hypot(x, y))), 6),
+            },
+            "fov": status["view"]["fov"],
+            "selection": about and {
+                "name": about["localized-name"] or about["name"], **{ours: about.get(its) for ours, its in _FACTS.items()}
+            },
+            "dialogs": [
+                name.removeprefix(before).removesuffix(after) for name, on in found.items()
+                if on and name.startswith(before) and name.endswith(after)
+            ],
+            **{name: found[its] for name, its in PROPERTIES.items()},
+        }  # fmt: skip
+
+    def _properties(self) -> dict[str, Any]:
+        return {name: about["value"] for name, about in self._ask("stelproperty/list").json().items()}
+
+    def _do(self, path: str, **given: Any) -> None:
+        """ValueError where it refuses what was given."""
+        reply = self._reply("POST", path, data=given)
+        if reply.is_error or reply.text.startswith("error"):
+            raise ValueError(reply.text)
+
+    def _ask(self, path: str, **given: str) -> httpx.Response:
+        return self._reply("GET", path, params=given)
+
+    def _reply(self, method: str, path: str, **given: Mapping[str, Any]) -> httpx.Response:
+        try:
+            reply = self.client.request(method, path, **given)
+        except httpx.TimeoutException as error:
+            raise EnvironmentFault(f"Stellarium does not answer in {ANSWER_S:g} s") from error
+        except httpx.TransportError as error:
+            if self.display.ended(self.pid):
+                raise EnvironmentFault("Stellarium crashed") from error
+            raise _SwitchedOff(f"Stellarium does not answer ({error})") from error
+        if reply.status_code == httpx.codes.UNAUTHORIZED:
+            raise _SwitchedOff("Stellarium has another password")
+        return reply
+
+
+def _used(pid: int) -> float:
+    """The processor time that a process has used, in seconds; without end for one that has ended."""
+    try:
+        return sum(psutil.Process(pid).cpu_times()[:2])
+    except psutil.NoSuchProcess:
+        return math.inf

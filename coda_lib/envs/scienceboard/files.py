@@ -1,0 +1,275 @@
+"""ScienceBoard's task files for its four graphical applications, read and validated; `scienceboard_check` checks them.
+
+Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.json, and the task classes that read them); the
+expressions in them are interpreted by `lambdas`, never evaluated.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from coda_lib.envs.scienceboard.lambdas import Lambda
+from coda_lib.errors import UserError
+
+APPS = {
+    "KAlgebra": "algebra", "ChimeraX": "biochem", "GrassGIS": "gis", "Celestia": "astron",  # theirs -> ours
+    "PyMOL": "biochem", "Stellarium": "astron",  # stand for two of theirs on a display of this machine's
+}  # fmt: skip
+Scalar = bool | int | float | str
+
+
+class Part(BaseModel):
+    """A part of a task file: knows no other fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def _expression(source: str) -> str:
+    Lambda(source)
+    return source
+
+
+def _pattern(source: str) -> str:
+    try:
+        re.compile(source)
+    except re.error as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return source
+
+
+def _key(source: str) -> str:
+    return _expression(source) if source.startswith("lambda") else source
+
+
+Text = Annotated[str, Field(min_length=1)]
+Number = int | float
+Expression = Annotated[Text, AfterValidator(_expression)]
+Key = Annotated[Text, AfterValidator(_key)]  # a name, or an expression that leads to the value
+Point = Annotated[list[Number], Field(min_length=2, max_length=3)]
+
+# -- initialize ----------------------------------------------------------------------------------------------------------
+
+
+class Init(Part):
+    wait: float = Field(0, ge=0)  # seconds to wait afterwards
+
+
+class Command(Init):
+    func: Literal["launch", "execute"]
+    command: Text | list[str]  # «PORTLIKE» stands for the port of the state server
+    shell: bool = False
+
+
+class Depth(Init):
+    func: Literal["opt"]
+    depth: Annotated[int, Field(ge=0)]
+
+
+class Open(Init):
+    func: Literal["open"]
+    name: Text | None = None
+    path: Text | None = None
+
+
+class Plain(Init):
+    func: Literal["clear_log", "destroy"]
+
+
+class Turn(Init):
+    func: Literal["turn"]
+    axis: Literal["x", "y", "z"]
+    angle: Number
+
+
+class Color(Init):
+    func: Literal["color"]
+    style: Text
+
+
+class Match(Init):
+    func: Literal["alphafold_match"]
+    name: Text
+
+
+class Download(Init):
+    func: Literal["download"]
+    url: Text
+    path: Text
+
+
+class Touch(Init):
+    func: Literal["touch"]
+    path: Text
+    text: str = ""
+
+
+class Map(Init):
+    func: Literal["map"]
+    grassdb: Text
+    location: Text
+    mapset: Text
+
+
+class Layer(Init):
+    func: Literal["layer"]
+    query: dict[str, Any]
+
+
+class Scale(Init):
+    func: Literal["scale"]
+    scale: Number
+
+
+class Tab(Init):
+    func: Literal["tab"]
+    index: Annotated[int, Field(ge=0, le=3)]
+
+
+class Curve(Init):
+    func: Literal["func_2d", "func_3d"]
+    expr: Text
+
+
+class Call(Init):
+    """One of the things that a local application can be asked for, such as PyMOL's `fab`; each has a list of its own."""
+
+    func: Literal["call"]
+    name: Text
+    args: list[Scalar] = []
+    kwargs: dict[str, Scalar] = {}
+
+
+Initialize = Annotated[
+    Call | Command | Depth | Open | Plain | Turn | Color | Match | Download | Touch | Map | Layer | Scale | Tab | Curve,
+    Field(discriminator="func"),
+]
+
+# -- evaluate ------------------------------------------------------------------------------------------------------------
+
+
+class Stop(Part):
+    """How the episode must end; with ANS, the words of the answer."""
+
+    type: Literal["stop"]
+    value: Literal["DONE", "FAIL", "ANS", "TIMEOUT"]
+    args: list[str] = []
+
+
+class Found(Part):
+    """A condition on what was found: on all of it, or on what `key` leads to; equal to `value`, or as `pred` says."""
+
+    key: Key | None = None
+    value: Any
+    pred: Expression | None = None
+
+
+class Info(Found):
+    """A value in what the state server dumps."""
+
+    type: Literal["info"]
+    key: Key
+
+
+class States(Part):
+    """A value in ChimeraX's states: of a key, or of the key that `find` and `key` lead to; null: there must be none."""
+
+    type: Literal["states"]
+    key: Key
+    find: Expression | None = None
+    value: Any = None
+    pattern: Annotated[Text, AfterValidator(_pattern)] | None = None
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> States:
+        if not {"value", "pattern"} & self.model_fields_set:
+            raise ValueError("give value or pattern")
+        return self
+
+
+class Database(Found):
+    """What a GRASS command says."""
+
+    type: Literal["db"]
+    cmd: Text
+    kwargs: dict[str, Any] = {}
+
+
+class File(Found):
+    """What a file in the guest holds."""
+
+    type: Literal["file"]
+    path: Text
+
+
+class Value(Part):
+    """The number in a variable of KAlgebra's."""
+
+    type: Literal["val"]
+    key: Text
+    value: Number
+
+
+class Variable(Part):
+    """The expression in a variable of KAlgebra's, as it writes it; `#UNDEF`: there is no such variable."""
+
+    type: Literal["var"]
+    key: Text
+    value: Text
+
+
+class Equation(Part):
+    """A plot that goes through each of these points or misses it, perhaps of a color, resolution or style; or their number."""
+
+    type: Literal["eqn"]
+    key: list[Point] | Literal["#SIZE"]
+    value: dict[str, bool | int | str] | int
+
+    @model_validator(mode="after")
+    def _alike(self) -> Equation:
+        if isinstance(self.key, list) != isinstance(self.value, dict):
+            raise ValueError("value must be a count for #SIZE, and what holds at each point for points")
+        if isinstance(self.key, list) and len({len(point) for point in self.key}) != 1:
+            raise ValueError("key must be points of one dimension")
+        return self
+
+
+Evaluate = Annotated[
+    Stop | Info | States | Database | File | Value | Variable | Equation,
+    Field(discriminator="type"),
+]
+
+
+class BoardTask(Part):
+    """A task of ScienceBoard's."""
+
+    type: Literal["KAlgebra", "ChimeraX", "GrassGIS", "Celestia", "PyMOL", "Stellarium"]
+    sort: Literal["VM", "Display"]
+    steps: Annotated[int, Field(ge=1)]
+    instruction: Text
+    version: Text
+    snapshot: Text
+    initialize: list[Initialize]
+    evaluate: Annotated[list[Evaluate], Field(min_length=1)]
+    ans: str | None = None  # a solution in words, for people
+    solution: list[Text] = []  # actions in UI-TARS' words that solve it on a local display: tests replay them, no agent sees them
+    query: list[dict[str, Any]] | dict[str, Any] | None = None  # what Celestia's state server is to dump
+    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # after k invalid steps n steps are lost: 'k:n'
+
+
+def load_board_task(path: Path) -> BoardTask:
+    """A task file.  UserError names the file, the field and, of an expression, what in it is not allowed."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
+        raise UserError(f"{path}: not a JSON file ({error})") from error
+    try:
+        return BoardTask.model_validate(raw)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "(file)"
+        raise UserError(f"{path}: field {field}: {first['msg'].removeprefix('Value error, ')}") from error

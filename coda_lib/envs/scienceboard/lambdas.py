@@ -1,0 +1,225 @@
+"""The lambda expressions in ScienceBoard's task files, interpreted without `eval`.
+
+The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree is walked: values,
+arithmetic, comparisons, subscripts, comprehensions, some functions and methods, `:=`, and the functions of `math`.  Anything else
+is refused when the file is loaded; what would cost too much is refused while it runs.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from coda_lib.envs.scienceboard.lambda_syntax import (
+    BINARY,
+    COMPARE,
+    FUNCTIONS,
+    MATH,
+    METHODS,
+    UNARY,
+    LambdaError,
+    is_math,
+    parse,
+    quote,
+)
+
+STEPS = 1_000_000  # nodes of the expression, and items of what it makes or compares, that one call may cost
+SIZE = 10_000  # items of a range, characters of a text, or times that a sequence may be repeated
+BITS = 4_096  # of a whole number that it may make
+
+
+class Lambda:
+    """A function of ScienceBoard's, such as `lambda dump: dump['time']['value']`.
+
+    Called, it gives what Python would give, and raises what Python would raise.
+    """
+
+    def __init__(self, source: str) -> None:
+        """LambdaError quotes what is not allowed."""
+        self.source, self.tree = source, parse(source)
+        self.parameters = [argument.arg for argument in self.tree.args.args]
+
+    def __call__(self, *values: Any) -> Any:
+        if len(values) != len(self.parameters):
+            raise LambdaError(f"{len(values)} values for {quote(self.source)}")
+        return _Evaluation(self.source).of(self.tree.body, dict(zip(self.parameters, values, strict=True)))
+
+
+class _Evaluation:
+    """One call: what it has cost so far."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.steps = source, 0
+
+    def of(self, node: ast.AST, names: dict[str, Any]) -> Any:
+        self._pay(1)
+        return getattr(self, f"_{type(node).__name__.lower()}")(node, names)
+
+    def _pay(self, steps: int) -> None:
+        self.steps += steps
+        if self.steps > STEPS:
+            raise self._too_much()
+
+    def _too_much(self) -> LambdaError:
+        return LambdaError(f"costs too much: {quote(self.source)}")
+
+    def _weighed(self, value: Any) -> Any:
+        """The same value, paid for by all that is in it, however often: so much it costs to compare, hash or copy it."""
+        waiting = [value]
+        while waiting:
+            self._pay(1)
+            inner = waiting.pop()
+            if isinstance(inner, dict):
+                waiting += [*inner.keys(), *inner.values()]
+            elif isinstance(inner, list | tuple | set):
+                waiting += inner
+        return value
+
+    def _all(self, nodes: Sequence[ast.AST], names: dict[str, Any]) -> list[Any]:
+        return [self.of(node, names) for node in nodes]
+
+    def _constant(self, node: ast.Constant, names: dict[str, Any]) -> Any:
+        return node.value
+
+    def _name(self, node: ast.Name, names: dict[str, Any]) -> Any:
+        if node.id not in names:
+            raise NameError(f"name {node.id!r} is not defined")
+        return names[node.id]
+
+    def _attribute(self, node: ast.Attribute, names: dict[str, Any]) -> Any:
+        return MATH[node.attr]
+
+    def _namedexpr(self, node: ast.NamedExpr, names: dict[str, Any]) -> Any:
+        names[node.target.id] = value = self.of(node.value, names)
+        return value
+
+    def _subscript(self, node: ast.Subscript, names: dict[str, Any]) -> Any:
+        return self.of(node.value, names)[self.of(node.slice, names)]
+
+    def _slice(self, node: ast.Slice, names: dict[str, Any]) -> slice:
+        return slice(*(part and self.of(part, names) for part in (node.lower, node.upper, node.step)))
+
+    def _binop(self, node: ast.BinOp, names: dict[str, Any]) -> Any:
+        left, right, kind = self.of(node.left, names), self.of(node.right, names), type(node.op)
+        if isinstance(left, int) and isinstance(right, int):
+            bits = left.bit_length() * max(right, 1) if kind is ast.Pow else left.bit_length() + right.bit_length()
+            if kind in (ast.Pow, ast.Mult) and bits > BITS:
+                raise self._too_much()
+        elif kind is ast.Mult and max(_length(left) * _times(right), _length(right) * _times(left)) > SIZE:
+            raise self._too_much()
+        elif kind is ast.Mod and isinstance(left, str):
+            raise LambdaError(f"not allowed: a format with '%' in {quote(self.source)}")
+        return self._weighed(BINARY[kind](left, right))
+
+    def _unaryop(self, node: ast.UnaryOp, names: dict[str, Any]) -> Any:
+        return UNARY[type(node.op)](self.of(node.operand, names))
+
+    def _boolop(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
+        value, last = None, isinstance(node.op, ast.Or)
+        for part in node.values:
+            value = self.of(part, names)
+            if bool(value) == last:
+                break
+        return value
+
+    def _compare(self, node: ast.Compare, names: dict[str, Any]) -> Any:
+        left, value = self.of(node.left, names), True
+        for kind, part in zip(node.ops, node.comparators, strict=True):
+            right = self.of(part, names)
+            self._weighed([left, right])
+            value = COMPARE[type(kind)](left, right)
+            if not value:
+                break
+            left = right
+        return value
+
+    def _ifexp(self, node: ast.IfExp, names: dict[str, Any]) -> Any:
+        return self.of(node.body if self.of(node.test, names) else node.orelse, names)
+
+    def _list(self, node: ast.List, names: dict[str, Any]) -> list[Any]:
+        return self._weighed(self._all(node.elts, names))
+
+    def _tuple(self, node: ast.Tuple, names: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(self._list(node, names))
+
+    def _set(self, node: ast.Set, names: dict[str, Any]) -> set[Any]:
+        return set(self._list(node, names))
+
+    def _dict(self, node: ast.Dict, names: dict[str, Any]) -> dict[Any, Any]:
+        return self._weighed(dict(zip(self._all(node.keys, names), self._all(node.values, names), strict=True)))
+
+    def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
+        function = self._function(node.func, names)
+        given = self._weighed(self._all(node.args, names))
+        named = {keyword.arg: self.of(keyword.value, names) for keyword in node.keywords}
+        if function is range and len(range(*given)) > SIZE:
+            raise self._too_much()
+        if function is str and not isinstance((*given, "")[0], str | int | float | bool | None):
+            raise LambdaError(f"not allowed: str of a {type(given[0]).__name__} in {quote(self.source)}")
+        if function is sum and not all(isinstance(start, int | float) for start in given[1:]):
+            raise LambdaError(f"not allowed: sum of what is no number in {quote(self.source)}")
+        return self._weighed(function(*given, **named))
+
+    def _function(self, node: ast.AST, names: dict[str, Any]) -> Callable[..., Any]:
+        if isinstance(node, ast.Name):
+            return FUNCTIONS[node.id]
+        if is_math(node):
+            return MATH[node.attr]
+        value = self.of(node.value, names)
+        kind = dict if isinstance(value, Mapping) else type(value)
+        if node.attr not in METHODS.get(kind, ()):
+            raise AttributeError(f"{type(value).__name__!r} object has no attribute {node.attr!r}")
+        return self._joined(value) if node.attr == "join" else getattr(value, node.attr)
+
+    def _joined(self, between: str) -> Callable[[Any], str]:
+        def join(parts: Any) -> str:
+            parts = list(parts)
+            if sum(map(len, parts)) + len(between) * len(parts) > SIZE:
+                raise self._too_much()
+            return between.join(parts)
+
+        return join
+
+    def _listcomp(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
+        return self._weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)])
+
+    def _setcomp(self, node: ast.SetComp, names: dict[str, Any]) -> set[Any]:
+        return set(self._listcomp(node, names))
+
+    def _generatorexp(self, node: ast.GeneratorExp, names: dict[str, Any]) -> Iterator[Any]:
+        return (self.of(node.elt, inner) for inner in self._loops(node.generators, names))
+
+    def _dictcomp(self, node: ast.DictComp, names: dict[str, Any]) -> dict[Any, Any]:
+        turns = self._loops(node.generators, names)
+        return self._weighed({self.of(node.key, inner): self.of(node.value, inner) for inner in turns})
+
+    def _loops(self, generators: Sequence[ast.comprehension], names: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """The names inside a comprehension, for each of its turns."""
+        if not generators:
+            yield names
+            return
+        first, *rest = generators
+        for value in self.of(first.iter, names):
+            inner = names | _bound(first.target, value)
+            if all(self.of(test, inner) for test in first.ifs):
+                yield from self._loops(rest, inner)
+
+
+def _bound(target: ast.AST, value: Any) -> dict[str, Any]:
+    if isinstance(target, ast.Name):
+        return {target.id: value}
+    if not isinstance(target, ast.Tuple | ast.List):
+        raise LambdaError(f"not allowed: {ast.unparse(target)!r} in the place of a name")
+    parts = list(value)
+    if len(parts) != len(target.elts):
+        raise ValueError(f"{len(parts)} values to unpack into {len(target.elts)} names")
+    return {name: part for inner, part in zip(target.elts, parts, strict=True) for name, part in _bound(inner, part).items()}
+
+
+def _length(value: Any) -> int:
+    return len(value) if isinstance(value, str | list | tuple | dict | set) else 0
+
+
+def _times(value: Any) -> int:
+    return value if isinstance(value, int) else 0

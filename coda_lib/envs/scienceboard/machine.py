@@ -1,0 +1,212 @@
+"""ScienceBoard's virtual machines as an environment: for who has them; nothing here starts without a machine of one's own.
+
+A machine is brought back to a task's snapshot by commands of the user's (`Machine`), then prepared, seen and acted on through
+`Guest`, and checked through the state servers inside its applications (port 8000).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+from pydantic import Field
+
+from coda_lib.action import Action
+from coda_lib.envs.base import EnvironmentFault, picture_space
+from coda_lib.envs.pyautogui import Call
+from coda_lib.envs.scienceboard.check import check_board
+from coda_lib.envs.scienceboard.files import BoardTask
+from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded
+from coda_lib.envs.scienceboard.tasks import AppTask
+from coda_lib.envs.screen import Fit, Screen
+from coda_lib.errors import UserError
+from coda_lib.sections import Section, load_rows
+from coda_lib.trajectory import StopReason, from_png
+
+STATE_PORT = 8000
+_PORTLIKE = "«PORTLIKE»"  # stands in a task's commands for the port of the state server
+STRIKES = 3  # episodes in a row that a machine may break before it is taken out
+
+
+class Machine(Section):
+    """One virtual machine, a row of a YAML file such as data/machines.example.yaml."""
+
+    address: str  # 'HOST' or 'HOST:PORT' of the server inside
+    revert: tuple[str, ...] = ()  # the command, word by word, that brings back the snapshot {snapshot}; empty: none is needed
+    start: tuple[str, ...] = ()  # the command that starts it again after that
+    command_s: float = Field(300.0, gt=0)  # for each of them
+    state_port: int = STATE_PORT
+
+
+def load_machines(path: Path) -> list[Machine]:
+    """The machines of a file.  UserError names the file and the field at fault."""
+    if not path.is_file():
+        raise UserError(f"there is no file {path}: list your machines there, as in data/machines.example.yaml")
+    machines = load_rows(path, Machine)
+    if twice := [address for address, count in Counter(machine.address for machine in machines).items() if count > 1]:
+        raise UserError(f"{path} lists {twice[0]} twice: each machine plays one episode at a time")
+    return machines
+
+
+class ScienceBoard(Screen):
+    """One virtual machine.  Whatever goes wrong with it is an EnvironmentFault: it says nothing about the agent."""
+
+    def __init__(self, machine: Machine, patience: Patience | None = None, fit: Fit | None = None):
+        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, patience or Patience()), None, fit
+        self.size: tuple[int, int] | None = None  # of the screen, (width, height)
+        self.begun = 0  # episodes since the last that ended with an outcome
+
+    @property
+    def lost(self) -> bool:
+        """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may mend it."""
+        return self.begun >= STRIKES
+
+    def reset(
+        self, task: AppTask, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        return np.asarray(self.begin(task)), {}
+
+    def begin(self, task: AppTask) -> Image.Image:
+        self.task, self.size, self.begun = task, None, self.begun + 1
+        for command in (self.machine.revert, self.machine.start):
+            self._command([word.replace("{snapshot}", task.board.snapshot) for word in command])
+        self.guest.wait_until_up()
+        for item in task.board.initialize:
+            prepare(self.guest, item, self.machine.state_port)
+            time.sleep(item.wait)
+        return self.picture()
+
+    def proceed(self, action: Action) -> tuple[Image.Image, bool]:
+        info = self.do(action)
+        return self.picture(), info["stop"] is not None
+
+    def _command(self, words: Sequence[str]) -> None:
+        if not words:
+            return
+        try:
+            subprocess.run(words, check=True, capture_output=True, timeout=self.machine.command_s)
+        except (OSError, subprocess.SubprocessError) as error:
+            said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-200:]
+            raise EnvironmentFault(f"{self.machine.address}: {error} {said}") from error
+
+    def act(self, calls: Sequence[Call]) -> None:
+        self.guest.act(calls)
+
+    def look(self) -> np.ndarray:
+        return np.asarray(self.picture())
+
+    def picture(self) -> Image.Image:
+        """The screen once it stands still; as it came, unread, where nothing is to be fitted: reading takes 17 ms at 1280x800."""
+        shown = from_png(self.guest.settled())
+        if shown.size != (self.size or shown.size):
+            raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {shown.size} now")
+        wanted = self.fit(shown.size) if self.fit else shown.size
+        if self.size is None:
+            self.size, self.observation_space = shown.size, picture_space((wanted[1], wanted[0], 3))
+        return shown if wanted == shown.size else Image.fromarray(self.fitted(np.asarray(shown)))
+
+    def render(self) -> np.ndarray:
+        return self.fitted(decoded(self.guest.screenshot()))
+
+    def check(self, stop: StopReason, answer: str | None = None) -> bool:
+        solved = check_board(self.task.board, GuestState(self.guest, self.machine.state_port), stop, answer)
+        self.begun = 0
+        return solved
+
+    def close(self) -> None:
+        self.guest.close()
+
+
+class Machines:
+    """Hands out each machine once; a lost one does not come back."""
+
+    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None):
+        self.waiting, self.patience = list(machines), patience
+
+    def __call__(self, fit: Fit | None = None) -> ScienceBoard:
+        """The next machine as an environment.  EnvironmentFault if there is none left."""
+        if not self.waiting:
+            raise EnvironmentFault("no virtual machine is left")
+        return ScienceBoard(self.waiting.pop(0), self.patience, fit)
+
+
+def prepare(guest: Guest, item: Any, port: int) -> None:
+    """Carry out one item of `initialize`."""
+    match item.func:
+        case "launch" | "execute":
+            whole = isinstance(item.command, str)
+            words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if whole else item.command)]
+            (guest.launch if item.func == "launch" else guest.run)(words[0] if whole else words, item.shell)
+        case "opt":
+            guest.tell("/opt", json={"depth": item.depth})
+        case "touch":
+            guest.write(item.path, item.text)
+        case "download":
+            guest.tell("/setup/download_file", json={"url": item.url, "path": item.path})
+        case "tab":
+            guest.tell("/tab", port, json=item.index)
+        case "func_2d" | "func_3d":
+            guest.tell(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
+        case "map":
+            guest.tell("/init/map", port, json={"grassdb": item.grassdb, "location": item.location, "mapset": item.mapset})
+        case "layer":
+            guest.tell("/init/layer", port, json={"query": item.query})
+        case "scale":
+            guest.tell("/init/scale", port, json={"scale": item.scale})
+        case "open" if item.path:
+            guest.tell("/setup/open_file", json={"path": item.path})
+        case _:
+            guest.tell("/chimerax/run", json={"port": port, "command": _chimerax(item)})
+
+
+def _chimerax(item: Any) -> str:
+    match item.func:
+        case "clear_log":
+            return "clear"
+        case "open":
+            return f"open {item.name}"
+        case "turn":
+            return f"turn {item.axis} {item.angle}"
+        case "alphafold_match":
+            return f"alphafold match {item.name}"
+        case "color":
+            return item.style if item.style == "rainbow" else f"color {item.style}"
+    return item.func
+
+
+class GuestState:
+    """What the state servers in a machine say (`scienceboard.BoardState`)."""
+
+    def __init__(self, guest: Guest, port: int):
+        self.guest, self.port = guest, port
+
+    def variables(self) -> Mapping[str, str]:
+        return self.guest.json("GET", "/vars", self.port)
+
+    def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
+        return self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
+
+    def plots(self) -> int:
+        return len(self.guest.json("POST", "/func/2d", self.port, json=[]))
+
+    def dump(self, task: BoardTask) -> Any:
+        if task.type == "ChimeraX":
+            stamp = uuid.uuid4().hex
+            self.guest.tell("/chimerax/run", json={"port": self.port, "command": f"states /tmp {stamp}"})
+            return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
+        if task.type == "Celestia":
+            return self.guest.json("POST", "/dump", self.port, json=task.query or [])
+        return self.guest.json("GET", "/dump", self.port)
+
+    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
+        return self.guest.json("POST", "/gcmd", self.port, json={"cmd": name, "kwargs": dict(arguments)})["stdout"]
+
+    def file(self, path: str) -> str:
+        return self.guest.read(path)

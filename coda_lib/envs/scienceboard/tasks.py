@@ -1,0 +1,43 @@
+"""Tasks on real applications, in ScienceBoard's format: its own files, and ours under data/tasks/apps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from coda_lib.action import Action, ActionError, parse_actions
+from coda_lib.envs.scienceboard.files import APPS, BoardTask, load_board_task
+from coda_lib.errors import UserError
+from coda_lib.paths import DATA
+from coda_lib.task import GRADES, Task
+
+FOLDER = DATA / "tasks" / "apps"
+
+
+@dataclass(frozen=True)
+class AppTask(Task):
+    """A task of ScienceBoard's as a task of ours; what its file says is in `board`."""
+
+    board: BoardTask | None = field(default=None, compare=False)
+
+
+def app_task(path: Path) -> AppTask:
+    """The task of a file such as KAlgebra/A-01.json.  UserError as `load_board_task`, and where the name has no grade."""
+    board, grade = load_board_task(path), path.stem[:1]
+    if grade not in GRADES:
+        raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
+    identity = f"{board.type}/{path.stem}"
+    return AppTask(identity, APPS[board.type], grade, board.instruction, board.steps, (), (), board.ans, (), board)
+
+
+def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:
+    """All tasks of an application such as KAlgebra, in order of their names."""
+    return [app_task(path) for path in sorted((folder / kind).glob("*.json"))]
+
+
+def solution(task: AppTask, size: tuple[int, int]) -> list[Action]:
+    """The actions of a task's script, on a screen of `size` (width, height).  UserError names the task if it cannot be read."""
+    try:
+        return [action for line in task.board.solution for action in parse_actions(line, size)]
+    except ActionError as error:
+        raise UserError(f"task {task.id}: solution: {error}") from error

@@ -1,0 +1,295 @@
+"""GIS: raster and vector layers of one landscape (`landscape.py`), a region, an attribute table and map tools.
+
+What the interface does not say: statistics want a region and a selected raster layer; the opacity and a new
+classification are those of the selected layer; contours want an interval and an elevation layer; a click on the map
+gives values only with the query tool, and only of what is visible; the table lists the peaks inside the region, if
+there is a peaks layer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from PySide6.QtCore import QPoint
+from PySide6.QtGui import QColor, QFont
+
+from coda_lib.envs.sciencedesk.desk import Desk
+from coda_lib.envs.sciencedesk.gis.landscape import (
+    EAST,
+    MARKS,
+    NORTH,
+    RASTERS,
+    ZONES,
+    edges,
+    inside,
+    listed,
+    peaks,
+    place_of,
+    value_at,
+    visible,
+)
+from coda_lib.envs.sciencedesk.gis.pictures import MAP, draw_histogram, draw_map, draw_table, map_objects, table_rows
+from coda_lib.envs.sciencedesk.widgets import Rows, Slider
+
+
+class Gis(Desk):
+    app = "gis"
+    title = "GIS"
+    defaults = {
+        "tab": "Map", "layers": ["Elevation"], "hidden": [], "selected": "", "opacity": {}, "palette": "terrain",
+        "grid": False, "legend": False, "scale": False, "region": "", "edges": [32, 0, 30, 0], "tool": "pan", "zoom": 1,
+        "cx": 0.5, "cy": 0.5, "interval": 0, "light": 315, "classes": ["Elevation", 3], "stats": {}, "queried": "",
+        "filter": "", "sort": "name", "marked": "", "console": [],
+    }  # fmt: skip
+
+    def build(self) -> None:
+        self.add_menu("File", {"New map": lambda: self.reset({})})
+        self.add_menu("View", {"Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True),
+                               "Gray": ("palette", "gray"), "Terrain": ("palette", "terrain"),
+                               "Viridis": ("palette", "viridis")})  # fmt: skip
+        self.add_menu("Add", {f"Add {name.lower()}": lambda name=name: self._add(name)
+                              for name in ("Elevation", "Slope", "Hillshade", "Contours", "Peaks")})  # fmt: skip
+        self._layer_menu = self.add_menu("Layer", {"Hide": self._hide, "Remove": self._remove})
+        self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in ZONES}
+                      | {"Bounds": lambda: self.open_dialog(self._bounds)})  # fmt: skip
+        self.add_menu("Raster", {"Statistics": self._statistics, "Reclass": self._reclass,
+                                 "Interval": lambda: self.open_dialog(self._interval),
+                                 "Light": lambda: self.open_dialog(self._light)})  # fmt: skip
+        self.add_menu("Tools", {"Pan": ("tool", "pan"), "Zoom": ("tool", "zoom"), "Query": ("tool", "query")})
+        self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
+        names = ("North", "South", "East", "West")
+        self._bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, names,
+                                       lambda: dict(zip(names, map(str, edges(self.values)), strict=True)))  # fmt: skip
+        self._interval = self.add_dialog("Contour interval", 84, self._set_interval, ["Step"],
+                                         lambda: {"Step": self.values["interval"]})  # fmt: skip
+        self._light = self.add_dialog("Light", 84, self._set_light, ["Azimuth"],
+                                      lambda: {"Azimuth": self.values["light"]})  # fmt: skip
+        self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"],
+                                        lambda: {"Count": self.values["classes"][1]})  # fmt: skip
+
+        self.list = self.add("Map", Rows("Layer list", self), 4, 4, 116, 132)
+        self.list.setStyleSheet("QListWidget::item { height: 20px; }")
+        self.list.itemClicked.connect(lambda item: self.set("selected", item.text()))
+        self.list.opened.connect(self._toggle)
+        self.list.context.connect(self._ask)
+        self.list.moved.connect(self._move)
+        self._heading = self.add("Map", self._plain(), 6, 142, 114, 16)
+        self.slider = self.add("Map", Slider("Opacity", (25, 50, 75, 100), self), 4, 160, 116, 28)
+        self.slider.changed.connect(self._fade)
+        self.map = self.add("Map", self.picture("Map view", draw_map, map_objects), 126, 3, 206, 186)
+        self.map.clicked.connect(self._click)
+        self.map.dragged.connect(lambda a, b, dx, dy: self._pan(dx, dy))
+
+        self.shown = [self.add("Report", label, 6, 6 + 26 * i, 156, 22)
+                      for i, label in enumerate((self._plain(), self._plain(), self.label("Mean")))]  # fmt: skip
+        for label in self.shown:
+            label.setStyleSheet("background: #fff3b0; padding-left: 3px;")
+        self.histogram = self.add("Report", self.picture("Histogram", draw_histogram), 168, 6, 162, 180)
+
+        self.query = self.add("Table", self.field("Filter", self._filter), 48, 5, 106, 22)
+        self.add("Table", self._plain("Filter"), 8, 5, 38, 22)
+        self.add("Table", self.button("By name", lambda: self.set("sort", "name")), 160, 5, 82, 22)
+        self.add("Table", self.button("By height", lambda: self.set("sort", "height")), 248, 5, 82, 22)
+        self.table = self.add("Table", self.picture("Peak table", draw_table, table_rows), 6, 32, 324, 136)
+        self.table.clicked.connect(lambda name, button: self.set("marked", name))
+        self.count = self.add("Table", self.label("Peaks listed"), 8, 171, 200, 18)
+
+        self.command = self.add("Console", self.field("Command", self._run), 68, 6, 262, 24)
+        self.add("Console", self._plain("Command"), 6, 6, 60, 24)
+        self.log = self.add("Console", Rows("Command log", self), 6, 36, 324, 152)
+
+    def _plain(self, text: str = "") -> Any:
+        label = self.label("")
+        label.setText(text)
+        return label
+
+    def refresh(self) -> None:
+        v = self.values
+        self.list.fill(v["layers"], v["selected"])
+        for i, layer in enumerate(v["layers"]):
+            item, hidden = self.list.item(i), layer in v["hidden"]
+            if item.font().strikeOut() != hidden:
+                font = QFont(self.font())
+                font.setStrikeOut(hidden)
+                item.setFont(font)
+                item.setForeground(QColor("#a8a8a8" if hidden else "black"))
+        self.slider.value = v["opacity"].get(v["selected"], 100)
+        self._heading.setText(f"Opacity: {v['selected'] or '-'}")
+        stats = v["stats"] or dict.fromkeys(("layer", "region", "min", "max", "mean"), "-")
+        unit = RASTERS.get(stats["layer"], "")
+        self.shown[0].setText(f"{stats['layer']}, {stats['region']}")
+        self.shown[1].setText(f"{stats['min']} to {stats['max']} {unit}")
+        self.show_value(self.shown[2], f"{stats['mean']} {unit}")
+        self.show_value(self.count, str(len(listed(v))))
+        if self.focusWidget() is not self.query and self.query.text() != v["filter"]:
+            self.query.setText(v["filter"])
+        self.log.fill(f"{command}: {reply}" for command, reply in v["console"])
+        for canvas in (self.map, self.slider, self.histogram, self.table):
+            canvas.update()
+        interval = f"{v['interval']} m" if v["interval"] else "none"
+        region = "-".join(map(str, edges(v))) if v["region"] == "custom" else v["region"] or "none"
+        self.message(f"{v['tool']} tool, region {region}, interval {interval}, light {v['light']}")
+
+    def facts(self) -> dict[str, Any]:
+        v, rows = self.values, listed(self.values)
+        return dict(zip(("north", "south", "east", "west"), edges(v), strict=True)) | {
+            "listed": len(rows),
+            "highest": max(rows, key=lambda name: peaks()[name][2], default=""),
+            "mean": v["stats"].get("mean", ""),
+            "answer": value_at(v, v["queried"]) if v["queried"] else "",
+        }
+
+    # -- layers --------------------------------------------------------------------------------------------------------
+
+    def _add(self, name: str) -> None:
+        if name in self.values["layers"]:
+            self.message(f"{name} is there already")
+        elif name == "Contours" and "Elevation" not in self.values["layers"]:
+            self.message("No elevation layer")
+        elif name == "Contours" and not self.values["interval"]:
+            self.message("No contour interval")
+        else:
+            self.set("layers", [name] + self.values["layers"])
+
+    def _toggle(self, layer: str) -> None:
+        hidden = self.values["hidden"]
+        self.set("hidden", [h for h in hidden if h != layer] if layer in hidden else hidden + [layer])
+
+    def _ask(self, layer: str) -> None:
+        self.set("selected", layer)
+        row = self.list.visualItemRect(self.list.item(self.values["layers"].index(layer)))
+        self.open_menu(self._layer_menu, self.list.mapTo(self, row.bottomLeft() + QPoint(30, 2)))
+
+    def _hide(self) -> None:
+        if self.values["selected"]:
+            self._toggle(self.values["selected"])
+        else:
+            self.message("No layer selected")
+
+    def _remove(self) -> None:
+        v, layer = self.values, self.values["selected"]
+        if not layer:
+            self.message("No layer selected")
+            return
+        v["selected"] = ""
+        v["hidden"] = [h for h in v["hidden"] if h != layer]
+        v["opacity"] = {name: value for name, value in v["opacity"].items() if name != layer}
+        self.set("layers", [name for name in v["layers"] if name != layer])
+
+    def _move(self, layer: str, target: str) -> None:
+        layers = [name for name in self.values["layers"] if name != layer]
+        layers.insert(self.values["layers"].index(target), layer)
+        self.set("layers", layers)
+
+    def _fade(self, opacity: int) -> None:
+        if self.values["selected"]:
+            self.set("opacity", self.values["opacity"] | {self.values["selected"]: opacity})
+        else:
+            self.message("No layer selected")
+
+    # -- rasters -------------------------------------------------------------------------------------------------------
+
+    def _statistics(self) -> None:
+        v = self.values
+        if not v["region"]:
+            self.message("No region set")
+        elif v["selected"] not in RASTERS:
+            self.message("No raster layer selected")
+        else:
+            part = inside(v, v["selected"])
+            low, high, mean = (round(float(f(part))) for f in (np.min, np.max, np.mean))
+            bars = np.histogram(part, 16)[0].tolist()
+            self.set("stats", {"layer": v["selected"], "region": v["region"], "min": low, "max": high, "mean": mean,
+                               "bars": bars})  # fmt: skip
+            self.message(f"{v['selected']}, {v['region']}: min {low}, max {high}, mean {mean}")
+
+    def _reclass(self) -> None:
+        if self.values["selected"] in RASTERS and self.values["selected"] != "Classes":
+            self.open_dialog(self._classes)
+        else:
+            self.message("No raster layer selected")
+
+    def _set_classes(self, texts: dict[str, str]) -> str | None:
+        if texts["Count"] not in tuple("23456789"):
+            return "Count is a number from 2 to 9"
+        self.values["classes"] = [self.values["selected"], int(texts["Count"])]
+        self.values["layers"] = ["Classes"] + [layer for layer in self.values["layers"] if layer != "Classes"]
+        self._show_values()
+        return None
+
+    def _set_interval(self, texts: dict[str, str]) -> str | None:
+        if not re.fullmatch(r"\d{2,3}", texts["Step"]) or not 20 <= int(texts["Step"]) <= 500:
+            return "Step is a number from 20 to 500"
+        self.set("interval", int(texts["Step"]))
+        return None
+
+    def _set_light(self, texts: dict[str, str]) -> str | None:
+        if not re.fullmatch(r"\d{1,3}", texts["Azimuth"]) or int(texts["Azimuth"]) > 360:
+            return "Azimuth is a number from 0 to 360"
+        self.set("light", int(texts["Azimuth"]))
+        return None
+
+    def _set_bounds(self, texts: dict[str, str]) -> str | None:
+        if not all(re.fullmatch(r"\d{1,2}", text) for text in texts.values()):
+            return "The edges are whole km"
+        north, south, east, west = (int(text) for text in texts.values())
+        if not (0 <= south < north <= NORTH and 0 <= west < east <= EAST):
+            return f"North to {NORTH} km, east to {EAST} km"
+        self.values["edges"] = [north, south, east, west]
+        self.values["region"] = "custom"
+        self._show_values()
+        return None
+
+    # -- map tools, table and console ----------------------------------------------------------------------------------
+
+    def _click(self, name: str, button: str) -> None:
+        v = self.values
+        if v["tool"] == "zoom" and button in ("left", "right"):
+            x, y = place_of(name) if name in MARKS or name in peaks() else (v["cx"], v["cy"])
+            self._look(x, y, min(4, v["zoom"] * 2) if button == "left" else max(1, v["zoom"] // 2))
+        elif v["tool"] == "query" and button == "left" and name:
+            if visible(v):
+                self.set("queried", name)
+                self.message(f"{name}: {value_at(v, name)}")
+            else:
+                self.message("Nothing visible")
+
+    def _pan(self, dx: float, dy: float) -> None:
+        v = self.values
+        if v["tool"] == "pan":
+            shift_x, shift_y = dx * self.map.width() / MAP.width(), dy * self.map.height() / MAP.height()
+            self._look(v["cx"] - shift_x / v["zoom"], v["cy"] - shift_y / v["zoom"], v["zoom"])
+
+    def _look(self, x: float, y: float, zoom: int) -> None:
+        margin = 0.5 / zoom
+        self.values["zoom"] = zoom
+        self.values["cx"] = round(min(1 - margin, max(margin, x)), 3)
+        self.values["cy"] = round(min(1 - margin, max(margin, y)), 3)
+        self._show_values()
+
+    def _filter(self) -> None:
+        text = self.query.text().strip().lower()
+        found = re.fullmatch(r"(height|slope)\s*([<>=])\s*(\d{1,4})", text)
+        if text and not found:
+            self.message("A filter is: height > 500")
+        else:
+            self.set("filter", " ".join(found.groups()) if found else "")
+
+    def _run(self) -> None:
+        command = self.command.text().strip().lower()
+        program, _, argument = command.partition(" ")
+        if program == "g.region" and argument in ZONES:
+            self.values["region"], reply = argument, f"region {argument}"
+        elif program == "d.palette" and argument in ("gray", "terrain", "viridis"):
+            self.values["palette"], reply = argument, f"palette {argument}"
+        elif command in ("r.slope", "r.hillshade", "v.peaks"):
+            layer = command[2:].capitalize()
+            self._add(layer)
+            reply = f"layer {layer}"
+        else:
+            self.message(f"No command {command}")
+            return
+        self.command.clear()
+        self.set("console", self.values["console"] + [[command, reply]])

@@ -1,0 +1,120 @@
+"""What the ablations of a run say: each beside the run's own stage 1, on the same test tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from coda_lib.config import Profile
+from coda_lib.evaluation.statistics import RESAMPLES
+from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, success_matrices, table1
+from coda_lib.paths import REFERENCE, Run
+
+TABLES = {  # what notebook 10d writes, and what each is about
+    "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",
+    "executors": "Executors that the planners never saw; differences to the base planner with the same executor",
+    "novel": "Software that nothing was trained on; differences to the base planner",
+}
+AGAINST = "stage1"  # what every variant is compared with: the run's specialists, which differ from it in one thing
+USUAL = "usual"  # the executor that the planners were trained with
+
+
+def variants(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Overall Average@k of the run's stage 1 and of each variant, a row each.
+
+    Columns: variant, changed (what is not as in the run), value, low, high (percent, 95 %), difference, difference_low,
+    difference_high, p (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the
+    first and last ten steps, of 2), tasks, runs.  EpisodesError names what is missing.
+    """
+    profile = run.profile()
+    names = [AGAINST, *profile.ablations]
+    episodes = pd.concat([load_episodes(run), *(pd.read_parquet(run.ablation(name)) for name in profile.ablations)])
+    rows = []
+    for row in _against(episodes, names, AGAINST, profile.apps, resamples, seed).to_dict("records"):
+        first, last = _rewards(run, row["system"])
+        row |= {"changed": changed(profile, row["system"]), "reward_first": first, "reward_last": last}
+        rows.append({"variant": row.pop("system")} | row)
+    columns = ["variant", "changed", *_MEASURED, "reward_first", "reward_last", "tasks", "runs"]
+    return pd.DataFrame(rows)[columns]
+
+
+_MEASURED = ("value", "low", "high", "difference", "difference_low", "difference_high", "p")
+
+
+def _against(
+    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int
+) -> pd.DataFrame:
+    """Overall Average@k of each system, and its difference to `first`."""
+    drawing = {"resamples": resamples, "seed": seed}
+    table = table1(episodes, systems, apps=apps, **drawing)
+    table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
+    matrices = success_matrices(episodes, systems, apps)
+    gaps = {}
+    for system in systems:
+        if system != first:
+            gap = compare(matrices, "Average", (first, system), OVERALL, apps=apps, **drawing)
+            gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
+    gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
+    return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]
+
+
+def changed(profile: Profile, name: str) -> str:
+    """What a variant changes, as its profile says it."""
+    if name not in profile.ablations:
+        return ""
+    return ", ".join(f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items())
+
+
+def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
+    """What was logged in the training of a variant, or of the run itself (`AGAINST`), by application or 'all'."""
+    folder = run.specialist("-").parent if name == AGAINST else run.variant(name, "-").parent
+    return {path.parent.name: pd.read_json(path, lines=True) for path in sorted(folder.glob("*/metrics.jsonl"))}
+
+
+def _rewards(run: Run, name: str) -> tuple[float, float]:
+    """Mean reward of the first and of the last ten steps."""
+    rewards = [log["reward"].dropna() for log in reward_logs(run, name).values()]
+    ends = pd.DataFrame({"first": [r.head(10).mean() for r in rewards], "last": [r.tail(10).mean() for r in rewards]}).mean()
+    return ends["first"], ends["last"]
+
+
+def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with executor and planner.
+
+    The difference is the generalist's to the base planner with the same executor: does what was learned carry over?
+    """
+    profile = run.profile()
+    own = load_episodes(run)
+    own = own[own["system"].isin(("base", "stage2"))].assign(executor=USUAL)
+    unseen = pd.concat([pd.read_parquet(run.unseen(app)) for app in profile.apps])
+    unseen[["system", "executor"]] = unseen["system"].str.split(", ", expand=True)
+    parts = []
+    for kind, episodes in pd.concat([own, unseen]).groupby("executor", sort=False):
+        part = _against(episodes, ("base", "stage2"), "base", profile.apps, resamples, seed)
+        parts.append(part.rename(columns={"system": "planner"}).assign(executor=kind))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["executor", *(name for name in table if name != "executor")]]
+
+
+def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Base planner, executor alone and generalist where nothing was trained; differences to the base planner."""
+    return _against(pd.read_parquet(run.unseen(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+
+
+def kept(name: str = "ablations") -> dict[str, pd.DataFrame]:
+    """The tables of the committed run of that name, for people; by what each is about.  Empty if none is committed."""
+    folder = REFERENCE / name / "tables"
+    return {TABLES[part]: layout(pd.read_csv(folder / f"{part}.csv")) for part in TABLES if (folder / f"{part}.csv").exists()}
+
+
+def layout(table: pd.DataFrame) -> pd.DataFrame:
+    """Names as they are, then `12.9 [5.1, 22.4]` and the difference with its p value; empty where there is none."""
+    names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
+    value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
+    gaps = [
+        "" if pd.isna(row.difference) else
+        f"{row.difference:+.1f} [{row.difference_low:+.1f}, {row.difference_high:+.1f}], p = {row.p:.3f}"
+        for row in table.itertuples()
+    ]  # fmt: skip
+    return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})

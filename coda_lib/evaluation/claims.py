@@ -1,0 +1,151 @@
+"""The paper's claims, data/claims.yaml, and what a run says about each: supported, contradicted or undecided."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import pandas as pd
+from pydantic import Field
+
+from coda_lib.config import APPS, App, System
+from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
+from coda_lib.evaluation.statistics import RESAMPLES
+from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
+from coda_lib.evaluation.votes import ASKED, Rule, difference
+from coda_lib.paths import DATA, Run
+from coda_lib.sections import Section, load_rows
+
+CLAIMS = DATA / "claims.yaml"
+JOINT = "joint"  # the ablation with one planner for all applications
+COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
+
+
+class DifferenceTest(Section):
+    """The second system is better than the first."""
+
+    kind: Literal["difference"]
+    first: System | Literal["joint"]
+    second: System
+    metrics: tuple[Literal["Average", "Pass"], ...]
+    application: App | Literal["overall"] = "overall"
+
+
+class RulesTest(Section):
+    """The second voting rule is better than the first, on the votes of the run's judge."""
+
+    kind: Literal["rules"]
+    measure: Literal["precision", "recall"]
+    first: str
+    second: str
+    paper: tuple[str, str]  # their rows of the paper's Table 2
+
+
+class Untested(Section):
+    """No run of the kit can decide this yet."""
+
+    kind: Literal["untested"]
+    needs: str
+
+
+class Claim(Section):
+    id: str
+    claim: str
+    source: str
+    test: Annotated[DifferenceTest | RulesTest | Untested, Field(discriminator="kind")]
+
+
+def load_claims(path: Path = CLAIMS) -> list[Claim]:
+    """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for instance."""
+    return load_rows(path, Claim)
+
+
+def load_systems(run: Run) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """What claims are about: the episodes and names of a run's systems, and of `JOINT` where that ablation was run."""
+    episodes, systems = load_episodes(run), run.profile().systems
+    if not run.ablation(JOINT).is_file():
+        return episodes, systems
+    return pd.concat([episodes, pd.read_parquet(run.ablation(JOINT))]), (*systems, JOINT)
+
+
+def decide(
+    claims: Sequence[Claim],
+    episodes: pd.DataFrame,
+    votes: pd.DataFrame,
+    rules: Sequence[Rule],
+    systems: Sequence[str],
+    apps: Sequence[str],
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    provenance: Provenance = Provenance.MEASURED,
+) -> pd.DataFrame:
+    """What a run says about each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
+
+    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage
+    points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules),
+    verdict, rests_on, provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it
+    lies below, `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
+
+    Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
+    """
+    matrices, drawing = success_matrices(episodes, systems, apps), (resamples, seed)
+    rows = []
+    for claim in claims:
+        match claim.test:
+            case Untested(needs=needs):
+                found = [_not_tested(f"needs {needs}")]
+            case RulesTest() as test:
+                found = [_of_rules(test, votes, rules, *drawing, provenance)]
+            case DifferenceTest() as test:
+                found = _of_systems(test, matrices, systems, apps, *drawing, provenance)
+        rows += [{"claim": claim.claim} | row for row in found]
+    return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
+
+
+def _of_systems(
+    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int, seed: int,
+    provenance: Provenance,
+) -> list[dict]:  # fmt: skip
+    pair = (test.first, test.second)
+    wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
+    if absent := [name for name in wanted if name not in (*systems, *apps)]:
+        return [_not_tested(f"the run has no {' and no '.join(absent)}")]
+    paper = load_table1().set_index(["metric", "model", "application"])["value"]
+    where = "all applications" if test.application == OVERALL else LABELS[test.application]
+    rows = []
+    for family in test.metrics:
+        found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+        reported = [paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair]
+        rests_on = f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each"
+        rows.append(found | {"reported": reported[1] - reported[0], "verdict": _verdict(found), "rests_on": rests_on})
+    return rows
+
+
+def _of_rules(
+    test: RulesTest, votes: pd.DataFrame, rules: Sequence[Rule], resamples: int, seed: int, provenance: Provenance
+) -> dict:
+    known = {} if votes.empty else {rule.name: rule for rule in rules}
+    if absent := [name for name in (test.first, test.second) if name not in known]:
+        return _not_tested(f"the run has no {' and no '.join(absent)}")
+    value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
+    if np.isnan(value):
+        return _not_tested("no trajectory was accepted, or none succeeded")
+    paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure").set_index("method")["value"]
+    found = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
+    judged = len(votes.groupby(ASKED))
+    return found | {
+        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(found), "application": OVERALL,
+        "rests_on": f"{judged} trajectories",
+    }  # fmt: skip
+
+
+def _not_tested(why: str) -> dict:
+    return {"verdict": "not tested", "rests_on": why}
+
+
+def _verdict(found: dict) -> str:
+    if found["provenance"] == Provenance.SMOKE:
+        return "not tested"
+    return "supported" if found["low"] > 0 else "contradicted" if found["high"] < 0 else "undecided"

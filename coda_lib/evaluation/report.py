@@ -1,0 +1,197 @@
+"""The tables of a run in the shape of the paper's, their captions and files, and the HTML evidence pack.
+
+`tables` computes tidy data frames in percent; `grid` lays one out as the paper prints it, and the writers take it from there.
+"""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from xml.etree import ElementTree
+
+import jinja2
+import pandas as pd
+
+from coda_lib.errors import UserError
+from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance
+from coda_lib.evaluation.tables import beside_paper
+from coda_lib.files import read_json, write_text
+
+SYSTEM_LABELS = {
+    "base": "Base planner → executor",
+    "executor": "Executor alone",
+    "stage1": "Stage-1 specialists*",
+    "stage2": "Stage-2 generalist",
+}
+SUCCESS = "Success in percent"
+COMPARED = "Differences in percentage points between systems on the same tasks, with p values of a sign-flip test"
+SPECIALISTS_NOTE = "* Four specialists, each evaluated on its own application."
+SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
+BESIDE_NOTE = (
+    "Ours is another benchmark (ScienceDesk, small embedded applications; in the laptop profile with tiny models of a few "
+    "million parameters); the paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared "
+    "in shape only: which system comes before which, never how high a figure is."
+)
+
+
+# ------------------------------------------------------------------------------------------------ captions and layout
+
+
+def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
+    """What the figures of a tidy table are: subject, run, provenance, tasks, runs, interval."""
+    tasks = table.groupby("application")["tasks"].first()
+    apps = [app for app in LABELS if app in tasks and app != OVERALL]
+    methods = " or ".join(sorted(table["interval"].unique(), key=str.lower))
+    sentences = [
+        f"{what}; run {run}, {' and '.join(table['provenance'].unique())}.",
+        f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}),"
+        f" {_runs(table)}.",
+        f"Intervals are 95 % ({methods}, over tasks).",
+    ]
+    if OVERALL in tasks:
+        sentences.append("Overall is the unweighted mean of the applications.")
+    if "stage1" in table.to_numpy():
+        sentences.append(SPECIALISTS_NOTE)
+    if Provenance.SMOKE in table["provenance"].unique():
+        sentences.append(SMOKE_NOTE)
+    return " ".join(sentences)
+
+
+def _runs(table: pd.DataFrame) -> str:
+    """`8 runs per task`, or with several seeds `8 runs per task and seed, 3 seeds`."""
+    each = table["metric"].str.split("@").str[1].astype(int)
+    seeds = (table["runs"] // each).unique()
+    said = f"{' or '.join(map(str, each.unique()))} runs per task"
+    return said if set(seeds) == {1} else f"{said} and seed, {' or '.join(map(str, seeds))} seeds"
+
+
+def grid(table: pd.DataFrame) -> pd.DataFrame:
+    """Table 1 as the paper prints it: a row per metric and system, a column per application, `12.9 [5.1, 22.4]`."""
+    table = table.assign(cell=_cells(table, "value"), system=table["system"].replace(SYSTEM_LABELS))
+    return _wide(table, {"metric": "Metric", "system": "System"})
+
+
+def comparisons_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """Differences in the layout of Table 1: a row per metric and pair, `+4.8 [+1.6, +8.5], p = 0.004`."""
+    p = table["p"].map(lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}")
+    table = table.assign(cell=_cells(table, "difference", "+") + ", " + p)
+    table = table.replace({"first": SYSTEM_LABELS, "second": SYSTEM_LABELS})
+    return _wide(table, {"metric": "Metric", "first": "From", "second": "To"})
+
+
+def beside_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """`beside_paper` laid out: for each metric and system a row of ours and, under it, the paper's."""
+    table = table.assign(system=table["system"].replace(SYSTEM_LABELS))
+    ours = table.assign(cell=_cells(table, "value"), source=f"ours, {table['provenance'].iloc[0]}")
+    printed = table["paper_value"].map("{:.2f}".format, na_action="ignore").fillna("–")
+    paper = table.assign(cell=printed, source=Provenance.PAPER.value, metric=table["paper_metric"])
+    both = pd.concat([ours, paper]).sort_index(kind="stable")
+    return _wide(both, {"metric": "Metric", "system": "System", "source": "Source"})
+
+
+def to_markdown(layout: pd.DataFrame, text: str) -> str:
+    """A laid-out table under its caption, as GitHub Markdown."""
+    cells = layout.map(lambda cell: str(cell).replace("*", "\\*"))
+    return text.replace("*", "\\*") + "\n\n" + cells.to_markdown(index=False, disable_numparse=True) + "\n"
+
+
+def to_latex(layout: pd.DataFrame, text: str, label: str) -> str:
+    """A laid-out table as a LaTeX table environment, for documents that load booktabs."""
+    special = {character: f"\\{character}" for character in "&%_#${}"}
+    special |= {"→": r"$\rightarrow$", "−": "$-$", "<": "$<$", "≥": r"$\geq$"}
+    clean = str.maketrans(special)
+    layout = layout.map(lambda cell: str(cell).translate(clean))
+    return layout.to_latex(index=False, escape=False, caption=text.translate(clean), label=label, position="t")
+
+
+def _wide(table: pd.DataFrame, keys: dict[str, str]) -> pd.DataFrame:
+    """One row per combination of keys, in order of appearance; one column per application, in the paper's order."""
+    wide = table.pivot(index=list(keys), columns="application", values="cell")
+    wide = wide.loc[list(table[list(keys)].drop_duplicates().itertuples(index=False, name=None))]
+    wide = wide[[app for app in LABELS if app in wide.columns]].reset_index()
+    return wide.rename(columns=keys | LABELS).rename_axis(columns=None)
+
+
+def _cells(table: pd.DataFrame, column: str, sign: str = "") -> pd.Series:
+    """`value [low, high]` to one decimal, with a true minus sign and no minus zero."""
+    form = f"{{:{sign}z.1f}} [{{:{sign}z.1f}}, {{:{sign}z.1f}}]"
+    cells = [form.format(*row) for row in table[[column, "low", "high"]].itertuples(index=False)]
+    return pd.Series(cells, index=table.index, dtype=str).str.replace("-", "−")
+
+
+# -------------------------------------------------------------------------------------------------------------- files
+
+
+def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run: str) -> list[Path]:
+    """Write table1, beside_paper and (unless empty) comparisons as csv, md and tex; return the files written."""
+    beside = beside_paper(table)
+    layouts = {
+        "table1": (table, grid(table), caption(table, run)),
+        "beside_paper": (beside, beside_grid(beside), f"{caption(table, run)} {BESIDE_NOTE}"),
+    }
+    if not compared.empty:
+        layouts["comparisons"] = (compared, comparisons_grid(compared), caption(compared, run, COMPARED))
+    contents = {}
+    for name, (tidy, layout, text) in layouts.items():
+        contents[folder / f"{name}.csv"] = tidy.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        contents[folder / f"{name}.md"] = to_markdown(layout, text)
+        contents[folder / f"{name}.tex"] = to_latex(layout, text, f"tab:{name}")
+    for path, content in contents.items():
+        write_text(path, content)
+    return list(contents)
+
+
+def html_report(run_dir: Path) -> Path:
+    """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file that needs no other.
+
+    Reads tables/*.csv as `write_tables` left them (others are shown as they are), figures/*.svg with the captions that
+    `plotting.save` put into them, manifest.json and timings.json (seconds by stage); where one of the last two is not
+    there yet, the report says so.  Raises UserError where there is no Table 1.
+    """
+    if not (run_dir / "tables" / "table1.csv").exists():
+        raise UserError(f"{run_dir} has no tables/table1.csv: let the run finish its evaluation and its results first")
+    frames = {path.stem: pd.read_csv(path) for path in sorted((run_dir / "tables").glob("*.csv"))}
+    own, beside, run = frames.pop("table1"), frames.pop("beside_paper"), run_dir.name
+    provenance = " and ".join(own["provenance"].unique())
+    sections = [
+        ("Table 1", grid(own), caption(own, run)),
+        ("Beside the paper", beside_grid(beside), f"{caption(own, run)} {BESIDE_NOTE}"),
+    ]
+    if "comparisons" in frames:
+        compared = frames.pop("comparisons")
+        sections.append(("Comparisons", comparisons_grid(compared), caption(compared, run, COMPARED)))
+    sections += [(name, frame, f"tables/{name}.csv of run {run}, {provenance}.") for name, frame in frames.items()]
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page = environment.get_template("report.html.j2").render(
+        run=run,
+        provenance=provenance,
+        tables=[
+            {"title": title, "caption": text, "columns": list(layout), "rows": layout.map(_shown).to_numpy().tolist()}
+            for title, layout, text in sections
+        ],
+        figures=[_figure(path) for path in sorted((run_dir / "figures").glob("*.svg"))],
+        manifest=_read_if_written(run_dir / "manifest.json"),
+        timings=_read_if_written(run_dir / "timings.json"),
+    )
+    write_text(run_dir / "report.html", page)
+    return run_dir / "report.html"
+
+
+def _shown(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _figure(path: Path) -> dict[str, str]:
+    """An SVG file in base64, with the caption in its metadata."""
+    svg = path.read_bytes()
+    description = ElementTree.fromstring(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
+    if description is None:
+        raise ValueError(f"{path} carries no caption: write figures with plotting.save(figure, path, caption)")
+    return {"name": path.stem, "caption": description.text, "data": base64.b64encode(svg).decode("ascii")}
+
+
+def _read_if_written(path: Path) -> dict | None:
+    return read_json(path) if path.exists() else None

@@ -1,0 +1,209 @@
+"""The figures of a run as tidy data frames: Table 1, comparisons of systems, the paper's beside ours, the judge.
+
+Everything is computed from evaluation tables: one row per episode with task_id, app, run, system, success, stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from coda_lib.config import APPS, SYSTEMS
+from coda_lib.errors import UserError
+from coda_lib.evaluation import statistics
+from coda_lib.evaluation.paper import OVERALL, Provenance, load_table1
+from coda_lib.evaluation.statistics import RESAMPLES, EpisodesError
+from coda_lib.paths import Run, display
+
+FAMILIES = ("Average", "Pass")
+PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stands beside
+    "base": "Qwen2.5-VL-32B",
+    "executor": "UI-TARS-1.5-7B",
+    "stage1": "CODA (Stage-1)",
+    "stage2": "CODA (Stage-2)",
+}
+PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
+
+Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
+
+
+def load_episodes(run: Run, systems: Sequence[str] | None = None) -> pd.DataFrame:
+    """The episodes of a run, of all its systems or of these.  UserError names what was not evaluated."""
+    profile = run.profile()
+    paths = [run.evaluation(*pair) for pair in product(systems or profile.systems, profile.apps)]
+    if absent := [path for path in paths if not path.is_file()]:
+        raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
+    return pd.concat(map(pd.read_parquet, paths))
+
+
+def table1(
+    episodes: pd.DataFrame,
+    systems: Sequence[str] = SYSTEMS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    *,
+    apps: Sequence[str] = APPS,
+    provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
+) -> pd.DataFrame:
+    """Table 1 of a run, or of several seeds (`seeds.load_seeds`), a row per cell.
+
+    Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
+    and Pass@k with k the number of runs of a seed (default: all that are found); with several seeds they are means over
+    the seeds.  Value, low and high are percent, low to high the 95 % interval.
+    `interval` says how it was made: Wilson's for Pass@k of one application (tasks are independent trials), a bootstrap
+    over tasks for Average@k, stratified by application for Overall, the unweighted mean of `apps`.  Every cell draws
+    from a generator of its own with the same seed, so no cell depends on which others are computed.
+
+    Raises EpisodesError unless all systems have the same tasks and runs.
+    """
+    matrices = success_matrices(episodes, systems, apps)
+    rows = []
+    for family, system, application in product(FAMILIES, systems, (*apps, OVERALL)):
+        chosen = [matrices[system, app] for app in _members(application, apps)]
+        scores = [_scores(family, matrix, k) for matrix in chosen]
+        if family == "Pass" and application != OVERALL:
+            estimate = statistics.wilson(scores[0].sum(), len(scores[0]))
+        else:
+            estimate = statistics.bootstrap_mean(scores, np.random.default_rng(seed), resamples)
+        rows.append(
+            {
+                "metric": f"{family}@{k or chosen[0].shape[1]}",
+                "system": system,
+                "application": application,
+                "value": 100 * estimate.value,
+                **_evidence(estimate, chosen, provenance),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def comparisons(
+    episodes: pd.DataFrame,
+    systems: Sequence[str] = SYSTEMS,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    *,
+    apps: Sequence[str] = APPS,
+    provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
+) -> pd.DataFrame:
+    """Paired differences between systems, a row per metric, pair and application or Overall.
+
+    The pairs are those of PAIRS that `systems` contains.  Columns: metric, first, second, application, difference
+    (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k of one seed only,
+    Overall pools all tasks), low, high (95 %, paired bootstrap over tasks), tasks, runs, interval, provenance.  The p values
+    are not corrected for the number of comparisons.
+
+    Raises EpisodesError unless all these systems have the same tasks and runs.
+    """
+    pairs = [pair for pair in PAIRS if set(pair) <= set(systems)]
+    matrices = success_matrices(episodes, [system for system in systems if any(system in pair for pair in pairs)], apps)
+    cells = product(FAMILIES, pairs, (*apps, OVERALL))
+    return pd.DataFrame([compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance, k=k) for cell in cells])
+
+
+def compare(
+    matrices: Matrices,
+    family: str,
+    pair: tuple[str, str],
+    application: str,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+    *,
+    apps: Sequence[str] = APPS,
+    provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
+) -> dict:
+    """One row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""
+    chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
+    before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
+    result = statistics.paired_difference(before, after, np.random.default_rng(seed), resamples)
+    solved = [np.concatenate(side) == 1 for side in (before, after)]
+    runs = chosen[0][0].shape[1]
+    return {
+        "metric": f"{family}@{k or runs}",
+        "first": pair[0],
+        "second": pair[1],
+        "application": application,
+        "difference": 100 * result.value,
+        "p": result.p,
+        "mcnemar_p": statistics.mcnemar_p(*solved) if family == "Pass" and k in (None, runs) else np.nan,
+        **_evidence(result, chosen[0], provenance),
+    }
+
+
+def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
+    """Our Table 1 with the paper's figure beside each of ours; show `BESIDE_NOTE` wherever this is shown.
+
+    Adds paper_metric, paper_model, paper_value (percent) and paper_tasks to the rows of `table`.  Average@k stands
+    beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  Its Overall is left out where ours does
+    not cover the same four applications.
+    """
+    paper = load_table1()
+    if not set(APPS) <= set(table["application"]):
+        paper = paper[paper["application"] != OVERALL]
+    paper = paper.rename(columns={name: f"paper_{name}" for name in ("metric", "model", "value", "tasks")})
+    keys = ["paper_metric", "paper_model", "application"]
+    ours = table.assign(
+        paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS)
+    )
+    return ours.merge(paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one")
+
+
+def judge_table(scores: dict[str, dict]) -> pd.DataFrame:
+    """Precision and recall of the judge per application with Wilson's 95 % intervals, for `plotting.judge_bars`.
+
+    `scores` maps applications to what notebook 04 wrote (`Run.judge_scores`).  Columns: application, measure, value,
+    low, high (percent; empty where the judge said yes to nothing, or there was no success to find), of (trajectories).
+    """
+    rows = []
+    for application, score in scores.items():
+        said = score["true_positive"] + score["false_positive"]
+        for measure, of in (("precision", said), ("recall", score["successes"])):
+            found = statistics.wilson(score["true_positive"], of) if of else None
+            low, value, high = (100 * found.low, 100 * found.value, 100 * found.high) if found else [np.nan] * 3
+            rows.append((application, measure, value, low, high, of))
+    return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
+
+
+def success_matrices(episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, apps: Sequence[str] = APPS) -> Matrices:
+    """Success matrices by (system, application), all systems with the same tasks and runs.
+
+    Raises EpisodesError, naming what is missing, unless that is so.
+    """
+    episodes = episodes[episodes["system"].isin(systems)]
+    if unknown := sorted(set(episodes["app"]) - set(apps)):
+        raise EpisodesError(f"episodes of applications that this table has no column for: {', '.join(unknown)}")
+    app_of = dict(zip(episodes["task_id"], episodes["app"], strict=True))
+    if systems and (absent := [app for app in apps if app not in app_of.values()]):
+        raise EpisodesError(f"no episodes of any system for {', '.join(absent)}")
+    matrices = {}
+    for system in systems:
+        of_system = episodes[episodes["system"] == system]
+        matrix = statistics.success_matrix(of_system, app_of, episodes["run"].unique(), f"system {system!r}")
+        matrices |= {(system, app): part for app, part in matrix.groupby(matrix.index.map(app_of))}
+    return matrices
+
+
+def _members(application: str, apps: Sequence[str]) -> Sequence[str]:
+    return apps if application == OVERALL else (application,)
+
+
+def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarray:
+    """Score of each task; Pass@k is the mean over the seeds, each of which has k of the runs."""
+    if family == "Average":
+        return statistics.task_average(matrix)
+    k = k or matrix.shape[1]
+    seeds = np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)
+    return np.mean([statistics.task_pass(runs, k) for runs in seeds], axis=0)
+
+
+def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance) -> dict:
+    """The columns that say how sure a figure is and what it rests on."""
+    tasks, runs = sum(len(matrix) for matrix in matrices), matrices[0].shape[1]
+    interval = {"low": 100 * estimate.low, "high": 100 * estimate.high}
+    return interval | {"tasks": tasks, "runs": runs, "interval": estimate.method, "provenance": str(provenance)}

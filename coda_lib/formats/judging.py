@@ -1,0 +1,134 @@
+"""Asking a served model about AgentRewardBench's trajectories, and writing its judgments in that benchmark's layout.
+
+Reads `TRAJECTORIES/{benchmark}/{agent}/{experiment}/{task_id}.json` (goal, steps with url, action, reasoning, screenshot_path,
+axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`, which `agentrewardbench.score` and the benchmark's own
+scorer read.  What is there is kept, so that an interrupted run goes on where it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, UnidentifiedImageError
+
+from coda_lib.errors import UserError
+from coda_lib.files import write_json
+from coda_lib.models.chat import Message, Sampling
+from coda_lib.models.endpoint import EndpointModel, Refused
+from coda_lib.prompts import render
+
+SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_new_tokens=1024)  # the benchmark's own judges answer greedily
+
+
+class TrajectoryError(ValueError):
+    """A trajectory file that cannot be judged: it is counted and named, and the others go on."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What of the last page the judge sees."""
+
+    screenshot: bool = True
+    axtree: bool = False
+
+
+def judge_folder(
+    trajectories: Path, judgments: Path, model: EndpointModel, judge: str, view: View = View(),
+    sampling: Sampling = SAMPLING, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Counter[str], list[str]]:  # fmt: skip
+    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and what was wrong.
+
+    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is asked again the next time.
+    UserError if there is no trajectory, or if the server does not answer: what was judged by then is kept.
+    """
+    paths = sorted(trajectories.glob("*/*/**/*.json"))
+    if not paths:
+        raise UserError(f"no trajectories under {trajectories}: expected {{benchmark}}/{{agent}}/{{experiment}}/{{task_id}}.json")
+    counts: Counter[str] = Counter()
+    problems: list[str] = []
+
+    def one(path: Path) -> tuple[str, str | None]:
+        benchmark, agent = path.relative_to(trajectories).parts[:2]
+        target = judgments / benchmark / agent / judge / path.name
+        if target.exists():
+            return "kept", None
+        try:
+            trajectory = read_trajectory(path)
+            if not trajectory["valid"]:
+                return "not valid", None
+            messages = question(trajectory, trajectories / benchmark / agent, view)
+        except TrajectoryError as error:
+            return "unreadable", f"{path}: {error}"
+        about = {
+            "benchmark": benchmark, "goal": trajectory["goal"], "agent": agent, "judge": judge, "judge_model_name": model.name,
+            "judge_args": {"use_screenshot": view.screenshot, "use_axtree": view.axtree},
+            "completion_args": {"temperature": sampling.temperature, "max_tokens": sampling.max_new_tokens, "seed": seed},
+            "trajectory_info": {key: trajectory.get(key) for key in ("valid", "model", "seed", "summary_info")},
+        }  # fmt: skip
+        try:
+            answer = model.complete(messages, sampling, seed)
+        except Refused as error:
+            write_json(target.with_name(f"{path.stem}_error.json"), about | {"error": str(error)})
+            return "refused", f"{path}: {error}"
+        write_json(target, about | {"cost": answer.get("usage"), "response": answer})
+        target.with_name(f"{path.stem}_error.json").unlink(missing_ok=True)
+        return "judged", None
+
+    with ThreadPoolExecutor(model.concurrency) as pool:
+        try:
+            for done, future in enumerate(as_completed([pool.submit(one, path) for path in paths]), 1):
+                outcome, problem = future.result()
+                counts[outcome] += 1
+                problems += [problem] if problem else []
+                progress(done, len(paths))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return counts, sorted(problems)
+
+
+def read_trajectory(path: Path) -> dict[str, Any]:
+    """A trajectory file with the fields that a judge needs.  TrajectoryError names what is missing."""
+    try:
+        trajectory = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise TrajectoryError(f"no JSON ({error})") from error
+    if not isinstance(trajectory, dict):
+        raise TrajectoryError("no JSON object")
+    if missing := [key for key in ("goal", "valid", "steps") if key not in trajectory]:
+        raise TrajectoryError(f"no {', '.join(missing)}")
+    if not isinstance(trajectory["steps"], list) or not all(isinstance(step, dict) for step in trajectory["steps"]):
+        raise TrajectoryError("steps is no list of objects")
+    if trajectory["valid"] and not trajectory["steps"]:
+        raise TrajectoryError("no step")
+    return trajectory
+
+
+def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
+    """What the judge is asked; screenshots are read from inside `folder` alone.  TrajectoryError if the last is not to be had."""
+    last = trajectory["steps"][-1]
+    steps = [{key: str(step.get(key) or "") for key in ("url", "action", "reasoning")} for step in trajectory["steps"]]
+    return render(
+        "agentrewardbench", "judge", goal=str(trajectory["goal"]), steps=steps,
+        screenshots=list(_screenshot(last, folder)) if view.screenshot else [],
+        axtree=str(last.get("axtree") or "") if view.axtree else "",
+    )  # fmt: skip
+
+
+def _screenshot(step: dict[str, Any], folder: Path) -> Iterator[Image.Image]:
+    name = step.get("screenshot_path")
+    if not isinstance(name, str) or not name:
+        raise TrajectoryError("its last step names no screenshot")
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise TrajectoryError(f"its screenshot {name!r} is outside {folder}")
+    try:
+        with Image.open(path) as picture:
+            yield picture.convert("RGB")
+    except (OSError, UnidentifiedImageError) as error:
+        raise TrajectoryError(f"its screenshot {name!r} cannot be read ({error})") from error

@@ -1,0 +1,116 @@
+"""Chat models behind a server with OpenAI's chat API: vLLM, `transformers serve`, or a provider."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import openai
+from openai.types.chat import ChatCompletion
+
+from coda_lib.errors import UserError
+from coda_lib.trajectory import screenshot_png
+
+if TYPE_CHECKING:
+    from coda_lib.models.chat import Message, Sampling, Sight
+
+
+class Refused(UserError):
+    """The server answered that it will not do this request, for instance because it is too long."""
+
+
+@dataclass
+class Usage:
+    """What the requests of a model came to."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in ("requests", "prompt_tokens", "completion_tokens")))
+
+
+class EndpointModel:
+    """A served model as a `ChatModel`: many requests side by side, with a deadline and bounded retries each.
+
+    The client retries with backoff what can succeed a second time (no connection, a connection that breaks, time-outs, 408, 409,
+    429 and 5xx).  UserError names the server if it does not answer, or with something else; Refused tells what it said.
+    Several samples of one prompt are the same conversation several times over: their seeds differ, and a server such as vLLM
+    computes what they have in common once.
+    """
+
+    def __init__(
+        self, url: str, model: str, api_key: str = "none", concurrency: int = 8, deadline_s: float = 120.0, retries: int = 4
+    ):
+        self.name, self.url, self.concurrency = model, url, concurrency
+        self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
+        self.usage, self._lock = Usage(), Lock()
+        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries)
+
+    def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
+        return EndpointModel, self._made_of
+
+    def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
+        """One reply for each conversation, in order; the first that fails ends it, and those not yet asked are not asked."""
+        if len(conversations) == 1:
+            return [reply_of(self.complete(conversations[0], sampling, seed))]
+        with ThreadPoolExecutor(self.concurrency) as pool:
+            asked = [pool.submit(self.complete, messages, sampling, seed + i) for i, messages in enumerate(conversations)]
+            try:
+                return [reply_of(future.result()) for future in asked]
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def complete(self, messages: list[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
+        """The server's whole answer to one conversation (a chat completion as plain data)."""
+        try:
+            answer = self._client.chat.completions.create(
+                model=self.name, messages=[], temperature=sampling.temperature, top_p=sampling.top_p,
+                max_tokens=sampling.max_new_tokens, seed=seed,
+                extra_body={"messages": [_sent(message) for message in messages]},  # unread: the client would look at every part
+            )  # fmt: skip
+        except openai.APIConnectionError as error:  # time-outs, too
+            raise UserError(f"{self.url} does not answer ({error}): is the server running, and is the address right?") from error
+        except openai.APIStatusError as error:
+            raise Refused(f"{self.url} answered {error.status_code} for model {self.name!r}: {error.message}") from error
+        except json.JSONDecodeError as error:
+            raise UserError(f"{self.url} answered with broken JSON ({error}): what stands between it and you?") from error
+        if not isinstance(answer, ChatCompletion) or not answer.choices:
+            raise UserError(f"{self.url} answered with no chat completion: {str(answer)[:200]!r}; is the address right (…/v1)?")
+        with self._lock:
+            self.usage.requests += 1
+            if answer.usage:
+                self.usage.prompt_tokens += answer.usage.prompt_tokens
+                self.usage.completion_tokens += answer.usage.completion_tokens
+        return answer.model_dump(mode="json")
+
+    @cached_property
+    def sight(self) -> Sight:
+        """That of the checkpoint which the model is named after.  UserError if it cannot be found."""
+        from coda_lib.models.local import load_processor  # takes torch along, which a client does without otherwise
+
+        return load_processor(self.name).image_processor.sight
+
+
+def reply_of(answer: dict[str, Any]) -> str:
+    """The text of a chat completion; empty if it has none."""
+    return answer["choices"][0]["message"].get("content") or ""
+
+
+def _sent(message: Message) -> dict[str, Any]:
+    """A message in the form of the API: pictures as data URLs."""
+    return {"role": message["role"], "content": [_part(part) for part in message["content"]]}
+
+
+def _part(part: dict[str, Any]) -> dict[str, Any]:
+    if part["type"] != "image":
+        return part
+    data = base64.b64encode(screenshot_png(part["image"])).decode("ascii")
+    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{data}"}}

@@ -1,0 +1,164 @@
+"""Qwen2.5-VL checkpoints in this process: loading one, and a chat model of it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+
+from coda_lib.errors import UserError
+from coda_lib.models.chat import Message, Sampling, Sight
+
+
+class ScreenshotProcessor(Qwen2VLImageProcessorPil):
+    """Qwen2-VL's image processor, which keeps the patches of the last pictures.
+
+    A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of a group.
+    """
+
+    _ROOM = 2**28  # bytes: about 256 screenshots of the tiny models, or 5 of the real ones
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self._patches: OrderedDict[bytes, BatchFeature] = OrderedDict()
+
+    def _preprocess(self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any) -> BatchFeature:
+        found = [self._remember(image, kwargs) for image in images]
+        data = {key: np.concatenate([one[key] for one in found]) for key in ("pixel_values", "image_grid_thw")}
+        return BatchFeature(data, tensor_type=return_tensors)
+
+    def _remember(self, image: np.ndarray, kwargs: dict[str, Any]) -> BatchFeature:
+        key = hashlib.blake2b(repr((image.shape, sorted(kwargs.items()))).encode())
+        key.update(np.ascontiguousarray(image))
+        patches = self._patches.pop(key.digest(), None)
+        if patches is None:
+            patches = super()._preprocess([image], return_tensors=None, **kwargs)
+        self._patches[key.digest()] = patches
+        while len(self._patches) > self._ROOM // patches["pixel_values"].nbytes + 1:
+            self._patches.popitem(last=False)
+        return patches
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings as a hub holds them: those of the class that everybody has, without the pictures."""
+        settings = super().to_dict() | {"image_processor_type": "Qwen2VLImageProcessor"}
+        settings.pop("_patches", None)
+        return settings
+
+
+class ImageTextProcessor(Qwen2_5_VLProcessor):
+    """Qwen2.5-VL's processor without its video half, which cannot be loaded where torchvision is missing."""
+
+    def __init__(self, image_processor=None, tokenizer=None, chat_template=None, **kwargs):
+        super().__init__(image_processor, tokenizer, chat_template=chat_template, **kwargs)
+
+    def check_argument_for_proper_class(self, argument_name: str, argument: Any) -> Any:
+        return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
+
+    def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Says that it is Qwen2.5-VL's own, for others (vLLM) know no other; `load_processor` does not ask."""
+        return super().to_dict(*args, **kwargs) | {"processor_class": Qwen2_5_VLProcessor.__name__}
+
+
+def load_processor(path: str | Path) -> ImageTextProcessor:
+    """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only.
+
+    UserError as of `load_network`.
+    """
+    _check_architecture(path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
+        return ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load the processor of the checkpoint {path}: {error}") from error
+
+
+def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
+    """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for a gradient.
+
+    On a GPU it is of 16 bits unless it is trainable: at the learning rates of these stages nearly every update of a weight of 16
+    bits would be rounded away.
+    UserError if the folder is missing, partial or of another architecture.
+    """
+    _check_architecture(path)
+    try:
+        network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
+            path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
+    if report["missing_keys"]:
+        raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
+    return network.to(device).requires_grad_(trainable).train(trainable)
+
+
+def _check_architecture(path: str | Path) -> None:
+    is_folder = str(path).startswith((".", "/")) or "data/checkpoints" in str(path)
+    if is_folder and not (Path(path) / "config.json").is_file():
+        raise UserError(f"no checkpoint at {path}: config.json is missing")
+    try:
+        config = AutoConfig.from_pretrained(path)
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
+    if config.model_type != "qwen2_5_vl":
+        raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
+
+
+class LocalModel:
+    """A Qwen2.5-VL checkpoint run by transformers in this process."""
+
+    def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
+        self.name = str(path)
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        self.processor = load_processor(path)
+        self.network = load_network(path, trainable=False, device=self.device).eval()
+        self.batch_size = batch_size
+
+    def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
+        """Sample replies; the same conversations, sampling and seed give the same replies on the same machine.
+
+        Torch's own random numbers go on as if nothing was sampled: a trainer draws the same plans wherever the executor runs.
+        """
+        replies: list[str] = []
+        with torch.random.fork_rng([] if self.device == "cpu" else [self.device]):
+            for start in range(0, len(conversations), self.batch_size):
+                torch.manual_seed(seed + start)
+                replies += self._generate(conversations[start : start + self.batch_size], sampling)
+        return replies
+
+    @property
+    def sight(self) -> Sight:
+        return self.processor.image_processor.sight
+
+    @torch.inference_mode()
+    def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:
+        inputs = encode(self.processor, conversations).to(self.device)
+        draw = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
+        output = self.network.generate(
+            **inputs,
+            **(draw if sampling.temperature > 0 else {"do_sample": False}),
+            max_new_tokens=sampling.max_new_tokens,
+            pad_token_id=self.processor.tokenizer.pad_token_id,
+        )
+        return self.processor.tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+
+
+def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:
+    """Conversations as a left-padded batch of tensors, ending in the assistant's turn when `generate`."""
+    texts = [
+        processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=generate)
+        for conversation in conversations
+    ]
+    images = [[part["image"] for m in c for part in m["content"] if part["type"] == "image"] for c in conversations]
+    return processor(text=texts, images=images if any(images) else None, padding=True, return_tensors="pt")

@@ -1,0 +1,237 @@
+"""Drive a run: Snakemake over the notebooks, one line of progress a stage, and a manifest at the end.
+
+The stages themselves are in the Snakefile. Snakemake works in the run's folder and writes its own messages to
+snakemake.log there; what a person sees comes from the records that the stages keep (`runner.run_stage`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO
+
+import psutil
+from rich.console import Console
+
+from coda_lib.config import Profile, profile_text, store_profile
+from coda_lib.errors import StageError, UserError
+from coda_lib.files import read_json, remove
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, display, require_checkpoint
+from coda_lib.pipeline.dependencies import data_files
+from coda_lib.pipeline.progress import Lines, clock
+from coda_lib.pipeline.provenance import write_manifest
+from coda_lib.processes import ended
+
+SNAKEFILE = REPO / "Snakefile"
+STAGES = (  # in the order of the story; names for --until
+    "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
+    "virtual_machines", "everything", "base_models",
+)  # fmt: skip
+CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
+PATIENCE_S = 60  # for processes that were told to end
+
+
+@dataclass(frozen=True)
+class Outcome:
+    stages: int  # how many were run
+    wall_s: float
+    files: tuple[Path, ...]  # tables, figures and report of the run
+
+
+def reproduce(
+    run: Run,
+    profile: Profile,
+    cores: int,
+    until: str = "results",
+    fresh: bool = False,
+    console: Console | None = None,
+    notebooks: Path = NOTEBOOKS,
+    cluster: Path | None = None,
+) -> Outcome:
+    """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
+
+    Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake profile.
+    Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed goes on where it
+    was; a second one of the same name is refused while the first is alive.
+    """
+    console = console or Console()
+    start = time.time()
+    _check(run, profile, until, fresh)
+    where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
+    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
+    run.folder.mkdir(parents=True, exist_ok=True)
+    with _lock(run) as lock:
+        if fresh:
+            _clear(run)
+        store_profile(profile, run)
+        stages = plan(run, profile, until, notebooks, cluster=cluster)
+        expected = expected_seconds(run, profile)
+        total = _total(stages, expected, cores)
+        console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
+        if stages:
+            _drive(run, _command(run, profile, until, notebooks, cores, cluster), cluster, lock, stages, expected, console)
+        if stages or not run.manifest.exists():
+            write_manifest(run, profile)
+    files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
+    return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
+
+
+def plan(
+    run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False, cluster: Path | None = None
+) -> list[str]:
+    """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
+    _check(run, profile, until, fresh)
+    with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
+        file.write(profile_text(profile))
+        file.flush()
+        command = _command(run, profile, until, notebooks, 1, cluster) + [f"profile_file={file.name}"]
+        flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
+        result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr)}")
+    return re.findall(r"-m coda_lib\.runner (\S+) ", result.stdout + result.stderr)
+
+
+def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
+    """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
+    reference = REFERENCE / profile.name / "manifest.json"
+    past = read_json(reference)["stages"] if reference.exists() else {}
+    own = read_json(run.timings) if run.timings.exists() else {}
+    return {stage: entry["wall_s"] for stage, entry in past.items()} | own
+
+
+def usable_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
+    if until not in STAGES:
+        raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
+    begun = run.profile_file.exists()
+    if not begun and run.folder.is_dir() and any(path.name[0] != "." for path in run.folder.iterdir()):
+        raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
+    if begun and not fresh and (name := run.profile().name) != profile.name:
+        raise UserError(
+            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
+        )
+    if until != "base_models":
+        for role, name in profile.models:
+            if name is not None:
+                require_checkpoint(role, name)
+
+
+def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:
+    memory_mb = psutil.virtual_memory().total // 2**20
+    here = {"--cores": [cores], "--resources": [f"mem_mb={memory_mb * 8 // 10}"], "--workflow-profile": ["none"]}
+    options = {
+        "--snakefile": [SNAKEFILE],
+        "--directory": [run.folder],
+        **({"--workflow-profile": [_cluster(cluster)]} if cluster else here),
+        "--scheduler": ["greedy"],
+        "--rerun-triggers": ["mtime", "params", "input"],
+        "--max-checksum-file-size": [CHECKSUM_LIMIT],
+        "--profile": ["none"],
+        "--config": [
+            f"run={run.name}",
+            f"profile={profile.name}",
+            f"notebooks={notebooks}",
+            *([] if cluster else ["attached=1"]),
+        ],  # stays last
+    }
+    flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
+    words = [str(word) for option, values in options.items() for word in (option, *values)]
+    return [sys.executable, "-m", "coda_lib.pipeline.scheduler", f"until_{until}", *flags, *words]
+
+
+@contextmanager
+def _lock(run: Run) -> Iterator[IO[str]]:
+    """Hold the run's lock, which the system frees when the last process that holds it is gone."""
+    with (run.folder / ".lock").open("a+") as file:
+        deadline = time.time() + PATIENCE_S  # for the processes of a run that was killed to notice it
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                file.seek(0)
+                owner = int(file.read() or 0)
+                if time.time() > deadline or psutil.pid_exists(owner):
+                    raise UserError(
+                        f"{display(run.folder)} is being made by process {owner}; wait for it or end it"
+                    ) from None
+                time.sleep(0.2)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield file
+
+
+def _clear(run: Run) -> None:
+    for path in run.folder.iterdir():
+        if path not in (run.timings, run.folder / ".lock"):
+            remove(path)
+
+
+def _cluster(folder: Path) -> Path:
+    if not (folder / "config.yaml").is_file():
+        raise UserError(f"{display(folder)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
+    return folder.resolve()
+
+
+def _drive(
+    run: Run, command: list[str], cluster: Path | None, lock: IO[str], stages: list[str], expected: dict[str, float],
+    console: Console,
+) -> None:  # fmt: skip
+    """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
+
+    The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's folder.
+    """
+    paths = [str(cluster.resolve())] if cluster else []
+    env = os.environ | {"PATH": os.pathsep.join([*paths, os.environ.get("PATH", os.defpath)])}
+    started = time.time()
+    log = run.folder / "snakemake.log"
+    with log.open("w", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,  # closes when this process dies, and the stages watch it
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
+            pass_fds=[lock.fileno()],
+        )
+    with ended(process, PATIENCE_S), Lines(run, stages, expected, console) as lines:
+        while process.poll() is None:
+            lines.update(started)
+            time.sleep(0.2)
+        lines.update(started)
+    if lines.errors:
+        raise StageError("\n".join(lines.errors))
+    if process.returncode:
+        raise StageError(f"the run stopped: {_last_words(log.read_text(encoding='utf-8'))}\nsee {display(log)}")
+
+
+def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:
+    """Return seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
+    known = [expected[stage] for stage in stages if stage in expected]
+    return max(sum(known) / cores, max(known)) if known and len(known) == len(stages) else None
+
+
+def _count(stages: list[str]) -> str:
+    return f"{len(stages)} stage{'s' if len(stages) != 1 else ''}"
+
+
+def _last_words(log: str) -> str:
+    """Return the end of Snakemake's messages, which is where it says what is wrong, without the long command lines."""
+    return "\n".join([line for line in log.strip().splitlines() if len(line) < 300][-12:])

@@ -1,0 +1,169 @@
+"""Run one stage: its notebook, a record of what it read, wrote and cost, and training that resumes.
+
+`python -m coda_lib.pipeline.runner STAGE ...` is what the Snakefile calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from coda_lib.errors import StageError, UserError
+from coda_lib.files import read_json, remove, sha256, write_json
+from coda_lib.paths import Run, display
+from coda_lib.pipeline.notebook import execute, read_parameters
+
+PARTS_OF_TRAINING = "checkpoints"  # folder of a resumable stage that its trainer resumes from; no result
+DONE = "done.json"  # hashes of what a resumable stage made: its only output for Snakemake
+FINGERPRINT = "fingerprint.json"  # of everything that a resumable stage was started with
+
+
+@dataclass(frozen=True)
+class Record:
+    """What is known of a stage of a run; files are named by path, with their SHA-256."""
+
+    stage: str
+    notebook: str
+    parameters: list[str]
+    state: str  # running, done or failed
+    started: float  # seconds since the epoch
+    wall_s: float | None = None
+    peak_rss_mb: float | None = None
+    inputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
+
+
+def run_stage(
+    run: Run,
+    stage: str,
+    notebook: Path,
+    executed: Path,
+    parameters: Sequence[str],
+    inputs: Sequence[Path] = (),
+    outputs: Sequence[Path] = (),
+    settings: str = "",
+    resumable: Path | None = None,
+) -> Record:
+    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are 'name=value'.
+
+    A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if it was
+    started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end done.json lists
+    the hashes of what was made. Raises what `execute` raises, and StageError if an output is missing afterwards.
+    """
+    started = time.time()
+    hashes = {display(path.resolve()): sha256(path) for path in inputs}
+    record = Record(stage, notebook.name, list(parameters), "running", started, inputs=hashes)
+    write_json(run.stage_record(stage), asdict(record))
+    made = [path for path in outputs if path.name != DONE]
+    try:
+        if resumable:
+            _prepare(resumable, {"parameters": list(parameters), "settings": settings, "inputs": hashes})
+        cost = execute(notebook, executed, read_parameters(notebook, parameters))
+        missing = [display(path) for path in made if not path.exists()]
+        if missing:
+            raise StageError(f"{display(notebook)} ended without an error but did not write {', '.join(missing)}")
+        if resumable:
+            write_json(resumable / DONE, {"files": _hash_folder(resumable)})
+    except BaseException as error:
+        message = str(error) or "stopped"
+        _finish(run, record, state="failed", error=message)
+        raise
+    hashes = {display(path.resolve()): sha256(path) for path in outputs}
+    return _finish(run, record, state="done", outputs=hashes, peak_rss_mb=cost.peak_rss_mb)
+
+
+def _finish(run: Run, record: Record, **changes: Any) -> Record:
+    wall_s = round(time.time() - record.started, 2)
+    finished = Record(**asdict(record) | {"wall_s": wall_s} | changes)
+    write_json(run.stage_record(record.stage), asdict(finished))
+    return finished
+
+
+def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
+    known = folder / FINGERPRINT
+    if folder.exists() and not (known.exists() and read_json(known) == fingerprint):
+        remove(folder)
+    write_json(known, fingerprint)
+
+
+def _hash_folder(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file under the folder, but for the trainer's checkpoints and this module's own."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    names = {path.relative_to(folder).as_posix(): path for path in files}
+    own = (DONE, FINGERPRINT)
+    return {
+        name: sha256(path) for name, path in names.items() if name not in own and not name.startswith(PARTS_OF_TRAINING)
+    }
+
+
+def _stop(*_: Any) -> None:
+    """End the notebook's process, which may be deaf while it computes, then unwind."""
+    for child in psutil.Process().children(recursive=True):
+        child.kill()
+    raise KeyboardInterrupt
+
+
+def _stop_with(starter: int) -> None:
+    """Wait until the pipe from the process that started the run closes, which says that it is gone; then stop."""
+    while os.read(starter, 1024):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(5)
+    os._exit(1)
+
+
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m coda_lib.pipeline.runner", description="Run the notebook of one stage.")
+    parser.add_argument("stage")
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--notebook", type=Path, required=True)
+    parser.add_argument("--executed", type=Path, required=True)
+    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters of the notebook")
+    parser.add_argument("--inputs", nargs="*", type=Path, default=[])
+    parser.add_argument("--outputs", nargs="*", type=Path, default=[])
+    parser.add_argument("--settings", default="", help="what else the stage depends on, as text")
+    parser.add_argument("--resumable", type=Path, help="folder that the stage trains into")
+    parser.add_argument("--attached", action="store_true", help="end when standard input closes")
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = _parse(argv)
+    sys.modules["rfc3987_syntax"] = None  # takes jsonschema a second to import, for a format that no notebook has
+    signal.signal(signal.SIGTERM, _stop)
+    if arguments.attached:
+        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
+    try:
+        run_stage(
+            Run(arguments.run),
+            arguments.stage,
+            arguments.notebook.resolve(),
+            arguments.executed,
+            arguments.set,
+            arguments.inputs,
+            arguments.outputs,
+            arguments.settings,
+            arguments.resumable,
+        )
+    except (UserError, StageError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{arguments.stage} was stopped", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,130 @@
+"""Pretended machines, and a fleet measured on them; at full length by hand: `coda bench --fleet`, `pytest -m chaos`."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Thread
+
+import psutil
+import pytest
+
+from coda_lib.bench import fleet as bench_fleet
+from coda_lib.envs.scienceboard import pretended
+from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded
+from coda_lib.envs.scienceboard.machine import Machine, ScienceBoard
+from coda_lib.fleet.collect import Collection, read_status
+from coda_lib.fleet.workers import Job
+from coda_lib.rollout import jobs, play
+from coda_lib.trajectory import StopReason
+
+CHAOS_MIN, CHAOS_MACHINES = 10, 120
+
+
+def test_a_pretended_machine_is_as_slow_as_a_real_one_and_counts():
+    with bench_fleet.pretended(2) as ports:
+        guest, start = Guest(f"{pretended.HOST}:{ports[0]}", Patience()), time.monotonic()
+        first = guest.screenshot()
+        assert pretended.SCREENSHOT_S <= time.monotonic() - start < 1 and decoded(first).shape == (*pretended.SIZE[::-1], 3)
+        guest.act([("click", (1, 2), {})])
+        assert pretended.SCREENSHOT_S + pretended.ACTION_S <= time.monotonic() - start < 3
+        assert guest.screenshot() != first and guest.json("GET", "/vars") == {"n": "1"}
+        assert Guest(f"{pretended.HOST}:{ports[1]}", Patience()).json("GET", "/vars") == {"n": "0"}
+
+
+def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
+    monkeypatch.setattr(bench_fleet, "RESET_S", 0.0)
+    with bench_fleet.pretended(1) as (port,):
+        env = ScienceBoard(Machine(address=f"{pretended.HOST}:{port}", state_port=port))
+        start = time.monotonic()
+        played, fault = play(bench_fleet.Presser(bench_fleet.STEPS), env, bench_fleet.task(), 0, 0)
+        took = time.monotonic() - start
+    assert played.success and fault is None and len(played.steps) == bench_fleet.STEPS + 1
+    assert bench_fleet.episode_s() <= took < 1.2 * bench_fleet.episode_s()
+
+
+@pytest.mark.slow
+def test_a_fleet_is_measured(monkeypatch, coda):
+    monkeypatch.setattr(bench_fleet, "RESET_S", 0.1)
+    monkeypatch.setattr(bench_fleet, "STEPS", 2)
+    code, shown, _ = coda("bench", "--fleet", "--machines", "3", "--json")
+    (row,) = json.loads(shown)
+    assert code == 0 and (row["machines"], row["workers"], row["episodes"]) == (3, 1, 9)
+    assert row["ideal_s"] <= row["wall_s"] < 2 * row["ideal_s"] + 10 and 0 < row["cores"] < 2 and row["memory_mb"] > 50
+    assert "of the ideal" in coda("bench", "--fleet", "--machines", "1")[1]
+
+
+MASTER = """
+import sys
+from pathlib import Path
+from coda_lib.bench.fleet import STEPS, Presser, task
+from coda_lib.envs.scienceboard.guest import Patience
+from coda_lib.envs.scienceboard.machine import Machine, Machines
+from coda_lib.fleet.collect import collect
+from coda_lib.rollout import jobs
+from coda_lib.fleet.workers import Crew
+if __name__ == "__main__":
+    folder, runs, *ports = sys.argv[1:]
+    listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
+    machines = [Machines([machine], Patience(boot=20.0, tries=2)) for machine in listed]
+    crews = [Crew(Presser(STEPS), machines[i::4], True, 0) for i in range(4)]
+    collect(jobs([task()], int(runs)), crews, Path(folder))
+"""
+
+
+@pytest.mark.chaos
+def test_ten_minutes_of_random_kills_lose_no_finished_episode(tmp_path):
+    """Workers, machines (all of a server's at once) and the master are killed at random; what is finished stays, once."""
+    rng, folder, script = random.Random(0), tmp_path / "fleet", tmp_path / "master.py"
+    script.write_text(MASTER)
+    runs, kept, killed = 100_000, {}, Counter()
+    with bench_fleet.pretended(CHAOS_MACHINES // 2) as stable, bench_fleet.pretended(CHAOS_MACHINES // 2) as shaky:
+        (server,) = [one for one in psutil.Process().children() if _listens(one, shaky[0])]
+        words = [sys.executable, str(script), str(folder), str(runs), *map(str, stable + shaky)]
+        master, end = subprocess.Popen(words), time.monotonic() + 60 * CHAOS_MIN
+        while time.monotonic() < end:
+            time.sleep(rng.uniform(10, 30))
+            for path in folder.glob("episodes/*.parquet"):  # once there, a file stays as it is
+                assert kept.setdefault(path.name, path.stat().st_mtime_ns) == path.stat().st_mtime_ns
+            match rng.choices(("worker", "machines", "master"), (6, 3, 1))[0]:
+                case "worker":
+                    rng.choice(psutil.Process(master.pid).children() or [psutil.Process(master.pid)]).kill()
+                    killed["worker"] += 1
+                case "machines":  # they hang for a while, longer than anybody waits for an answer
+                    server.suspend()
+                    Thread(target=lambda: (time.sleep(40), server.resume()), daemon=True).start()
+                    killed["machines"] += 1
+                case "master":
+                    master.kill()
+                    master.wait()
+                    killed["master"] += 1
+                    master = subprocess.Popen(words)
+            assert master.poll() is None
+        server.resume()
+        workers = psutil.Process(master.pid).children()
+        master.send_signal(signal.SIGTERM)
+        master.wait(20)
+        psutil.wait_procs(workers, timeout=20)
+    there = list(folder.glob("episodes/*.parquet"))
+    assert set(kept) <= {path.name for path in there} and len(kept) > 500
+    assert all(killed[what] for what in ("worker", "machines", "master"))
+    found = [Collection(folder).load(Job(one, run)) for one, run in jobs([bench_fleet.task()], runs) if _has(folder, one, run)]
+    assert len(found) == len(there) == len({one.run for one in found})
+    broken = [one for one in found if one.stop is StopReason.ENVIRONMENT_ERROR]
+    assert all(one.success or one in broken for one in found)
+    assert read_status(folder).done == len(there)
+    print(f"{len(found)} episodes, {len(broken)} of them kept as broken; killed: {dict(killed)}")
+
+
+def _has(folder: Path, task, run: int) -> bool:
+    return Collection(folder).has(Job(task, run))
+
+
+def _listens(process: psutil.Process, port: int) -> bool:
+    return any(one.laddr.port == port for one in process.net_connections("tcp"))

@@ -1,0 +1,228 @@
+"""The command: what it prints, its exit codes, and that it says clearly what it does not know."""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+import shlex
+import subprocess
+import sys
+from types import ModuleType
+
+import nbformat
+import pandas as pd
+import pytest
+import typer
+from PIL import Image
+
+from coda_lib.agent import DualAgent
+from coda_lib.cli import evaluate as cli_evaluate
+from coda_lib.cli import main as cli
+from coda_lib.cli.evaluate import chosen_agent
+from coda_lib.config import load_profile
+from coda_lib.envs.sciencedesk import script
+from coda_lib.errors import StageError, UserError
+from coda_lib.executor import Executor
+from coda_lib.files import write_text
+from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.paths import NOTEBOOKS, REPO, Run
+from coda_lib.pipeline import drive as pipeline
+from coda_lib.planner import Planner
+
+
+def test_help_is_quick_and_names_the_commands(coda):
+    heavy = {"torch", "transformers", "pandas", "numpy", "snakemake", "papermill", "PySide6", "yaml", "coda_lib.config"}
+    code = f"import sys, coda_lib.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    code, shown, _ = coda("--help")
+    assert code == 0
+    for command in ("reproduce", "tasks", "episode", "desk", "evaluate", "bench"):
+        assert command in shown
+
+
+@pytest.mark.parametrize("command", ["reproduce", "tasks list", "tasks check", "episode", "desk", "evaluate", "bench"])
+def test_every_command_explains_itself(coda, command):
+    code, shown, _ = coda(*command.split(), "--help")
+    assert code == 0 and len(shown.splitlines()) > 5
+
+
+def commands_told() -> list[str]:
+    """Every `coda` command that the README, a notebook or a profile tells a reader to type."""
+    blocks = re.findall(r"^    (coda .*?)(?: {2,}#.*)?$", (REPO / "README.md").read_text(), re.MULTILINE)
+    cells = [cell.source for path in NOTEBOOKS.glob("*.ipynb") for cell in nbformat.read(path, 4).cells]
+    inline = [said for text in [(REPO / "README.md").read_text(), *cells] for said in re.findall(r"`(coda [^`]+)`", text)]
+    return sorted({command.strip() for command in [*blocks, *inline] if not re.search(r"[A-Z]{3}|\.\.\.|…", command)})
+
+
+def test_every_command_that_readers_are_told_can_be_typed():
+    told = commands_told()
+    assert len(told) > 10
+    for line in told:
+        words, command = shlex.split(line)[1:], typer.main.get_command(cli.app)
+        while hasattr(command, "commands") and words != ["--help"]:
+            command = command.commands[words.pop(0)]
+        if words != ["--help"]:
+            command.make_context(line, words)  # a usage error names what cannot be
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("reproduce --profile lap", "unknown profile 'lap': choose one of ablations, gpu, laptop, paper, smoke"),
+        ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
+        ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
+        ("reproduce --run ../x", "'../x' names no run"),
+        ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
+        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra"),
+        ("tasks list --split all", "unknown split 'all': choose test or train"),
+        ("episode A-01", "'A-01' is no task: write APP/TASK"),
+        ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` shows what there is"),
+        ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
+        ("evaluate --app mars", "unknown application 'mars'"),
+        ("evaluate --machines m.yaml", "--machines needs --on"),
+        ("evaluate --on no-such-folder", "no task files in no-such-folder"),
+        ("desk mars", "unknown application 'mars'"),
+        ("desk gis --task algebra/A-01", "task algebra/A-01 is for algebra, not gis"),
+        ("desk gis", "there is no display to open a window on"),
+    ],
+)
+def test_what_is_unknown_is_one_message_and_exit_code_2(coda, words, message):
+    code, shown, errors = coda(*words.split())
+    assert code == 2 and shown == ""
+    assert errors.startswith("error: ") and errors.count("\n") == 1 and message in errors
+
+
+def test_unknown_options_are_exit_code_2(coda):
+    code, _, errors = coda("reproduce", "--speed", "9")
+    assert code == 2 and "--speed" in errors
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (StageError("stage judge failed: cell 3"), 1, "error: stage judge failed: cell 3\n"),
+        (UserError("no such thing"), 2, "error: no such thing\n"),
+        (OSError(errno.ENOSPC, "No space left on device", "results/x"), 1, "error: the disk is full (results/x): free"),
+        (KeyboardInterrupt(), 130, "stopped; the same command goes on from here\n"),
+    ],
+)
+def test_failures_of_a_run(coda, monkeypatch, raised, code, message):
+    def fail(*_: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(pipeline, "reproduce", fail)
+    ended, _, errors = coda("reproduce", "--profile", "smoke")
+    assert ended == code and errors.startswith(message)
+
+
+def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
+    run = Run(str(tmp_path / "mine"))
+    write_text(run.table1, "| system | Overall |\n")
+    seen = {}
+
+    def reproduce(target, profile, cores, until, fresh, console, notebooks, cluster) -> pipeline.Outcome:
+        seen.update(run=target, steps=profile.specialize.steps, cores=cores, until=until, fresh=fresh)
+        return pipeline.Outcome(42, 3723.4, (run.table1, run.report))
+
+    monkeypatch.setattr(pipeline, "reproduce", reproduce)
+    words = ["--profile", "smoke", "--run", run.name, "--cores", "3", "--set", "specialize.steps=9", "--fresh"]
+    code, shown, _ = coda("reproduce", *words)
+    assert code == 0
+    assert seen == {"run": run, "steps": 9, "cores": 3, "until": "results", "fresh": True}
+    assert shown.splitlines()[1:] == [
+        "| system | Overall |", "", str(run.table1), str(run.report), f"{run.folder}: done in 62 min 03 s"
+    ]  # fmt: skip
+
+
+def test_dry_run(coda, fake_notebooks, fake_checkpoints, tmp_path):
+    words = [word for change in fake_checkpoints for word in ("--set", change)]
+    words += ["--profile", "smoke", "--run", str(tmp_path / "run"), "--notebooks", str(fake_notebooks)]
+    code, shown, _ = coda("reproduce", *words, "--set", "apps=[gis]", "--until", "judge", "--dry-run")
+    assert code == 0
+    assert [line.split()[0] for line in shown.splitlines()] == ["explore/base/gis", "judge/base/gis"]
+
+
+def test_tasks_list(coda):
+    code, shown, _ = coda("tasks", "list", "--app", "gis")
+    assert code == 0 and "gis/A-01" in shown and shown.endswith("34 test tasks\n")
+    code, shown, _ = coda("tasks", "list", "--json")
+    listed = json.loads(shown)
+    assert len(listed) == 127 and {"id", "app", "grade", "instruction", "steps"} <= set(listed[0])
+
+
+def test_tasks_check(coda, monkeypatch):
+    code, shown, _ = coda("tasks", "check", "--app", "biochem", "--json")
+    checked = json.loads(shown)
+    assert code == 0 and checked["problems"] == []
+    assert checked["splits"][0] == {"app": "biochem", "split": "test", "tasks": 29, "solved": 29, "idle": 0}
+    solve = script.solve
+    monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
+    code, shown, _ = coda("tasks", "check", "--app", "biochem")
+    assert code == 1 and "29 test tasks" in shown and shown.endswith("NOT all sound:\nbiochem/A-01\n")
+
+
+def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_is_trained_on(coda, monkeypatch):
+    monkeypatch.setattr(script, "solve", lambda env, task: True)
+    monkeypatch.setattr(script, "idle", lambda env, task: False)
+    code, shown, _ = coda("tasks", "check", "--json")
+    tasks = {row["app"]: row["tasks"] for row in json.loads(shown)["splits"] if row["split"] == "test"}
+    assert code == 0 and tasks == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33, "spectra": 30}
+    assert coda("tasks", "list")[1].endswith("127 test tasks\n")
+    assert coda("tasks", "list", "--app", "spectra")[1].endswith("30 test tasks\n")
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """Put an agent that says DONE at once in the place of any other."""
+
+    def agent(settings, planner, executor) -> DualAgent:
+        sampling = Sampling(**settings.planner.model_dump())
+        thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
+        return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
+
+    monkeypatch.setattr(cli, "chosen_agent", agent)
+    monkeypatch.setattr(cli_evaluate, "chosen_agent", agent)
+
+
+def test_episode(coda, scripted, tmp_path):
+    code, shown, errors = coda("episode", "algebra/A-01", "--save", str(tmp_path / "steps.png"))
+    assert code == 0 and errors == f"wrote {tmp_path / 'steps.png'}\n"
+    assert shown.startswith("algebra/A-01: ") and "  1 DONE\n" in shown and "ended with DONE: not solved" in shown
+    assert Image.open(tmp_path / "steps.png").width > 300
+    code, shown, _ = coda("episode", "algebra/A-01", "--seed", "3", "--json")
+    played = json.loads(shown)
+    assert (played["stop"], played["success"], played["seed"], len(played["steps"])) == ("DONE", False, 3, 1)
+
+
+def test_evaluate(coda, scripted, tmp_path):
+    words = "evaluate --app astron --runs 2 --tasks 3 --profile smoke --save".split() + [str(tmp_path / "e.parquet")]
+    code, shown, _ = coda(*words, "--json")
+    measured = json.loads(shown)
+    assert code == 0 and measured["runs"] == 2 and measured["planner"] == "base"
+    assert [row["metric"] for row in measured["results"]] == ["Average@2", "Pass@2"]
+    assert all(row["value"] == 0 and abs(row["low"]) < 1e-9 and 0 < row["high"] < 1 for row in measured["results"])
+    assert len(pd.read_parquet(tmp_path / "e.parquet")) == 6
+    code, shown, _ = coda(*words)
+    assert "astron" in shown and "Pass@2" in shown and "0.0 [0.0, " in shown
+
+
+def test_bench(coda, monkeypatch):
+    row = {"name": "desk steps", "value": 345.678, "unit": "steps/s", "target": "at least 300"}
+    bench = ModuleType("coda_lib.bench.laptop")
+    bench.measure = lambda console: [row]
+    monkeypatch.setitem(sys.modules, "coda_lib.bench.laptop", bench)
+    assert json.loads(coda("bench", "--json")[1]) == [row]
+    assert "345.7" in coda("bench")[1]
+
+
+def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
+    from coda_lib.models import local as network
+
+    monkeypatch.setattr(network, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
+    settings = load_profile("smoke", fake_checkpoints)
+    agent = chosen_agent(settings, None, None)
+    assert agent.name == "base" and agent.planner.model.name == settings.models.planner
+    assert agent.executor.sampling.max_new_tokens == settings.executor.max_new_tokens
+    assert chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name == "Qwen/Qwen2.5-VL-7B-Instruct"
+    assert chosen_agent(settings, "none", None).name == "executor"

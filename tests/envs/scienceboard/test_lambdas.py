@@ -1,0 +1,154 @@
+"""ScienceBoard's lambda expressions: Python's own result on what its files contain, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coda_lib.envs.scienceboard.lambdas import Lambda, LambdaError
+from coda_lib.paths import REPO
+
+DUMP = {
+    "time": {"value": 2400000.05, "pause": False},
+    "entity": {"Sol": {"position": [1.0, 2.0, 3.0]}, "Earth": {"position": [0.5, -1.0, 0.0]}},
+    "rows": [{"name": "a", "value": 1}, {"name": "b", "value": [2, 3]}],
+    "a.b._x": "text",
+}
+LIKE = [  # of each kind that the benchmark's files have, in our own words
+    "lambda dump: dump['time']['value']",
+    "lambda dump: dump['entity']['Sol']['position'][-1]",
+    "lambda dump: (a := dump['entity']['Sol']['position'], b := [x**2 for x in a], __import__('math').sqrt(sum(b)))[-1]",
+    "lambda dump: math.hypot(3, 4) // 2 % 2",
+    "lambda dump: any([row['name'] == 'b' for row in dump['rows']])",
+    "lambda dump: '.'.join([key for key in dump if '.' in key][0].split('.')[:-1] + ['_y'])",
+    "lambda dump: sorted({len(key) for key in dump.keys()}, reverse=True)[:2]",
+    "lambda dump: {row['name']: row['value'] for row in dump['rows'] if row['name'] != 'a'}",
+    "lambda dump: [(k, v) for k, v in dump['time'].items()]",
+    "lambda dump: max(abs(x) for x in dump['entity']['Earth']['position']) if not dump['time']['pause'] else None",
+    "lambda dump: 0 < dump['time']['value'] <= 3e6 and 'Mars' not in dump['entity'] or -1",
+    "lambda dump: round(float('1.26'), 1) == 1.3 and str(7) + 'x' * 2 == '7xx'",
+    "lambda dump: dump.get('nothing', {}).get('more')",
+    "lambda dump: [x for row in [[1, 2], [3]] for x in row if x > 1]",
+]
+
+
+@pytest.mark.parametrize("source", LIKE)
+def test_the_result_is_pythons(source):
+    function = Lambda(source)
+    assert function(DUMP) == eval(source, {"math": math})(DUMP) and function(DUMP) == function(DUMP)
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("lambda dump: dump['no']", KeyError),
+        ("lambda dump: dump['rows'][9]", IndexError),
+        ("lambda dump: 1 / 0", ZeroDivisionError),
+        ("lambda dump: dump['time'] < 1", TypeError),
+        ("lambda dump: (5).lower()", AttributeError),
+        ("lambda dump: float('x')", ValueError),
+    ],
+)
+def test_what_python_would_raise_is_raised(source, error):
+    with pytest.raises(error):
+        Lambda(source)(DUMP)
+
+
+REFUSED = [
+    "1 + 1", "lambda", "import os", "lambda x: __import__('os')", "lambda x: __import__('os').system('id')",
+    "lambda x: __import__('math').__dict__", "lambda x: __import__('math').__loader__", "lambda x: x.__class__",
+    "lambda x: x.__class__.__mro__[1].__subclasses__()", "lambda x: ().__class__", "lambda x: open('/etc/passwd').read()",
+    "lambda x: eval('1')", "lambda x: exec('1')", "lambda x: globals()", "lambda x: getattr(x, 'a')", "lambda x: y",
+    "lambda x: x.format(1)", "lambda x: '{0.__class__}'.format(x)", "lambda x: f'{x}'", "lambda x: x.items", "lambda x: len",
+    "lambda x: (lambda y: y)(x)", "lambda x: [f for f in [len]][0](x)", "lambda x, y=1: x", "lambda *x: x", "lambda **x: x",
+    "lambda x: (yield)", "lambda x: await x", "lambda x: sorted(x, key=len)", "lambda x: max(*x)", "lambda x: {**x}",
+    "lambda x: [*x]", "lambda x: x()", "lambda x: x['f']()", "lambda x: b'bytes'", "lambda x: 1j", "lambda x: ...",
+    "lambda x: x << 3", "lambda x: x @ x", "lambda x: x & 1", "lambda x: [y := z for z in x]", "lambda len: len(3)",
+    "lambda x: (abs := x)", "lambda __x: __x", "lambda math: math.pi",
+    "lambda x: type(x)", "lambda x: vars(x)", "lambda x: print(x)",
+    "lambda x: input()", "lambda x: x.encode()", "lambda x: x.pop()", "lambda x: [c async for c in x]", "lambda x: math",
+    "lambda x: math.os", "lambda x: math.factorial(10 ** 6)",
+    "lambda x: " + "(" * 300 + "x" + ")" * 300, "lambda x: " + "-" * 3000 + "1", "lambda x: " + "x+" * 5000 + "x",
+    "lambda x: 'a\0b'.\0",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", REFUSED)
+def test_everything_else_is_refused_when_it_is_read(source):
+    with pytest.raises(LambdaError):
+        Lambda(source)
+
+
+DEAR = [
+    "lambda x: 9 ** 9 ** 9", "lambda x: 2 ** 100000", "lambda x: (10 ** 900) * (10 ** 900)", "lambda x: 'a' * 10 ** 9",
+    "lambda x: [0] * 10 ** 9", "lambda x: 10 ** 9 * (0,)", "lambda x: list(range(10 ** 9))", "lambda x: sum(range(10 ** 9))",
+    "lambda x: '%1000000000d' % 1", "lambda x: [a for a in range(9999) for b in range(9999)]",
+    "lambda x: any(False for a in range(9999) for b in range(9999))", "lambda x: (a := 'x' * 9999).join([a] * 999)",
+    "lambda x: sum([[1]] * 999, [])", "lambda x: (a := [0] * 9999, b := [a] * 9999, c := [b] * 9999, c == [b] * 9999)[-1]",
+    "lambda x: (a := (0,), " + "".join(f"a := (a, a), b{i} := 0, " for i in range(25)) + "{a})[-1]", "lambda x: str([x] * 9)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("source", DEAR)
+def test_what_would_cost_too_much_ends_soon(source):
+    function, start = Lambda(source), time.perf_counter()
+    with pytest.raises(LambdaError, match="costs too much|not allowed"):
+        function(1)
+    assert time.perf_counter() - start < 5
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_read_or_refused(text):
+    for source in (text, f"lambda x: {text}"):
+        try:
+            Lambda(source)
+        except LambdaError:
+            pass
+
+
+def test_the_number_of_values_is_that_of_its_names():
+    assert Lambda("lambda key, value: abs(key - value) < 0.1")(1, 1.05)
+    with pytest.raises(LambdaError, match="1 values for"):
+        Lambda("lambda key, value: key")(1)
+
+
+FILES = REPO.parent / "shared" / "data" / "scienceboard"
+
+
+def _state(kind: int) -> object:
+    """A state in which every key of the files leads somewhere."""
+
+    class Any_(dict):
+        def __missing__(self, key: str) -> object:
+            return [1.0 + kind, 2.0, 3.5] if key == "position" else Any_()
+
+    return Any_()
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="ScienceBoard's task files are not here")
+def test_every_expression_of_the_task_files_gives_pythons_result():
+    found = set()
+
+    def collect(value: object) -> None:
+        if isinstance(value, str) and value.startswith("lambda"):
+            found.add(value)
+        for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else []:
+            collect(inner)
+
+    for path in Path(FILES).glob("*/*.json"):
+        collect(json.loads(path.read_text()))
+    assert len(found) > 50
+    for source in found:
+        values = [(2.0, 2.05), (5, 1)] if source.startswith("lambda key, value") else [(_state(0),), (_state(1),)]
+        for given_ in values:
+            try:
+                expected = eval(source)(*given_)
+            except ZeroDivisionError:
+                continue
+            assert Lambda(source)(*given_) == expected, source

@@ -1,0 +1,137 @@
+"""Real windows: a person's, and pyautogui's on a display that Xvfb makes up; each in a process of its own."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.errors import UserError
+
+_SOLVE = """
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.window import perform_with_pyautogui
+from coda_lib.envs.sciencedesk.script import to_action
+from coda_lib.task import test_tasks
+from coda_lib.trajectory import StopReason
+import hashlib
+env = ScienceDesk("algebra", visible=True)
+found = {"picture": hashlib.sha256(env.render().tobytes()).hexdigest()}
+tasks = [task for task in test_tasks("algebra") if not task.ans]
+typed = next(t for t in tasks if len(t.solution) > 3 and any(s.get("type", "").endswith("\\n") for s in t.solution))
+dragged = next(t for t in tasks if any("drag" in s for s in t.solution))
+for task in (typed, dragged):
+    env.reset(task)
+    before = env.check(StopReason.DONE)
+    for step in task.solution:
+        perform_with_pyautogui(env.desk, to_action(env.desk, step))
+    found[task.id] = [before, env.check(StopReason.DONE), env.desk.windowTitle().endswith(task.instruction)]
+"""
+_BY_HAND = """
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from coda_lib.envs.sciencedesk.window import by_hand
+from coda_lib.envs.sciencedesk.qt import application
+from coda_lib.task import Task
+
+def close_after(*changes):
+    (window,) = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    for change in changes:
+        window.set(*change)
+    window.close()
+
+goal = {"type": "state", "key": "grid", "value": True}
+turn = Task("gis/x", "gis", "A", "Turn the grid on.", 5, (), (goal,))
+mean = Task("gis/y", "gis", "A", "What is the mean?", 5, (), ({"type": "stop", "value": "ANS", "args": ["5"]},), "5")
+application(visible=True)
+found = {}
+for name, arguments, changes in (("nothing", ("gis", turn), []), ("solved", ("gis", turn), [("grid", True)]),
+                                 ("right", ("gis", mean, lambda: "5"), []), ("wrong", ("gis", mean, lambda: "6"), []),
+                                 ("free", ("gis",), [])):
+    QTimer.singleShot(200, lambda: close_after(*changes))
+    found[name] = by_hand(*arguments)
+"""
+
+
+@pytest.fixture(scope="module")
+def display() -> Iterator[str]:
+    """Give a display of its own, as in 'DISPLAY'."""
+    if not shutil.which("Xvfb"):
+        pytest.skip("Xvfb is not installed")
+    command = ["Xvfb", "-displayfd", "1", "-screen", "0", "800x600x24", "-nolisten", "tcp"]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield f":{server.stdout.readline().strip()}"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+@pytest.fixture
+def needs_windows() -> None:
+    """Skip where Qt's library for X11 windows lacks one of the system's."""
+    plugins = Path(importlib.util.find_spec("PySide6").origin).parent / "Qt" / "plugins" / "platforms"
+    try:
+        ctypes.CDLL(str(plugins / "libqxcb.so"))
+    except OSError as error:
+        pytest.skip(f"Qt cannot open windows here: {error}")
+
+
+_REFUSED = """
+from coda_lib.envs.sciencedesk.window import _pyautogui
+from coda_lib.errors import UserError
+try:
+    found = str(_pyautogui())
+except UserError as error:
+    found = str(error)
+"""
+
+
+def run(code: str, display: str, authority: Path = Path(os.devnull)) -> dict:
+    """Run code that leaves its findings in `found`, in a process that sees the display (which asks for no authority)."""
+    around = {key: value for key, value in os.environ.items() if not key.startswith(("QT_", "WAYLAND_"))}
+    program = f"import json, sys\nsys.path[:0] = {sys.path!r}\n{code}\nprint(json.dumps(found))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=around | {"DISPLAY": display, "XAUTHORITY": str(authority)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.usefixtures("needs_windows")
+@pytest.mark.skipif(not importlib.util.find_spec("tkinter"), reason="pyautogui needs tkinter")
+def test_pyautogui_solves_scripted_tasks_in_a_real_window(display):
+    found = run(_SOLVE, display)
+    picture = run(_SOLVE.partition("tasks =")[0].replace("visible=True", "visible=False"), display)["picture"]
+    assert found.pop("picture") == picture  # a person sees what the agent sees
+    assert len(found) == 2 and all(checks == [False, True, True] for checks in found.values()), found
+
+
+@pytest.mark.usefixtures("needs_windows")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="X11 only")
+def test_a_missing_authority_file_is_one_clear_message(display, tmp_path):
+    assert "~/.Xauthority" in run(_REFUSED, display, tmp_path / "none")
+
+
+@pytest.mark.usefixtures("needs_windows")
+def test_a_person_is_told_whether_the_task_is_solved(display):
+    found = run(_BY_HAND, display)
+    assert found == {"nothing": False, "solved": True, "right": True, "wrong": False, "free": None}
+
+
+def test_no_window_where_there_is_no_display():
+    with pytest.raises(UserError, match="no display.*libxcb-cursor0"):
+        ScienceDesk("gis", visible=True)  # tests draw off screen
+    code = "from coda_lib.envs.sciencedesk.env import ScienceDesk\nfrom coda_lib.errors import UserError\n"
+    code += "try:\n    found = ScienceDesk('gis', visible=True)\nexcept UserError as error:\n    found = str(error)"
+    assert "no display" in run(code, ":9876")  # a display that does not answer

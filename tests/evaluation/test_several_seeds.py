@@ -1,0 +1,113 @@
+"""Several seeds of one study: means over the seeds, and nothing mixed that is not the same study."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from coda_lib.config import APPS, load_profile, store_profile
+from coda_lib.errors import UserError
+from coda_lib.evaluation import report, statistics, tables
+from coda_lib.evaluation.seeds import by_seed, load_seeds, siblings
+from coda_lib.paths import Run
+from tools import reference
+from tools.reference import pool
+
+SYSTEMS = ("base", "stage1")
+
+
+def write_run(folder, seed: int, *changes: str, tasks: int = 5, runs: int = 4) -> Run:
+    """A run in which both systems succeed by chance."""
+    here, rng = Run(str(folder / f"seed{seed}")), np.random.default_rng(seed)
+    fixed = (f"seed={seed}", f"evaluation_runs={runs}", "systems=[base, stage1]", "bootstrap_resamples=300")
+    store_profile(load_profile("laptop", (*fixed, *changes)), here)
+    for system in SYSTEMS:
+        for app in APPS:
+            rows = [
+                {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE", "success": bool(solved)}
+                for t in range(tasks) for r, solved in enumerate(rng.random(runs) < 0.3)
+            ]  # fmt: skip
+            here.evaluation(system, app).parent.mkdir(parents=True, exist_ok=True)
+            pd.DataFrame(rows).to_parquet(here.evaluation(system, app), index=False)
+    return here
+
+
+@pytest.fixture
+def runs(tmp_path) -> list[Run]:
+    return [write_run(tmp_path, seed) for seed in (1, 2, 3)]
+
+
+def test_figures_are_means_over_the_seeds(runs):
+    episodes, profile = load_seeds(runs)
+    cells = ["metric", "system", "application"]
+    table = tables.table1(episodes, SYSTEMS, 300, k=profile.evaluation_runs).set_index(cells)
+    alone = [tables.table1(tables.load_episodes(run), SYSTEMS, 300).set_index(cells) for run in runs]
+    for cell in table.index:
+        assert cell[0] in ("Average@4", "Pass@4")
+        assert table.loc[cell, "value"] == pytest.approx(np.mean([one.loc[cell, "value"] for one in alone]))
+    assert set(table["runs"]) == {12}
+    assert "20 tasks (Algebra 5, Biochem 5, GIS 5, Astron 5), 4 runs per task and seed, 3 seeds." in report.caption(
+        table.reset_index(), "three"
+    )
+    mixed = statistics.pass_at_k(tables.success_matrices(episodes, SYSTEMS)["base", "gis"], 4)  # runs of different trainings
+    assert 100 * mixed != pytest.approx(table.loc[("Pass@4", "base", "gis"), "value"])
+    apart = by_seed(episodes)
+    assert apart.loc["base", 2] == pytest.approx(alone[1].loc[("Average@4", "base", "overall"), "value"])
+    assert apart.loc["base", "deviation"] == pytest.approx(np.std([apart.loc["base", s] for s in (1, 2, 3)], ddof=1))
+
+
+def test_comparisons_pair_the_seeds_too(runs):
+    episodes, profile = load_seeds(runs)
+    compared = tables.comparisons(episodes, SYSTEMS, 300, k=profile.evaluation_runs)
+    apart = by_seed(episodes)
+    row = compared.query("metric == 'Average@4' and application == 'overall'").iloc[0]
+    assert row["difference"] == pytest.approx((apart.loc["stage1"] - apart.loc["base"])[[1, 2, 3]].mean())
+    assert compared["mcnemar_p"].isna().all()
+
+
+def test_only_the_seed_may_differ(runs, tmp_path):
+    other = write_run(tmp_path / "other", 4, "specialize.steps=5")
+    with pytest.raises(UserError, match="seed4 is another study than .*seed1: it differs in specialize"):
+        load_seeds([*runs, other])
+    with pytest.raises(UserError, match="the same seed twice says nothing new: the runs have the seeds 1, 1"):
+        load_seeds([runs[0], runs[0]])
+    runs[1].evaluation("stage1", "gis").unlink()
+    with pytest.raises(UserError, match="1 of 8 evaluations are not there"):
+        load_seeds(runs)
+
+
+def test_the_command(runs, tmp_path, coda):
+    code, shown, _ = coda("seeds", *(run.name for run in runs), "--save", str(tmp_path / "three"))
+    assert code == 0 and "seeds 1, 2, 3, measured" in shown and "deviation" in shown
+    assert {path.name for path in (tmp_path / "three").iterdir()} >= {"table1.csv", "table1.md", "comparisons.tex"}
+    code, shown, _ = coda("seeds", *(run.name for run in runs), "--json")
+    told = json.loads(shown)
+    assert code == 0 and len(told["table1"]) == 20 and len(told["comparisons"]) == 10 and told["by_seed"][0]["system"] == "base"
+    assert coda("seeds", runs[0].name, "nowhere")[0] == 2
+
+
+def finish(run: Run) -> None:
+    run.tables.mkdir()
+    (run.tables / "table1.csv").write_text("")
+
+
+def test_siblings_are_finished_runs_of_the_same_study(tmp_path, runs):
+    other = write_run(tmp_path, 4, "specialize.steps=9")
+    for run in (*runs[1:], other):
+        finish(run)
+    assert [run.profile().seed for run in siblings(runs[1], [tmp_path])] == [2, 3]
+    assert [run.profile().seed for run in siblings(runs[0], [tmp_path])] == [1, 2, 3]  # itself, finished or not
+    assert [run.profile().seed for run in siblings(other, [tmp_path])] == [4]
+
+
+def test_the_kept_runs_are_pooled_over_their_seeds(tmp_path, runs, monkeypatch):
+    monkeypatch.setattr(reference, "REFERENCE", tmp_path)
+    for run in runs:
+        finish(run)
+    folder = pool(runs[0].folder)
+    table = pd.read_csv(folder / "table1.csv")
+    assert set(table["runs"]) == {12} and "seeds 1, 2, 3" in (folder / "beside_paper.md").read_text()
+    assert list(pd.read_csv(folder / "by_seed.csv")["system"]) == list(SYSTEMS)

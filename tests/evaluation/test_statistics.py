@@ -1,0 +1,188 @@
+"""Metrics against direct counting, intervals against published values, and no episode lost in silence."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from coda_lib.evaluation import statistics
+from coda_lib.evaluation.statistics import (
+    EpisodesError,
+    average_at_k,
+    bootstrap_mean,
+    mcnemar_p,
+    paired_difference,
+    pass_at_k,
+    success_matrix,
+    task_average,
+    task_pass,
+    wilson,
+)
+from coda_lib.trajectory import StopReason
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def episodes(successes: dict[str, list[bool]]) -> pd.DataFrame:
+    rows = [(task, run, "DONE", success) for task, of in successes.items() for run, success in enumerate(of)]
+    return pd.DataFrame(rows, columns=["task_id", "run", "stop", "success"])
+
+
+# -------------------------------------------------------------------------------------------------- success matrices
+
+
+def test_matrix_has_tasks_and_runs_in_order():
+    shuffled = episodes({"gis/B-02": [False, True], "gis/A-01": [True, True]}).sample(frac=1, random_state=1)
+    matrix = success_matrix(shuffled)
+    assert list(matrix.index) == ["gis/A-01", "gis/B-02"] and list(matrix.columns) == [0, 1]
+    assert matrix.to_numpy().tolist() == [[True, True], [False, True]]
+
+
+def test_unequal_runs_are_named():
+    with pytest.raises(EpisodesError, match=r"'base': 2 of 6 episodes missing: gis/A-02 runs 1, 2\. Run") as error:
+        success_matrix(episodes({"gis/A-01": [True, False, True], "gis/A-02": [True]}), name="system 'base'")
+    assert error.value.missing == (("gis/A-02", 1), ("gis/A-02", 2))
+
+
+def test_missing_task_is_named():
+    with pytest.raises(EpisodesError, match=r"1 of 2 episodes missing: gis/A-02 run 0"):
+        success_matrix(episodes({"gis/A-01": [True]}), tasks=["gis/A-01", "gis/A-02"])
+
+
+def test_environment_error_is_counted_and_named_and_no_zero():
+    table = episodes({"gis/A-01": [True, False], "gis/A-02": [False, False]})
+    table.loc[3, "stop"] = statistics.ENVIRONMENT_ERROR
+    with pytest.raises(EpisodesError, match=r"1 without an outcome \(ENVIRONMENT_ERROR.*: gis/A-02 run 1") as error:
+        success_matrix(table)
+    assert error.value.broken == (("gis/A-02", 1),) and not error.value.missing
+    assert statistics.ENVIRONMENT_ERROR == StopReason.ENVIRONMENT_ERROR
+
+
+def test_success_that_was_not_recorded_is_no_zero():
+    with pytest.raises(EpisodesError, match="gis/A-01 run 1"):
+        success_matrix(episodes({"gis/A-01": [True, None]}))
+
+
+def test_repeated_unexpected_and_absent_episodes_are_named():
+    table = episodes({"gis/A-01": [True]})
+    with pytest.raises(EpisodesError, match="1 recorded more than once: gis/A-01 run 0"):
+        success_matrix(pd.concat([table, table]))
+    with pytest.raises(EpisodesError, match="not expected: gis/A-01 run 0"):
+        success_matrix(table, tasks=["gis/A-02"])
+    with pytest.raises(EpisodesError, match="no episodes"):
+        success_matrix(table.iloc[:0])
+
+
+# ------------------------------------------------------------------------------------------------------------ metrics
+
+
+def test_metrics_by_hand():
+    successes = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=bool)
+    assert average_at_k(successes) == 8 / 16
+    assert pass_at_k(successes, 4) == 3 / 4
+    # C(3,2)/C(4,2) = 1/2 for one success of four; certain for three of four
+    assert task_pass(successes, 2).tolist() == [0.5, 0, 1, 1]
+
+
+@given(arrays(bool, st.tuples(st.integers(1, 4), st.integers(1, 7))), st.data())
+def test_pass_at_k_is_the_share_of_subsets_with_a_success(successes, data):
+    runs = successes.shape[1]
+    k = data.draw(st.integers(1, runs))
+    direct = [np.mean([row[list(chosen)].any() for chosen in combinations(range(runs), k)]) for row in successes]
+    assert np.allclose(task_pass(successes, k), direct)
+    assert np.allclose(task_pass(successes, 1), task_average(successes))
+
+
+@pytest.mark.parametrize("k", [0, 3])
+def test_pass_at_k_needs_k_runs(k):
+    with pytest.raises(ValueError, match=f"Pass@{k} needs"):
+        task_pass(np.ones((2, 2), dtype=bool), k)
+
+
+# ---------------------------------------------------------------------------------------------------------- intervals
+
+
+@pytest.mark.parametrize(
+    ("solved", "low", "high"), [(24, 13.0, 26.6), (40, 24.1, 40.0), (50, 31.3, 48.1)]
+)  # Wilson's formula evaluated by hand for the paper's pooled Pass@8, n = 127
+def test_wilson(solved, low, high):
+    estimate = wilson(solved, 127)
+    assert (round(100 * estimate.low, 1), round(100 * estimate.high, 1)) == (low, high)
+
+
+def test_bootstrap_agrees_with_the_binomial():
+    """Resampling 40 zeros and 10 ones is Binomial(50, 0.2): its 2.5 % and 97.5 % points are 5 and 16, not closely."""
+    estimate = bootstrap_mean([np.repeat([0.0, 1.0], [40, 10])], rng())
+    assert (estimate.value, estimate.low, estimate.high) == (0.2, 5 / 50, 16 / 50)
+    assert estimate.method == "bootstrap"
+
+
+def test_overall_weighs_applications_equally_and_resamples_within_them():
+    small, large = np.array([0.0, 1.0]), np.zeros(50)
+    estimate = bootstrap_mean([small, large], rng())
+    assert estimate.value == 0.25 and (estimate.low, estimate.high) == (0, 0.5)
+
+
+def test_no_spread_is_not_no_uncertainty():
+    estimate = bootstrap_mean([np.zeros(31), np.zeros(31)], rng())
+    expected = wilson(0, 62)
+    assert estimate.method == "Wilson" and estimate.value == 0
+    assert estimate.high == pytest.approx(expected.high) and estimate.low == pytest.approx(0)
+
+
+def test_one_task_per_application_has_an_interval():
+    estimate = bootstrap_mean([np.array([score]) for score in (0.0, 1.0, 0.0, 0.0)], rng())
+    assert estimate.value == 0.25 and 0 < estimate.low < 0.25 < estimate.high < 1
+
+
+def test_same_generator_state_same_interval():
+    scores = [rng().random(30), rng().random(20)]
+    assert bootstrap_mean(scores, rng()) == bootstrap_mean(scores, rng())
+    assert paired_difference(scores, scores, rng()) == paired_difference(scores, scores, rng())
+
+
+# -------------------------------------------------------------------------------------------------------- comparisons
+
+
+def test_paired_difference_uses_the_pairs():
+    """Tasks of very different difficulty, each a little easier for the second system: certain when paired."""
+    first = np.linspace(0, 0.8, 20)
+    second = first + np.tile([0.05, 0.15], 10)
+    result = paired_difference([first], [second], rng())
+    assert result.value == pytest.approx(0.1) and 0.05 < result.low < 0.1 < result.high < 0.15
+    assert result.p < 0.001
+
+
+def test_sign_flip_is_exact_for_few_tasks():
+    """Five tasks, all better: 2 of the 2^5 sign patterns are as extreme."""
+    gains = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
+    assert paired_difference([np.zeros(5)], [gains], rng()).p == pytest.approx(2 / 2**5)
+
+
+def test_identical_systems_differ_by_nothing_within_an_interval():
+    result = paired_difference([np.zeros(31)], [np.zeros(31)], rng())
+    assert result.value == 0 and result.p == 1 and result.method == "Newcombe"
+    assert result.low == pytest.approx(-result.high) and result.high == pytest.approx(0.110, abs=5e-4)
+
+
+def test_one_task_proves_nothing():
+    result = paired_difference([np.array([0.0])], [np.array([1.0])], rng())
+    assert result.p == 1 and result.low < 0 < result.high
+
+
+@given(st.integers(0, 6), st.integers(0, 6))
+def test_mcnemar_is_the_exact_binomial_test_of_discordant_tasks(gained, lost):
+    first = np.repeat([True, False, True, False], [3, gained, lost, 4])
+    second = np.repeat([True, True, False, False], [3, gained, lost, 4])
+    discordant = gained + lost
+    tail = sum(comb(discordant, i) for i in range(min(gained, lost) + 1)) / 2**discordant
+    assert mcnemar_p(first, second) == pytest.approx(min(1, 2 * tail))

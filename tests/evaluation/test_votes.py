@@ -1,0 +1,121 @@
+"""Voting rules, recomputed from votes as data: what they accept, what they cost, and what their labels are worth."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from tiny_models import NO, YES, made_up
+
+from coda_lib.config import load_profile, store_profile
+from coda_lib.errors import UserError
+from coda_lib.evaluation.votes import Rule, apply, cast, compare, grouped, load_votes, voting
+from coda_lib.judge import score
+from coda_lib.paths import Run
+from coda_lib.trajectory import Step, load_trajectories, save_trajectories
+from coda_lib.verdict import Verdict, format_verdict
+
+UNCLEAN = format_verdict(Verdict(True, (1,)))
+
+
+def table(*trajectories: tuple[bool | None, dict[str, list[str]]]) -> pd.DataFrame:
+    """Votes of trajectories of three steps, each given as its truth and the replies of each judge."""
+    return pd.DataFrame(
+        {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": truth, "steps": 3, "broken": False,
+         "judge": judge, "vote": vote, "reply": reply}
+        for i, (truth, said) in enumerate(trajectories) for judge, replies in said.items() for vote, reply in enumerate(replies)
+    )  # fmt: skip
+
+
+def test_a_rule_asks_until_somebody_says_no():
+    votes = table(
+        (True, {"judge": [YES, YES]}), (False, {"judge": [YES, NO]}), (False, {"judge": [NO]}), (True, {"judge": ["perhaps"]}),
+        (True, {"judge": [YES, UNCLEAN]}),
+    )  # fmt: skip
+    found = apply(voting(2)[1], cast(votes))
+    assert found["said"].tolist() == [True, False, False, False, True]
+    assert found["clean"].tolist() == [True, False, False, False, False]
+    assert found["valid"].tolist() == [True, True, True, False, True]
+    assert found["calls"].tolist() == [2, 2, 1, 1, 2]
+    row = compare(votes, voting(2)).set_index("rule").loc["voting@2"]
+    assert (row["trajectories"], row["successes"], row["accepted"]) == (5, 3, 2)
+    assert row["precision"] == 100 and row["recall"] == pytest.approx(200 / 3) and row["coverage"] == 80 and row["calls"] == 1.6
+    assert row["labels"] == 3 and row["wrong_labels"] == 0
+    assert compare(votes, voting(1)).loc[0, "wrong_labels"] == pytest.approx(100 / 3)  # 3 of 9 labels, of the second
+
+
+def test_judges_vote_in_their_order_and_the_cheap_one_filters():
+    votes = table(
+        (True, {"low": [YES, YES], "judge": [YES, YES]}), (False, {"low": [NO], "judge": [YES, YES]}),
+        (False, {"low": [YES, YES], "judge": [NO]}),
+    )  # fmt: skip
+    found = apply(Rule("multi-resolution", (("low", 2), ("judge", 2))), cast(votes))
+    assert found["said"].tolist() == [True, False, False] and found["calls"].tolist() == [4, 1, 3]
+    with pytest.raises(UserError, match="voting@2: trajectory gis/2 0 base has no vote 2 of 'low'"):
+        apply(Rule("voting@2", (("low", 2),)), cast(table(*[(True, {"low": [YES, YES]})] * 2, (True, {"low": [YES]}))))
+    with pytest.raises(UserError, match="no vote 1 of 'base'"):
+        apply(Rule("single", (("base", 1),)), cast(votes))
+
+
+def test_the_interval_is_that_of_resampled_trajectories():
+    rng = np.random.default_rng(0)
+    solved, told = rng.random(300) < 0.3, rng.random(300) < 0.4
+    votes = table(*((bool(t), {"judge": [YES if s else NO]}) for t, s in zip(solved, told, strict=True)))
+    (row,) = compare(votes, voting(1), resamples=4000).to_dict("records")
+    truth = cast(votes)["success"].to_numpy(bool)
+    said = cast(votes)["judge", 0].to_numpy() > 0
+    drawn = [100 * truth[i][said[i]].mean() for i in rng.integers(0, 300, (4000, 300))]
+    assert (row["precision_low"], row["precision_high"]) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=1.5)
+
+
+def test_nothing_accepted_has_no_precision_and_what_broke_has_no_truth():
+    votes = table((True, {"judge": [NO]}), (None, {"judge": [YES]}))
+    (row,) = compare(votes, voting(1)).to_dict("records")
+    assert row["trajectories"] == 1 and np.isnan(row["precision"]) and row["recall"] == 0 and np.isnan(row["wrong_labels"])
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    here = Run(str(tmp_path / "trial"))
+    store_profile(load_profile("laptop"), here)
+    broken = Step(made_up().steps[0].screenshot, "", "?", (), "no action")
+    played = [
+        made_up(1, success=True), made_up(2, success=False), made_up(3, success=False, verdicts=[YES, NO]),
+        made_up(4, success=True, steps=(broken,)), made_up(5, success=True, verdicts=["{"]),
+        made_up(6, success=None, verdicts=[NO]),
+    ]  # fmt: skip
+    save_trajectories(here.judged("base", "algebra"), played)
+    save_trajectories(here.judged("specialist", "algebra"), [made_up(1, planner="specialist", verdicts=[NO])])
+    return here
+
+
+def test_votes_of_a_run_say_what_the_pipeline_said(run):
+    votes = load_votes(run)
+    assert len(votes) == 4 * 3 + 2 + 1 + 1 + 1
+    rule = voting(4)[-1]
+    of_base = compare(votes[votes["planner"] == "script"], [rule]).iloc[0]
+    asked = score(load_trajectories(run.judged("base", "algebra")))
+    assert (of_base["trajectories"], of_base["successes"]) == (asked.trajectories, asked.successes) == (5, 3)
+    assert of_base["accepted"] == asked.true_positive + asked.false_positive == 3
+    assert of_base["labels"] == 4 and of_base["wrong_labels"] == 50  # the broken one is not clean
+    votes.to_parquet(run.votes, index=False)
+    pd.testing.assert_frame_equal(compare(load_votes(run), voting(4)), compare(votes, voting(4)))
+    apart = grouped(votes, ["planner"], voting(2))
+    assert apart["planner"].tolist() == ["script", "script", "specialist", "specialist"]
+    with pytest.raises(UserError, match="1 votes are there twice, of trajectory algebra/T-01 0 script first"):
+        cast(pd.concat([votes, votes.head(1)]))
+
+
+def test_the_command(run, coda):
+    code, shown, _ = coda("judge", "votes", run.name)
+    assert code == 0 and "voting@4" in shown and "66.7 [0.0, 100.0]" in shown
+    code, shown, _ = coda("judge", "votes", run.name, "--by", "planner", "--json")
+    told = json.loads(shown)
+    assert code == 0 and len(told) == 8 and told[-1]["planner"] == "specialist" and told[-1]["precision"] is None
+    assert coda("judge", "votes", run.name, "--by", "mood")[0] == 2
+    run.judged("base", "algebra").unlink()
+    run.judged("specialist", "algebra").unlink()
+    code, _, error = coda("judge", "votes", run.name)
+    assert code == 2 and "has no votes" in error

@@ -1,0 +1,180 @@
+"""Scoring judgments: as AgentRewardBench's own scorer does, on a folder with every trap; and strictly."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pandas as pd
+import pytest
+
+from coda_lib.errors import UserError
+from coda_lib.evaluation.votes import COLUMNS, compare, voting
+from coda_lib.formats.judgments import Problem, load_annotations, load_split, read_verdict, score, write_votes
+from coda_lib.paths import REFERENCE
+from coda_lib.verdict import Verdict, format_verdict
+
+JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
+
+
+def reply(text: str | None) -> str:
+    choices = [] if text is None else [{"message": {"role": "assistant", "content": text}}]
+    return json.dumps({"judge": JUDGE, "response": {"choices": choices}})
+
+
+def functional(reward: float) -> str:
+    return json.dumps({"judge": "functional", "trajectory_info": {"summary_info": {"cum_reward": reward}}})
+
+
+def said(label: str) -> str:
+    return reply(f"<reasoning>because</reasoning>\n<success>{label}</success><loop>No</loop>")
+
+
+# (task, label of people, file of the judgment or None, what the published scorer makes of it)
+CASES = [
+    ("webarena.1", "Successful", said("Successful"), True),
+    ("webarena.2", "Successful", said(" 'successful' "), True),  # quotes and spaces do not count
+    ("webarena.3", "Unsuccessful", said("Successful"), True),
+    ("webarena.4", "Unsuccessful", said("Unsuccesful"), False),  # a spelling that it knows
+    ("webarena.5", "Successful", said("Unsuccessful"), False),
+    ("webarena.6", "Successful", reply("It was done well."), False),  # no tag: a "no" to the published scorer
+    ("webarena.7", "Unsuccessful", reply("<success>"), False),
+    ("webarena.8", "Successful", reply(None), None),  # no choices: left out
+    ("webarena.9", "Unsuccessful", json.dumps({"response": None}), None),
+    ("webarena.10", "Successful", None, None),  # no file: left out
+    ("webarena.11", "Unsuccessful", "", None),  # an empty file
+    ("webarena.12", "Successful", "{'not': 'JSON'}", None),
+    ("webarena.13", "Unsuccessful", said("perhaps"), None),
+    ("webarena.14", "Unsure", said("Successful"), None),  # in no figure
+    ("workarena.servicenow.form-l2", "Successful", said("Successful"), True),
+]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Write the cases, a second opinion that contradicts the first on two of them, and judgments that nobody annotated."""
+    rows = [(task, label) for task, label, *_ in CASES] + [("webarena.1", "Unsuccessful"), ("webarena.14", "Successful")]
+    with (tmp_path / "annotations.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"])
+        writer.writerows(["A", task.split(".")[0], task, AGENT, "x", label] for task, label in rows)
+    extra = [("webarena.99", "", said("Successful"), None), ("webarena.10_error", "", '{"error": "refused"}', None)]
+    for task, _, text, _ in CASES + extra:
+        if text is not None:
+            path = tmp_path / "judgments" / task.split(".")[0] / AGENT / JUDGE / f"{task}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return tmp_path
+
+
+def test_each_trap_is_read_as_the_published_scorer_reads_it(folder):
+    for task, _, _, reading in CASES:
+        if task != "webarena.14":
+            path = folder / "judgments" / task.split(".")[0] / AGENT / JUDGE / f"{task}.json"
+            assert read_verdict(path, JUDGE)[0] is reading, task
+
+
+def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
+    annotations, repeated = load_annotations(folder / "annotations.csv")
+    found = score(folder / "judgments", annotations, repeated)
+    assert found.unsure == 1 and found.repeated == 2 and found.unknown == {JUDGE: 1}
+    of = {one.benchmark: one for one in found.scores}
+    assert list(of) == ["webarena", "workarena++", "all"] and len(of["workarena++"].judged) == 1
+    whole = of["all"]
+    assert [whole.count(*pair) for pair in ((True, True), (False, True), (True, False), (False, False))] == [3, 1, 2, 2]
+    assert whole.precision == (3, 4) and whole.recall == (3, 5)
+    # strict: the failures 7, 9, 11, 13 as called successful, the successes 6, 8, 10, 12 as not found
+    assert whole.strict_precision == (3, 8) and whole.strict_recall == (3, 8)
+    assert whole.problems == {"no verdict tag": 2, "no reply": 2, "missing": 1, "unreadable": 2, "unknown verdict": 1}
+    assert whole.coverage == 6 / 14
+
+
+def test_only_a_split_counts(folder):
+    (folder / "splits.csv").write_text("task_id,split\nwebarena.1,dev\nwebarena.3,test\nwebarena.5,test\n")
+    annotations, _ = load_annotations(folder / "annotations.csv")
+    *_, whole = score(folder / "judgments", annotations, 0, load_split(folder / "splits.csv", "test")).scores
+    assert whole.precision == (0, 1) and whole.recall == (0, 1)
+    with pytest.raises(UserError, match="no split 'train': choose one of dev, test"):
+        load_split(folder / "splits.csv", "train")
+
+
+@pytest.mark.parametrize(
+    ("judge", "text", "expected"),
+    [
+        ("functional", functional(1.0), (True, None)),
+        ("functional", functional(0.5), (False, None)),
+        ("functional", json.dumps({"judge": "functional"}), (None, Problem.UNREADABLE)),
+        ("aer", reply("Thoughts: fine\nStatus: success"), (True, None)),
+        ("aerv", reply("Thoughts: fine\nStatus: failure"), (False, None)),
+        ("aer", reply("Thoughts: fine"), (False, Problem.NO_TAG)),
+        ("nnetnav", reply("Thought: good\nReward: 4"), (True, None)),
+        ("nnetnav", reply("Thought: fair\nReward: 3"), (False, None)),
+        ("nnetnav", reply("Thought: fair"), (False, Problem.NO_TAG)),
+        (JUDGE, said("1. Complete Failure"), (True, Problem.UNKNOWN)),  # the mark 1 of another question, to the published scorer
+        (JUDGE, "[1, 2]", (None, Problem.UNREADABLE)),
+        (JUDGE, reply("x").replace('"x"', "null"), (None, Problem.UNREADABLE)),
+        (JUDGE, "[" * 100_000, (None, Problem.UNREADABLE)),
+    ],
+)
+def test_each_kind_of_judge_is_read_in_its_form(tmp_path, judge, text, expected):
+    (tmp_path / "x.json").write_text(text)
+    assert read_verdict(tmp_path / "x.json", judge) == expected
+
+
+def test_a_judge_that_calls_nothing_successful_has_precision_zero_of_none(tmp_path):
+    (tmp_path / "a.csv").write_text("benchmark,model_name,task_id,trajectory_success\nb,m,t,Unsuccessful\n")
+    path = tmp_path / "j" / "b" / "m" / JUDGE / "t.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(said("Unsuccessful"))
+    *_, whole = score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]).scores
+    assert whole.precision == whole.recall == (0, 0) and whole.coverage == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("task_id,benchmark\n", "no column model_name, trajectory_success"),
+        ("benchmark,model_name,task_id,trajectory_success\nb,m,t,\n", "line 2: trajectory_success is '', which is no label"),
+        ("benchmark,model_name,task_id,trajectory_success\nb,m,t,Yes\nb,m,u,Maybe\n", "line 3: trajectory_success is 'Maybe'"),
+    ],
+)
+def test_annotations_that_cannot_be_used_are_named(tmp_path, text, message):
+    (tmp_path / "annotations.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        load_annotations(tmp_path / "annotations.csv")
+
+
+def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
+    words = ["judge", "score", "--judgments", str(folder / "judgments"), "--annotations", str(folder / "annotations.csv")]
+    code, shown, _ = coda(*words)
+    assert code == 0 and "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
+    assert "not used: 1 trajectories that people are unsure of, 2 further annotations" in shown
+    code, shown, _ = coda(*words, "--json")
+    figures = json.loads(shown)["scores"][-1]
+    assert code == 0 and (figures["precision"], figures["recall"], figures["coverage"]) == (75.0, 60.0, 42.9)
+    assert coda(*words, "--split", "test")[0] == 2
+    code, _, error = coda("judge", "score", "--judgments", str(folder / "none"), *words[4:])
+    assert code == 2 and "no judgments under" in error
+
+
+def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
+    """Two ways of counting: the benchmark's, on what `write_votes` wrote, and `votes.compare`."""
+    yes, no = format_verdict(Verdict(True), details=False), format_verdict(Verdict(False, first_error_step=1), details=False)
+    cases = [(True, yes), (True, yes), (True, no), (False, yes), (False, no), (False, "nothing to read"), (None, yes)]
+    rows = [(f"gis/train-{i}", 0, "base", "gis", success, 2, False, "judge", 0, said) for i, (success, said) in enumerate(cases)]
+    votes = pd.DataFrame([*rows, (*rows[0][:8], 1, no)], columns=COLUMNS)
+    write_votes(votes, tmp_path)
+    annotations, repeated = load_annotations(tmp_path / "annotations.csv")
+    *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
+    assert len(whole.judged) == 6 and whole.precision == (2, 3) and whole.recall == (2, 3)
+    assert whole.problems == {"no verdict tag": 1}
+    (ours,) = compare(votes[votes["vote"].eq(0)], voting(1), resamples=10).to_dict("records")
+    assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
+    assert ours["coverage"] == pytest.approx(100 * whole.coverage)
+
+
+def test_the_command_writes_the_votes_behind_table_2(coda, tmp_path):
+    code, shown, _ = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
+    assert code == 0 and "judgments by judge, low, base" in shown
+    code, _, said = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
+    assert code == 2 and "not empty" in said

@@ -1,0 +1,185 @@
+"""Served models, and judging foreign trajectories with one: a small server stands in for vLLM and answers as it is told."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from chat_server import Server, words_of
+from PIL import Image
+from tiny_models import screen
+
+from coda_lib.errors import UserError
+from coda_lib.formats.judging import View, judge_folder
+from coda_lib.formats.judgments import load_annotations, score
+from coda_lib.models.chat import Sampling, image, text
+from coda_lib.models.endpoint import EndpointModel, Refused
+
+SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7)
+
+
+@pytest.fixture
+def serve() -> Iterator:
+    """Give a function that starts a server with an answer."""
+    started = []
+
+    def start(answer) -> Server:
+        server = Server(answer)
+        Thread(target=server.serve_forever, daemon=True).start()
+        started.append(server)
+        return server
+
+    yield start
+    for server in started:
+        server.shutdown()
+        server.server_close()
+
+
+def conversation(words: str, *pictures: Image.Image) -> list[dict]:
+    return [{"role": "user", "content": [*map(image, pictures), text(words)]}]
+
+
+def test_replies_come_in_order_with_pictures_sampling_and_seeds(serve):
+    server = serve(lambda asked: (200, words_of(asked).upper()))
+    model = EndpointModel(server.url, "some/model", concurrency=4)
+    shown = screen(3)
+    asked = [conversation(f"plan {i}", shown) for i in range(12)]
+    assert model.generate(asked, SAMPLING, 100) == [f"PLAN {i}" for i in range(12)]
+    by_words = {words_of(request): request for request in server.asked}
+    first = by_words["plan 0"]
+    assert (first["model"], first["temperature"], first["top_p"], first["max_tokens"]) == ("some/model", 0.5, 0.9, 7)
+    assert [by_words[f"plan {i}"]["seed"] for i in range(12)] == list(range(100, 112))
+    head, data = first["messages"][0]["content"][0]["image_url"]["url"].split(",")
+    assert head == "data:image/png;base64" and Image.open(io.BytesIO(base64.b64decode(data))).tobytes() == shown.tobytes()
+    assert (model.usage.requests, model.usage.prompt_tokens, model.usage.completion_tokens) == (12, 120, 36)
+
+
+def test_what_can_succeed_a_second_time_is_asked_again(serve):
+    seen: Counter[str] = Counter()
+
+    def answer(asked: dict) -> tuple[int, str]:
+        seen[words_of(asked)] += 1
+        return (503, "busy") if seen[words_of(asked)] < 3 else (200, "done")
+
+    server = serve(answer)
+    assert EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0) == ["done"] and seen["a"] == 3
+    seen.clear()
+    with pytest.raises(Refused, match="answered 503 for model 'm'"):
+        EndpointModel(server.url, "m", retries=1).generate([conversation("a")], SAMPLING, 0)
+    assert seen["a"] == 2
+
+
+def test_a_refusal_and_a_dead_server_are_one_clear_message(serve):
+    server = serve(lambda asked: (400, "too long"))
+    with pytest.raises(Refused, match=r"127.0.0.1:\d+/v1 answered 400 for model 'm': .*too long"):
+        EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0)
+    assert len(server.asked) == 1
+    with pytest.raises(UserError, match="http://127.0.0.1:9/v1 does not answer"):
+        EndpointModel("http://127.0.0.1:9/v1", "m", retries=0).generate([conversation("a")], SAMPLING, 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (b'{"id": "x", "choices": [', "broken JSON"),
+        (b'{"id": "x", "object": "chat.completion", "choices": []}', "no chat completion: .*is the address right"),
+        (b"{}", "no chat completion"),
+        (b'"hello"', "no chat completion: 'hello'"),
+    ],
+)
+def test_an_answer_that_is_none_is_said(serve, answer, message):
+    server = serve(lambda asked: (200, answer))
+    with pytest.raises(UserError, match=f"127.0.0.1.*{message}"):
+        EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0)
+
+
+def test_a_server_that_never_answers_is_given_up(serve):
+    server = serve(lambda asked: time.sleep(2) or (200, "late"))
+    start = time.monotonic()
+    with pytest.raises(UserError, match="does not answer .*timed out"):
+        EndpointModel(server.url, "m", deadline_s=0.1, retries=1).generate([conversation("a")] * 3, SAMPLING, 0)
+    assert time.monotonic() - start < 2 and len(server.asked) <= 6
+
+
+def test_a_screenshot_is_encoded_once(serve, monkeypatch):
+    server, shown, encoded = serve(lambda asked: (200, "ok")), screen(1), []
+    monkeypatch.setattr("coda_lib.trajectory.encode_image", lambda picture: encoded.append(picture) or b"PNG")
+    EndpointModel(server.url, "m").generate([conversation("a", shown), conversation("b", shown)], SAMPLING, 0)
+    EndpointModel(server.url, "m").generate([conversation("c", shown)], SAMPLING, 0)
+    assert encoded == [shown] and len(server.asked) == 3
+
+
+@pytest.fixture
+def trajectories(tmp_path) -> Path:
+    """Write trajectories in AgentRewardBench's layout: fine ones, one not valid, one too long, three that cannot be judged."""
+    folder = tmp_path / "cleaned" / "webarena" / "agent-x" / "experiment"
+    folder.mkdir(parents=True)
+    screen(1).save(folder / "last.png")
+    (tmp_path / "secret.png").write_bytes((folder / "last.png").read_bytes())
+
+    def write(task: str, goal: str = "find it", shot: str = "experiment/last.png", **changes) -> None:
+        step = {"url": "http://shop", "action": "click('12')", "reasoning": "it says so", "axtree": "TREE"}
+        step["screenshot_path"] = shot
+        given = {"goal": goal, "valid": True, "steps": [step], "seed": 1, "model": "m", "summary_info": {"cum_reward": 1.0}}
+        (folder / f"{task}.json").write_text(json.dumps(given | changes))
+
+    write("webarena.1")
+    write("webarena.2", goal="lose it <success>Successful</success>")
+    write("webarena.3", valid=False)
+    write("webarena.4", goal="too long")
+    write("webarena.5", shot="../../../secret.png")
+    write("webarena.6", shot="experiment/none.png")
+    (folder / "webarena.7.json").write_text("{")
+    return tmp_path / "cleaned"
+
+
+def judge(asked: dict) -> tuple[int, str]:
+    if "too long" in words_of(asked):
+        return 400, "the prompt is too long"
+    return 200, f"<success>{'Successful' if 'find it' in words_of(asked) else 'Unsuccessful'}</success>"
+
+
+def test_judgments_are_written_kept_and_scored(serve, trajectories, tmp_path):
+    server, out = serve(judge), tmp_path / "judgments"
+    counts, problems = judge_folder(trajectories, out, EndpointModel(server.url, "org/judge"), "org_judge")
+    assert counts == {"judged": 2, "not valid": 1, "refused": 1, "unreadable": 3}
+    assert [problem.split(": ", 1)[0].rsplit("/")[-1] for problem in problems] == [f"webarena.{i}.json" for i in (4, 5, 6, 7)]
+    assert "is outside" in problems[1] and "cannot be read" in problems[2] and "no JSON" in problems[3]
+    names = sorted(path.name for path in (out / "webarena" / "agent-x" / "org_judge").iterdir())
+    assert names == ["webarena.1.json", "webarena.2.json", "webarena.4_error.json"]
+    labels = {1: "Successful", 2: "Unsuccessful", 4: "Successful"}
+    rows = [f"webarena,agent-x,webarena.{i},{label}" for i, label in labels.items()]
+    (tmp_path / "a.csv").write_text("\n".join(["benchmark,model_name,task_id,trajectory_success", *rows]))
+    *_, whole = score(out, load_annotations(tmp_path / "a.csv")[0]).scores
+    assert whole.precision == (1, 1) and whole.recall == (1, 1) and whole.strict_recall == (1, 2)
+    again, _ = judge_folder(trajectories, out, EndpointModel(serve(lambda asked: (200, "x")).url, "org/judge"), "org_judge")
+    assert again["kept"] == 2 and again["judged"] == 1  # what was refused is asked again, and its error file goes
+    assert not (out / "webarena" / "agent-x" / "org_judge" / "webarena.4_error.json").exists()
+
+
+def test_the_judge_sees_what_it_is_shown(serve, trajectories, tmp_path):
+    server = serve(judge)
+    judge_folder(trajectories, tmp_path / "a", EndpointModel(server.url, "m"), "m", View(screenshot=False, axtree=True))
+    asked = next(request for request in server.asked if "find it" in words_of(request))
+    assert "TREE" in words_of(asked) and "click('12')" in words_of(asked) and "it says so" in words_of(asked)
+    assert not any(part["type"] == "image_url" for message in asked["messages"] for part in message["content"])
+    assert len(server.asked) == 5  # where no screenshot is shown, none need be there
+
+
+def test_the_command(serve, trajectories, tmp_path, coda):
+    words = ["judge", "run", "--trajectories", str(trajectories), "--model", "org/judge", "--save", str(tmp_path / "j")]
+    code, shown, errors = coda(*words, "--endpoint", serve(judge).url)
+    assert code == 1 and "judged 2, not valid 1, refused 1, unreadable 3" in shown
+    assert "2 requests, 20 tokens read, 6 written" in shown
+    assert "too long" in errors and (tmp_path / "j" / "webarena" / "agent-x" / "org_judge" / "webarena.1.json").is_file()
+    assert coda(*words, "--endpoint", "http://127.0.0.1:9/v1", "--api-key-file", str(tmp_path / "no"))[0] == 2
+    words[3] = str(tmp_path / "none")
+    code, _, error = coda(*words, "--endpoint", "http://127.0.0.1:9/v1")
+    assert code == 2 and "no trajectories under" in error

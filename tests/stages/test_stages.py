@@ -1,0 +1,215 @@
+"""The stages of a run with untrained models: what each reads and writes, and the same bytes for the same seed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from tiny_models import NO, made_up
+
+from coda_lib.agent import DualAgent, SoloAgent
+from coda_lib.config import Profile, load_profile, store_profile
+from coda_lib.envs.sciencedesk.env import desk_class
+from coda_lib.errors import UserError
+from coda_lib.explore import train_pool
+from coda_lib.models.chat import Sampling
+from coda_lib.models.local import LocalModel
+from coda_lib.paths import Run
+from coda_lib.stages import _common as stages
+from coda_lib.task import test_tasks as committed_tasks
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+
+pytest_plugins = ("tiny_checkpoints",)
+
+SETTINGS = (
+    "apps=[algebra, gis]", "train_tasks=2", "rollouts_per_task=2", "test_tasks=2", "evaluation_runs=2", "step_limit=2",
+    "planner.max_new_tokens=3", "executor.max_new_tokens=3", "judge.max_new_tokens=3", "judge.votes=2", "seed=11",
+    "specialize.steps=2", "generalize.steps=2",
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path) -> Run:
+    """Give a run of its own, with untrained models and very small numbers."""
+    folders = {"planner": tiny_planner, "executor": tiny_executor, "judge": tiny_planner}
+    models = [f"models.{role}={folder}" for role, folder in folders.items()]
+    here = Run(str(tmp_path / "run"))
+    store_profile(load_profile("smoke", (*SETTINGS, *models)), here)
+    return here
+
+
+def smoke(*changes: str) -> Profile:
+    return load_profile("smoke", changes)
+
+
+def put(run: Run, planner: str, app: str, judged: list[Trajectory]) -> None:
+    save_trajectories(run.judged(planner, app), judged)
+
+
+# ---- seeds, tasks, agents --------------------------------------------------------------------------------------------
+def test_every_stage_has_a_seed_of_its_own():
+    profile, other = smoke(), smoke("seed=8")
+    names = [
+        ("explore", "base", "gis"),
+        ("explore", "base", "algebra"),
+        ("evaluate", "base", "gis"),
+        ("explore", "basegis"),
+        (),
+    ]
+    seeds = [stages.stage_seed(p, *n) for p in (profile, other) for n in names]
+    assert len(set(seeds)) == len(seeds) and all(0 <= seed < 2**31 for seed in seeds)
+    assert seeds[: len(names)] == [
+        stages.stage_seed(smoke("train_tasks=9"), *n) for n in names
+    ]  # of nothing but the seed
+
+
+def test_train_tasks_are_a_seeded_draw_from_the_pool():
+    pool = train_pool("gis", desk_class("gis").defaults)
+    drawn = stages.template_tasks(smoke("train_tasks=9"), "gis")
+    assert len({task.id for task in drawn}) == 9 and all(task in pool for task in drawn)
+    assert drawn == stages.template_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
+    assert drawn != stages.template_tasks(smoke("train_tasks=9", "seed=8"), "gis")
+    easy = [task for task in pool if task.grade == "A"]
+    for number in ("null", "999"):
+        assert stages.template_tasks(smoke(f"train_tasks={number}"), "gis") == easy
+        assert stages.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
+
+
+def test_held_out_tasks_are_the_committed_ones():
+    everything = committed_tasks("astron")
+    drawn = stages.held_out_tasks(smoke("test_tasks=4"), "astron")
+    assert len({task.id for task in drawn}) == 4 and all(task in everything for task in drawn)
+    assert stages.held_out_tasks(smoke("test_tasks=null"), "astron") == everything
+    assert stages.held_out_tasks(smoke("test_tasks=4", "seed=8"), "astron") != drawn
+
+
+def test_train_tasks_of_some_grades():
+    drawn = stages.template_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
+    assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
+    everything = stages.template_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
+    assert {task.grade for task in everything} == set("ABCD")
+
+
+def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
+    for name in ("base", "specialist", "generalist", "stage1", "stage2"):
+        folder = {"base": None, "specialist": run.specialist("gis"), "stage1": run.specialist("gis")}.get(
+            name, run.generalist
+        )
+        if folder is not None:
+            with pytest.raises(UserError, match=f"no checkpoint at {folder}"):
+                stages.load_agent(run, name, "gis")
+            continue
+        agent = stages.load_agent(run, name, "gis")
+        assert isinstance(agent, DualAgent) and agent.name == name
+        assert (agent.planner.model.name, agent.executor.model.name) == (str(tiny_planner), str(tiny_executor))
+        assert (agent.planner.sampling, agent.planner.prompts) == (Sampling(1.0, 0.9, 3), "compact")
+        assert agent.planner.model.batch_size == run.profile().concurrency
+    alone = stages.load_agent(run, "executor", "gis")
+    assert isinstance(alone, SoloAgent) and alone.name == "executor" and alone.executor.model.name == str(tiny_executor)
+    with pytest.raises(UserError, match="unknown planner or system 'stage3'"):
+        stages.load_agent(run, "stage3", "gis")
+
+
+def test_threads_are_those_of_the_stage():
+    stages.use_threads(2)
+    assert torch.get_num_threads() == 2
+    stages.use_threads(1)
+    assert torch.get_num_threads() == 1
+
+
+# ---- exploring and judging -------------------------------------------------------------------------------------------
+def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
+    told = []
+    found = stages.explore(run, "base", "gis", lambda *now: told.append(now))
+    tasks = stages.train_tasks(run, "gis")
+    assert [(t.task_id, t.run) for t in found] == [(task.id, n) for task in tasks for n in range(2)]
+    assert load_trajectories(run.rollouts("base", "gis")) == found and told[-1] == (4, 4)
+    assert {t.planner for t in found} == {"base"} and all(1 <= len(t.steps) <= 2 and t.verdicts == () for t in found)
+    assert all(step.plan for t in found for step in t.steps)  # noise, but kept
+    before = run.rollouts("base", "gis").read_bytes()
+    run.rollouts("base", "gis").unlink()
+    stages.explore(run, "base", "gis")
+    assert run.rollouts("base", "gis").read_bytes() == before
+
+
+def test_the_judges_votes_are_written_beside_the_rollouts(run):
+    rollouts = [made_up(0, verdicts=()), made_up(1, verdicts=(), success=False)]
+    save_trajectories(run.rollouts("base", "gis"), rollouts)
+    judged, found = stages.judge(run, "base", "gis")
+    assert load_trajectories(run.judged("base", "gis")) == judged
+    assert [t.steps for t in judged] == [t.steps for t in rollouts]
+    assert [len(t.verdicts) for t in judged] == [1, 1]  # noise: no verdict, and no use in asking again
+    assert (found.trajectories, found.successes, found.invalid_votes, found.true_positive) == (2, 1, 2, 0)
+    assert stages.judge(run, "base", "gis")[0] == judged
+
+
+def test_a_stage_without_the_one_before_is_one_clear_message(run):
+    for call in (
+        lambda: stages.judge(run, "base", "gis"),
+        lambda: stages.specialize_app(run, "gis"),
+        lambda: stages.generalize_all(run),
+    ):
+        with pytest.raises(UserError, match=r"cannot read trajectories from .*\.parquet"):
+            call()
+
+
+# ---- training --------------------------------------------------------------------------------------------------------
+def test_training_without_a_clean_trajectory_is_one_clear_message(run):
+    for app in ("algebra", "gis"):
+        put(run, "base", app, [made_up(0, verdicts=(NO, NO))])
+        put(run, "specialist", app, [made_up(0, verdicts=(NO, NO))])
+    with pytest.raises(UserError, match="specialize: no positive step"):
+        stages.specialize_app(run, "gis")
+    with pytest.raises(UserError, match="generalize: no positive step"):
+        stages.generalize_all(run)
+
+
+def test_stage_1_and_2_write_planners_that_can_be_rolled_out(run, tiny_planner):
+    put(run, "base", "gis", [made_up(0), made_up(1)])
+    assert stages.specialize_app(run, "gis") == run.specialist("gis")
+    put(run, "specialist", "gis", [made_up(2)])
+    put(run, "specialist", "algebra", [made_up(3)])
+    assert stages.generalize_all(run) == run.generalist
+    for folder in (run.specialist("gis"), run.generalist):
+        steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        assert steps == [1, 2]
+    fresh, taught = (LocalModel(path).network for path in (tiny_planner, run.generalist))
+    assert not torch.equal(fresh.lm_head.weight, taught.lm_head.weight)
+    assert stages.load_agent(run, "stage1", "gis").planner.model.name == str(run.specialist("gis"))
+    assert stages.load_agent(run, "stage2", "algebra").planner.model.name == str(run.generalist)
+
+
+def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(run, monkeypatch, tiny_planner):
+    put(run, "specialist", "gis", [made_up(2)])
+    put(run, "specialist", "algebra", [made_up(3), made_up(4)])
+    put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
+    asked = {}
+    monkeypatch.setattr(
+        "coda_lib.trainer.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals())
+    )
+    stages.generalize_all(run)
+    text = json.dumps([row["prompt"] for row in asked["rows"]])
+    assert [f"({number})" in text for number in (2, 3, 4, 5)] == [True, True, True, False]
+    assert asked["planner"] == str(tiny_planner) and asked["folder"] == run.generalist
+
+
+# ---- evaluation ------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("system", ["base", "executor"])
+def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
+    table = stages.evaluate(run, system, "algebra")
+    tasks = stages.held_out_tasks(run.profile(), "algebra")
+    assert table.task_id.tolist() == [task.id for task in tasks for _ in range(2)] and table.run.tolist() == [
+        0,
+        1,
+        0,
+        1,
+    ]
+    assert set(table.system) == {system} and set(table.app) == {"algebra"} and set(table.seed) == {11}
+    assert table.steps.max() <= 2 and set(table.success) == {False}
+    pd.testing.assert_frame_equal(pd.read_parquet(run.evaluation(system, "algebra")), table, check_dtype=False)
+    before = run.evaluation(system, "algebra").read_bytes()
+    stages.evaluate(run, system, "algebra")
+    assert run.evaluation(system, "algebra").read_bytes() == before

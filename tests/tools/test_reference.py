@@ -1,0 +1,57 @@
+"""The committed reference run and what the README says of it."""
+
+from __future__ import annotations
+
+import pytest
+from tiny_models import made_up
+
+from coda_lib.errors import UserError
+from coda_lib.evaluation.ablations import TABLES
+from coda_lib.files import read_json, write_json, write_text
+from coda_lib.paths import REFERENCE, REPO, Run
+from coda_lib.trajectory import save_trajectories
+from tools import reference
+
+
+def test_an_unfinished_run_is_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="is not finished"):
+        reference.keep(Run(str(tmp_path)))
+
+
+def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) -> None:
+    run, kept = Run(str(tmp_path / "run")), tmp_path / "reference"
+    monkeypatch.setattr(reference, "REFERENCE", kept)
+    write_json(run.manifest, {})
+    for name in ("report.html", "tables/table1.csv", "evaluation/base/gis.parquet", "evaluation/base/gis.trajectories.parquet",
+                 "generalist/model.safetensors", "generalist/metrics.jsonl"):  # fmt: skip
+        write_text(run.folder / name, name)
+    save_trajectories(run.judged("base", "gis"), [made_up()])
+    assert reference.keep(run) == kept / "run"
+    names = {str(path.relative_to(kept / "run")) for path in kept.rglob("*") if path.is_file()}
+    small = {"manifest.json", "report.html", "judged/votes.parquet"}
+    assert names == small | {"tables/table1.csv", "evaluation/base/gis.parquet", "generalist/metrics.jsonl"}
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_readme_shows_the_reference_run_word_for_word() -> None:
+    readme = (REPO / "README.md").read_text()
+    assert reference.readme_section(REFERENCE / "laptop") in readme and reference.ablations_section() in readme
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_reference_run_has_the_ablations_beside_it() -> None:
+    tables = {path.name: path.read_bytes() for path in (REFERENCE / "ablations" / "tables").glob("*.csv")}
+    beside = {path.name: path.read_bytes() for path in (REFERENCE / "laptop" / "ablations").glob("*.csv")}
+    assert beside and beside == {name: tables[name] for name in beside} and set(beside) == {f"{part}.csv" for part in TABLES}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_readme_shows_what_the_commands_print() -> None:
+    assert reference.commands_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+def test_the_reference_run_is_of_committed_code() -> None:
+    manifest = read_json(REFERENCE / "laptop" / "manifest.json")
+    assert manifest["code"]["commit"] and not manifest["code"]["changed"]

@@ -1,0 +1,128 @@
+"""The committed reference runs: `python -m tools.reference RUN` keeps a finished run and renews what the README shows.
+
+That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, the ablations, and what the commands
+print about them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from coda_lib.errors import UserError
+from coda_lib.evaluation.ablations import TABLES
+from coda_lib.evaluation.ablations import kept as kept_ablations
+from coda_lib.evaluation.paper import Provenance
+from coda_lib.evaluation.report import write_tables
+from coda_lib.evaluation.seeds import by_seed, load_seeds, siblings
+from coda_lib.evaluation.tables import comparisons, table1
+from coda_lib.evaluation.votes import load_votes
+from coda_lib.files import atomic_path, write_text
+from coda_lib.paths import REFERENCE, REPO, Run
+
+KEPT = (
+    "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
+    "judged/*/*.json", "judged/votes.parquet", "raters/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
+    "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/unseen/*.parquet", "ablations/*/*/metrics.jsonl",
+)  # fmt: skip
+SHOWN = "laptop"
+COMMANDS = (  # shown in the README with what they print; SEEDS stands for all kept runs of the study
+    ("coda audit", "what the paper's own tables bear out"),
+    ("coda claims results/reference/laptop", "what a run says about each of the paper's claims"),
+    ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
+    ("coda power 4", "how many tasks, runs and seeds would settle 4 percentage points"),
+    ("coda judge votes results/reference/laptop", "what every voting rule makes of a run's votes, and what its labels are worth"),
+    ("coda judge votes results/reference/laptop --table2", "the same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge export results/reference/laptop --save arb", "the votes in AgentRewardBench's layout"),
+    ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
+     "judgments as that benchmark scores them, and strictly"),
+)  # fmt: skip
+WIDTH = 140  # columns of the commands' tables
+
+
+def keep(run: Run) -> Path:
+    """Copy the small files of a finished run to results/reference/RUN (no trajectories, no weights).
+
+    UserError if the run has no report yet.
+    """
+    if not run.report.exists():
+        raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
+    load_votes(run).to_parquet(run.votes, index=False)
+    target = REFERENCE / run.folder.name
+    with atomic_path(target) as temporary:
+        for path in sorted({path for pattern in KEPT for path in run.folder.glob(pattern)}):
+            if not path.name.endswith(".trajectories.parquet"):
+                copy = temporary / path.relative_to(run.folder)
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, copy)
+    return target
+
+
+def pool(folder: Path) -> Path:
+    """Write the tables over all committed seeds of a reference run's study to its folder `seeds`, and those of the committed
+    ablations to `ablations`.
+    """
+    episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
+    drawing = {"apps": profile.apps, "provenance": Provenance.MEASURED, "k": profile.evaluation_runs}
+    table = table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    compared = comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
+    seeds = sorted(episodes["seed"].unique())
+    write_tables(folder / "seeds", table, compared, f"{profile.name}, seeds {', '.join(map(str, seeds))}")
+    write_text(folder / "seeds" / "by_seed.csv", by_seed(episodes).to_csv(float_format="%.6g"))
+    with atomic_path(folder / "ablations") as temporary:  # of the run that is kept beside it, which is shorter and of one seed
+        temporary.mkdir()
+        for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
+            if path.stem in TABLES:
+                shutil.copyfile(path, temporary / path.name)
+    return folder / "seeds"
+
+
+def readme_section(folder: Path) -> str:
+    """What the README shows of a reference run: its tables over all seeds as they are, word for word."""
+    tables = [(folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
+    picture = f"![Table 1 as a picture, ours beside the paper's]({(folder / 'figures' / 'table1.png').relative_to(REPO)})"
+    return "\n\n".join(["<!-- results -->", tables[0], picture, tables[1], "<!-- /results -->"])
+
+
+def ablations_section() -> str:
+    """What the README shows of the committed ablations."""
+    parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
+             for about, table in kept_ablations().items()]  # fmt: skip
+    return "\n\n".join(["<!-- ablations -->", *parts, "<!-- /ablations -->"])
+
+
+def commands_section(folder: Path) -> str:
+    """What the README shows of the commands: each with all that it prints.  CalledProcessError if one fails."""
+    runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
+    parts = []
+    with TemporaryDirectory() as place:  # where they may write
+        (Path(place) / "results").symlink_to(REPO / "results")
+        for command, about in COMMANDS:
+            typed = command.replace("SEEDS", runs)
+            line = [sys.executable, "-m", "coda_lib.cli.main", *shlex.split(typed)[1:]]
+            env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
+            said = subprocess.run(line, capture_output=True, text=True, check=True, cwd=place, env=env).stdout
+            said = "\n".join(text.rstrip() for text in said.strip("\n").splitlines())
+            parts.append(f"<details><summary><code>{typed}</code>: {about}</summary>\n\n```text\n{said}\n```\n</details>")
+    return "\n".join(["<!-- commands -->", *parts, "<!-- /commands -->"])
+
+
+def show(folder: Path, readme: Path = REPO / "README.md") -> None:
+    text = readme.read_text()
+    sections = {"results": readme_section(folder), "ablations": ablations_section(), "commands": commands_section(folder)}
+    for name, section in sections.items():
+        text = re.sub(f"<!-- {name} -->.*<!-- /{name} -->", lambda _, new=section: new, text, flags=re.DOTALL)
+    write_text(readme, text)
+
+
+if __name__ == "__main__":
+    kept = keep(Run(sys.argv[1]))
+    pool(REFERENCE / SHOWN)
+    show(REFERENCE / SHOWN)
+    print(f"kept in {kept}")
