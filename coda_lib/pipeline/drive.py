@@ -32,6 +32,7 @@ from coda_lib.pipeline.provenance import write_manifest
 from coda_lib.processes import ended
 
 SNAKEFILE = REPO / "Snakefile"
+RUNNER = "coda_lib.pipeline.runner"  # runs one stage; called by the Snakefile
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
@@ -99,7 +100,16 @@ def plan(
         result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
     if result.returncode:
         raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr)}")
-    return re.findall(r"-m coda_lib\.runner (\S+) ", result.stdout + result.stderr)
+    return _stages(result.stdout + result.stderr)
+
+
+def _stages(preview: str) -> list[str]:
+    """The stages in what Snakemake's dry run prints.  StageError if a job has no command that names its stage."""
+    jobs = [name for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE) if not name.startswith("until_")]
+    stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
+    if len(stages) != len(jobs):
+        raise StageError(f"{len(jobs)} jobs are to run, but only {len(stages)} of their commands call {RUNNER}: see the Snakefile")
+    return stages
 
 
 def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:

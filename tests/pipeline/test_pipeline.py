@@ -22,7 +22,7 @@ from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO, Run
 from coda_lib.pipeline import scheduler
 from coda_lib.pipeline.dependencies import checkpoint_files, code_files, data_files
-from coda_lib.pipeline.drive import STAGES, expected_seconds, plan, reproduce
+from coda_lib.pipeline.drive import STAGES, _stages, expected_seconds, plan, reproduce
 from coda_lib.pipeline.progress import clock
 
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")
@@ -85,6 +85,13 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
 def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
     planned = plan(run, load_profile("smoke", (*fake_checkpoints, *SMALL)), until, fake_notebooks)
     assert planned == stages or len(planned) == stages
+
+
+def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
+    job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_explore:\n    input: x\n"
+    assert _stages(job.format("coda_lib.pipeline.runner")) == ["explore/base/gis"]
+    with pytest.raises(StageError, match="1 jobs are to run, but only 0 of their commands call coda_lib.pipeline.runner"):
+        _stages(job.format("coda_lib.runner"))
 
 
 def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks, fake_checkpoints, tmp_path):
