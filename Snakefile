@@ -11,7 +11,8 @@ from pathlib import Path
 
 from coda_lib.config import APPS, SYSTEMS, read_profile
 from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
-from coda_lib.paths import DATA, NOTEBOOKS, TASKS, Run
+from coda_lib.paths import DATA, NOTEBOOKS, TASKS
+from coda_lib.run import Run
 from coda_lib.task import NOVEL_APPS
 
 RUN = Run(str(config["run"]))

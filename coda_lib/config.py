@@ -3,15 +3,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from coda_lib.errors import UserError
-from coda_lib.files import write_text
-from coda_lib.paths import PROFILES, Run, display
-from coda_lib.sections import Count, NotNegative, Positive, Section, Share
+from coda_lib.paths import PROFILES, display
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Share = Annotated[float, Field(gt=0, le=1)]
+NotNegative = Annotated[float, Field(ge=0)]
+
+
+class Section(BaseModel):
+    """A part of a profile: cannot change, knows no other fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+Row = TypeVar("Row", bound=Section)
+
+
+def load_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
+    try:
+        return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise UserError(f"{display(path)} is no YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
 
 APPS = ("algebra", "biochem", "gis", "astron")
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
@@ -254,13 +278,6 @@ def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:
 
 def profile_text(profile: Profile) -> str:
     return yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def store_profile(profile: Profile, run: Run) -> None:
-    """Write the profile to the run's profile.yaml unless the very same is there."""
-    text = profile_text(profile)
-    if not run.profile_file.exists() or run.profile_file.read_text(encoding="utf-8") != text:
-        write_text(run.profile_file, text)
 
 
 def _apply(override: str, values: dict[str, Any]) -> None:

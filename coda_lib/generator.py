@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, StringConstraints, ValidationError
 
+from coda_lib.config import Count, Section
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError
 from coda_lib.explore import train_pool
@@ -23,7 +24,6 @@ from coda_lib.files import atomic_path, read_json, write_json, write_text
 from coda_lib.judge import unanimous
 from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
-from coda_lib.sections import Count, Section
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
 

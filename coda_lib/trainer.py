@@ -18,7 +18,7 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
-from transformers import TrainerState
+from transformers import TrainerCallback, TrainerState
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
@@ -26,10 +26,33 @@ from coda_lib.agent import Decision, carry_out
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings, TrainingSettings
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
-from coda_lib.metrics import MetricsLog
+from coda_lib.files import write_text
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
+
+
+class MetricsLog(TrainerCallback):
+    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it was."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        if not state.is_world_process_zero:
+            return
+        whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
+        write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
+
+    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        if "train_runtime" in logs or not state.is_world_process_zero:  # the trainer's summary at the end is no step
+            return
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
+
+    def _lines(self) -> list[str]:
+        return self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+
 
 # One of several processes without a GPU loads checkpoints to "cpu:0", a name that torch.load does not know by itself.
 torch.serialization.register_package(5, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None)

@@ -50,7 +50,7 @@ PARAMETERS = {
     "variant": 'variant: str = "truth"',
 }
 ROLES = ("planner", "executor", "judge", "base_judge", "coder")
-PUT = "from coda_lib.files import write_text\nfrom coda_lib.paths import Run\nsettings = Run(run).profile(profile)\n"
+PUT = "from coda_lib.files import write_text\nfrom coda_lib.run import Run\nsettings = Run(run).profile(profile)\n"
 FAKE_NOTEBOOKS = {
     "00_quickstart": ("", "1"),
     "01_sciencedesk": ("", "1"),

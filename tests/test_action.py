@@ -14,11 +14,11 @@ from coda_lib.action import (
     ActionError,
     ActionType,
     format_action,
+    hotkey_keys,
     parse_actions,
     to_pixel,
 )
 from coda_lib.envs.pyautogui import pyautogui_calls
-from coda_lib.keys import hotkey_keys
 
 SIZE = (336, 252)
 

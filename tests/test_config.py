@@ -7,9 +7,10 @@ import yaml
 from pydantic import ValidationError
 
 from coda_lib import task
-from coda_lib.config import APPS, SYSTEMS, load_profile, profile_names, read_profile, store_profile
+from coda_lib.config import APPS, SYSTEMS, load_profile, profile_names, read_profile
 from coda_lib.errors import UserError
-from coda_lib.paths import PROFILES, REPO, Run, checkpoint_path, require_checkpoint
+from coda_lib.paths import PROFILES, REPO, checkpoint_path, require_checkpoint
+from coda_lib.run import Run
 
 
 def test_the_profiles():
@@ -103,9 +104,9 @@ def test_a_run_keeps_its_profile_and_its_file_untouched_when_nothing_changed(tmp
     run = Run(str(tmp_path / "run"))
     assert run.profile("smoke") == load_profile("smoke")
     changed = load_profile("smoke", ("specialize.steps=5",))
-    store_profile(changed, run)
+    run.store(changed)
     before = run.profile_file.stat().st_mtime_ns
-    store_profile(changed, run)
+    run.store(changed)
     assert run.profile_file.stat().st_mtime_ns == before
     assert run.profile("laptop") == changed
 
@@ -119,7 +120,7 @@ def test_names_of_runs():
 
 def test_checkpoints_of_planners_and_systems(tmp_path):
     run = Run(str(tmp_path / "run"))
-    store_profile(load_profile("smoke"), run)
+    run.store(load_profile("smoke"))
     assert run.planner_checkpoint("base", "gis") == str(REPO / "data" / "checkpoints" / "planner")
     assert (
         run.planner_checkpoint("specialist", "gis")

@@ -10,9 +10,9 @@ from tiny_models import NO, SIZE, YES, made_up, screen
 
 from coda_lib.action import Action, parse_actions
 from coda_lib.dataset import grpo_rows, observation, positives, sft_rows
+from coda_lib.judge import Verdict, format_verdict
 from coda_lib.planner import Turn, planner_messages
 from coda_lib.trajectory import Step, encode_image
-from coda_lib.verdict import Verdict, format_verdict
 
 ACTS = (
     ("Click 'Grid'.", Action.click(0.25, 0.5)), ("Type 'x'.", Action.type_text("it's\n")),

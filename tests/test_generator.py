@@ -11,7 +11,7 @@ from chat_server import Server, words_of
 from rich.console import Console
 from tiny_models import NO, YES, made_up
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.explore import aims, sentence
 from coda_lib.files import read_json
@@ -31,9 +31,9 @@ from coda_lib.generator import (
 )  # fmt: skip
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.load import usage_table
-from coda_lib.paths import Run
 from coda_lib.pipeline.drive import reproduce
-from coda_lib.show.generator_examples import BY_HAND, rounds_by_hand, rounds_table
+from coda_lib.run import Run
+from coda_lib.show.examples import BY_HAND, rounds_by_hand, rounds_table
 from coda_lib.stages import _common as stages
 from coda_lib.task import ALL_APPS, test_tasks
 from coda_lib.trajectory import load_trajectories
@@ -179,7 +179,7 @@ def tiny(tiny_planner, tiny_executor) -> tuple[str, ...]:
 def run_with(tmp_path, *overrides: str) -> Run:
     here = Run(str(tmp_path / "run"))
     small = ("models.generator=setter", "generator.rounds=2", "generator.tasks=2", "rollouts_per_task=2", "step_limit=2")
-    store_profile(load_profile("smoke", (*small, *overrides)), here)
+    here.store(load_profile("smoke", (*small, *overrides)))
     return here
 
 

@@ -10,10 +10,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny_models import NO, YES, made_up, pictures_of, words_of
 
-from coda_lib.judge import SAMPLING, VOTES, Judge, judge_messages, positive_steps, score, unanimous
+from coda_lib.judge import (
+    SAMPLING,
+    VOTES,
+    Judge,
+    Verdict,
+    VerdictError,
+    format_verdict,
+    judge_messages,
+    parse_verdict,
+    positive_steps,
+    score,
+    unanimous,
+)
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.trajectory import StopReason, decode_image
-from coda_lib.verdict import Verdict, VerdictError, format_verdict, parse_verdict
 
 THREE = '"Redundant": [], "First_Error_Step": null'
 UNCLEAN = format_verdict(Verdict(True, (2,)))

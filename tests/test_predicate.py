@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coda_lib.predicate import PREDICATES, holds
+from coda_lib.task import PREDICATES, holds
 
 STATE = {
     "grid": True, "digits": 4, "xmin": -1.0, "tab": "Plot 2D", "functions": ["sin(x)", "x^2"], "variables": {"a": 5.0},

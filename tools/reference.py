@@ -20,11 +20,11 @@ from coda_lib.evaluation.ablations import TABLES
 from coda_lib.evaluation.ablations import kept as kept_ablations
 from coda_lib.evaluation.paper import Provenance
 from coda_lib.evaluation.report import write_tables
-from coda_lib.evaluation.seeds import by_seed, load_seeds, siblings
-from coda_lib.evaluation.tables import comparisons, table1
+from coda_lib.evaluation.tables import by_seed, comparisons, load_seeds, siblings, table1
 from coda_lib.evaluation.votes import load_votes
 from coda_lib.files import atomic_path, write_text
-from coda_lib.paths import REFERENCE, REPO, Run
+from coda_lib.paths import REFERENCE, REPO
+from coda_lib.run import Run
 
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",

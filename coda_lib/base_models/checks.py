@@ -13,10 +13,9 @@ from coda_lib.base_models.judge_rows import Examiner, by_task
 from coda_lib.base_models.lessons import alike, judge_lessons
 from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.walks import Moment, typed_words
-from coda_lib.judge import SAMPLING
+from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
-from coda_lib.verdict import VerdictError, parse_verdict
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 

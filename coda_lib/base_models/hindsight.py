@@ -17,8 +17,7 @@ from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.executor import solo_messages
 from coda_lib.explore import Aim, aims, combinations, sentence
 from coda_lib.planner import Observation, Turn, planner_messages
-from coda_lib.predicate import holds
-from coda_lib.task import test_tasks
+from coda_lib.task import holds, test_tasks
 from coda_lib.trajectory import decode_image
 
 

@@ -11,18 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from coda_lib.action import ActionType
-from coda_lib.base_models.attempts import Case, Question, State, did, needless, whole_reply
+from coda_lib.base_models.attempts import Case, Question, State, did, needless, ruling_source, whole_reply
 from coda_lib.base_models.hindsight import leads_to, reached
-from coda_lib.base_models.judge_told import ruling_source
 from coda_lib.base_models.lessons import Lesson, alike, is_taken, judge_lessons
 from coda_lib.base_models.rows import READING, Row, description
 from coda_lib.base_models.walks import Moment, random_step, screenshot
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.explore import Aim, aims, sentence
+from coda_lib.judge import Verdict
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory
-from coda_lib.verdict import Verdict
 
 SHORT = "AB"  # grades of what a base planner solves now and then
 JUDGE_BATCH = 8  # attempts a step

@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from coda_lib.base_models.demonstrations import draw_lesson, how_to_row
 from coda_lib.base_models.hindsight import (
     Hindsight,
     curiosity,
@@ -20,6 +19,7 @@ from coda_lib.base_models.hindsight import (
     with_more,
     with_past,
 )
+from coda_lib.base_models.lessons import draw_lesson, how_to_row
 from coda_lib.base_models.rows import Row, copying_row, description_row, grounding_row, moved, moved_row
 from coda_lib.base_models.training import BATCH
 from coda_lib.base_models.walks import Moment, typed_words

@@ -192,8 +192,7 @@ def memory_row() -> Row:
 
 
 def _judged(task: Task) -> Trajectory:
-    from coda_lib.judge import VOTES
+    from coda_lib.judge import VOTES, Verdict, format_verdict
     from coda_lib.show.examples import scripted
-    from coda_lib.verdict import Verdict, format_verdict
 
     return replace(scripted(task), verdicts=(format_verdict(Verdict(correct=True)),) * VOTES)

@@ -14,7 +14,7 @@ from coda_lib.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from coda_lib.paths import Run
+    from coda_lib.run import Run
     from coda_lib.task import Task
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
@@ -46,7 +46,7 @@ def print_json(value: Any) -> None:
 
 def run_of(name: str) -> Run:
     """The run of a name under results/, or of a folder anywhere, such as results/reference/laptop."""
-    from coda_lib.paths import Run
+    from coda_lib.run import Run
 
     run = Run(str(Path(name).resolve()) if Path(name).is_dir() else name)
     if not run.folder.is_dir():

@@ -72,9 +72,10 @@ def reproduce(
     """
     from coda_lib.config import load_profile
     from coda_lib.envs.sciencedesk.env import desk_class
-    from coda_lib.paths import NOTEBOOKS, Run, display
+    from coda_lib.paths import NOTEBOOKS, display
     from coda_lib.pipeline import drive as pipeline
     from coda_lib.pipeline.progress import clock
+    from coda_lib.run import Run
 
     chosen = load_profile(profile, tuple(settings or ()))
     target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()

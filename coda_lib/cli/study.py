@@ -45,7 +45,7 @@ def claims(
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
     from coda_lib.evaluation.claims import decide, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance
-    from coda_lib.evaluation.table2 import votes_and_rules
+    from coda_lib.evaluation.votes import votes_and_rules
 
     here = run_of(run)
     profile = here.profile()
@@ -75,7 +75,7 @@ def seeds(
     """Show Table 1 over several seeds of the same study: means over the seeds, and how far the seeds lie apart."""
     from coda_lib.evaluation import report, tables
     from coda_lib.evaluation.paper import Provenance
-    from coda_lib.evaluation.seeds import by_seed, load_seeds
+    from coda_lib.evaluation.tables import by_seed, load_seeds
 
     episodes, profile = load_seeds([run_of(run) for run in runs])
     provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
@@ -108,8 +108,7 @@ def judge_votes(
     as_json: JsonOption = False,
 ) -> None:
     """Say what every voting rule would have made of the votes of a run: precision, recall, labels."""
-    from coda_lib.evaluation.table2 import load_ratings, rules
-    from coda_lib.evaluation.votes import compare, grouped, load_votes, voting
+    from coda_lib.evaluation.votes import compare, grouped, load_ratings, load_votes, rules, voting
 
     if unknown := set(by or ()) - {"app", "planner"}:
         raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
@@ -142,7 +141,7 @@ def judge_export(
     save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
 ) -> None:
     """Write the judges' first votes behind Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
-    from coda_lib.evaluation.table2 import load_ratings
+    from coda_lib.evaluation.votes import load_ratings
     from coda_lib.formats.judgments import write_votes
 
     if save.exists() and any(save.iterdir()):

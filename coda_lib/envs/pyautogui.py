@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from coda_lib.action import CLICK_FAMILY, Action, ActionError, ActionType, to_pixel
-from coda_lib.keys import KeyRefused, pressed
+from coda_lib.action import CLICK_FAMILY, Action, ActionError, ActionType, KeyRefused, pressed, to_pixel
 
 Call = tuple[str, tuple, dict]  # name of a pyautogui function, its arguments, its keyword arguments
 

@@ -9,7 +9,8 @@ import pandas as pd
 from coda_lib.config import Profile
 from coda_lib.evaluation.statistics import RESAMPLES
 from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, success_matrices, table1
-from coda_lib.paths import REFERENCE, Run
+from coda_lib.paths import REFERENCE
+from coda_lib.run import Run
 
 TABLES = {  # what notebook 10d writes, and what each is about
     "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from coda_lib.config import APPS, App, System
+from coda_lib.config import APPS, App, Section, System, load_rows
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
 from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
 from coda_lib.evaluation.votes import ASKED, Rule, difference
-from coda_lib.paths import DATA, Run
-from coda_lib.sections import Section, load_rows
+from coda_lib.paths import DATA
+from coda_lib.run import Run
 
 CLAIMS = DATA / "claims.yaml"
 JOINT = "joint"  # the ablation with one planner for all applications

@@ -9,10 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from coda_lib.config import Profile
+from coda_lib.config import Profile, Section, load_rows
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
-from coda_lib.sections import Section, load_rows
 
 LEDGER = DATA / "deviations.yaml"
 _FIELD = re.compile(r"\{([a-z_.]+)\}")

@@ -22,7 +22,7 @@ from scipy.stats import norm
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import LEVEL
 from coda_lib.evaluation.tables import load_episodes, success_matrices
-from coda_lib.paths import Run
+from coda_lib.run import Run
 
 POWER = 0.8  # chance of finding a difference that is there; the usual choice
 SEEDS, RUNS = (1, 3, 5, 10), (1, 8, 32)  # designs to compare

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import wilson
 from coda_lib.files import write_json, write_text
-from coda_lib.verdict import VerdictError, parse_verdict
+from coda_lib.judge import VerdictError, parse_verdict
 
 if TYPE_CHECKING:
     import pandas as pd

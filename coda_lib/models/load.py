@@ -15,7 +15,8 @@ from coda_lib.config import Profile, Role
 from coda_lib.files import read_json, write_json
 from coda_lib.models.chat import ChatModel
 from coda_lib.models.endpoint import EndpointModel
-from coda_lib.paths import Run, checkpoint_path
+from coda_lib.paths import checkpoint_path
+from coda_lib.run import Run
 
 MILLION = 1_000_000
 

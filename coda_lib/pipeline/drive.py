@@ -22,14 +22,15 @@ from typing import IO
 import psutil
 from rich.console import Console
 
-from coda_lib.config import Profile, profile_text, store_profile
+from coda_lib.config import Profile, profile_text
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove
-from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, Run, display, require_checkpoint
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
 from coda_lib.pipeline.dependencies import data_files
 from coda_lib.pipeline.progress import Lines, clock
 from coda_lib.pipeline.provenance import write_manifest
 from coda_lib.processes import ended
+from coda_lib.run import Run
 
 SNAKEFILE = REPO / "Snakefile"
 RUNNER = "coda_lib.pipeline.runner"  # runs one stage; called by the Snakefile
@@ -74,7 +75,7 @@ def reproduce(
     with _lock(run) as lock:
         if fresh:
             _clear(run)
-        store_profile(profile, run)
+        run.store(profile)
         stages = plan(run, profile, until, notebooks, cluster=cluster)
         expected = expected_seconds(run, profile)
         total = _total(stages, expected, cores)
@@ -108,7 +109,7 @@ def _stages(preview: str) -> list[str]:
     jobs = [name for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE) if not name.startswith("until_")]
     stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
     if len(stages) != len(jobs):
-        raise StageError(f"{len(jobs)} jobs are to run, but only {len(stages)} of their commands call {RUNNER}: see the Snakefile")
+        raise StageError(f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the Snakefile")
     return stages
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from coda_lib.files import read_json, write_json
-from coda_lib.paths import Run
+from coda_lib.run import Run
 
 
 class Lines:

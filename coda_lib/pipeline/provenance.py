@@ -16,7 +16,8 @@ import psutil
 
 from coda_lib.config import Profile
 from coda_lib.files import read_json, sha256, write_json
-from coda_lib.paths import REPO, Run, display
+from coda_lib.paths import REPO, display
+from coda_lib.run import Run
 
 PACKAGES = ("torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas", "PySide6-Essentials",
             "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm")  # fmt: skip

@@ -20,8 +20,9 @@ import psutil
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove, sha256, write_json
-from coda_lib.paths import Run, display
+from coda_lib.paths import display
 from coda_lib.pipeline.notebook import execute, read_parameters
+from coda_lib.run import Run
 
 PARTS_OF_TRAINING = "checkpoints"  # folder of a resumable stage that its trainer resumes from; no result
 DONE = "done.json"  # hashes of what a resumable stage made: its only output for Snakemake

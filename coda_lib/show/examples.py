@@ -22,17 +22,23 @@ from coda_lib.dataset import observation, positives
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.evaluation import statistics
-from coda_lib.judge import positive_steps, score, unanimous
+from coda_lib.judge import VerdictError, parse_verdict, positive_steps, score, unanimous
 from coda_lib.models.chat import Message
 from coda_lib.planner import Observation, PlanError, parse_plan
 from coda_lib.reward import advantages, reward
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
-from coda_lib.verdict import VerdictError, parse_verdict
 
 if TYPE_CHECKING:
     pass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
+from coda_lib.files import read_json
+from coda_lib.generator import Generator, Outcome, Round
+from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.paths import DATA
 
 # ---------------------------------------------------------------------------------------------------------- episodes
 
@@ -298,3 +304,26 @@ def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
         handle.update({"text/plain": f"{bar:░<30} {done} of {total} {unit}, {rest}"}, raw=True)
 
     yield move
+
+
+BY_HAND = DATA / "generator" / "by_hand.json"
+
+
+def rounds_by_hand() -> tuple[list[Round], list[dict[str, Any]]]:
+    """Two rounds with replies that a person wrote in a model's place, and all that was said in them."""
+    raw = read_json(BY_HAND)
+    replies = [reply for one in raw["rounds"] for reply in one["replies"]]
+    made = Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"])
+    with TemporaryDirectory() as folder:
+        rounds = [made.go_on(Path(folder), [Outcome(**said) for said in one["outcomes"]], 0) for one in raw["rounds"]]
+        said = [turn for path in sorted(Path(folder).glob("*/exchange.json")) for turn in read_json(path)]
+    return rounds, said
+
+
+def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
+    """A row for each proposed task: its round, the instruction, and 'kept' or why it was dropped."""
+    rows = []
+    for one in rounds:
+        rows += [(one.number, task.instruction, "kept", "") for task in one.tasks]
+        rows += [(one.number, item.instruction, item.reason, item.detail) for item in one.dropped]
+    return pd.DataFrame(rows, columns=["round", "instruction", "became", "because of"])

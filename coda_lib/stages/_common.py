@@ -1,6 +1,6 @@
 """The stages of a run, each a few calls: what a notebook runs, headless or by hand.
 
-Every function reads the files of earlier stages and writes its own (layout: `coda_lib.paths.Run`); nothing else passes between
+Every function reads the files of earlier stages and writes its own (layout: `coda_lib.run.Run`); nothing else passes between
 stages.  Each derives its random numbers from the run's seed and its own name.
 """
 
@@ -31,9 +31,10 @@ from coda_lib.generator import Generator, load_rounds, outcomes_of
 from coda_lib.judge import Judge, JudgeScore, score
 from coda_lib.models.chat import Sampling
 from coda_lib.models.load import load_model, note_usage
-from coda_lib.paths import Run, checkpoint_path, display
+from coda_lib.paths import checkpoint_path, display
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs
+from coda_lib.run import Run
 from coda_lib.stages.processes import launch
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories

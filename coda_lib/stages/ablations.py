@@ -14,14 +14,14 @@ from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile, Serving, Variant
 from coda_lib.dataset import Labeller, grpo_rows
 from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.evaluation.table2 import rules
-from coda_lib.evaluation.votes import Rule, apply, cast, votes_of
+from coda_lib.evaluation.votes import Rule, apply, cast, rules, votes_of
 from coda_lib.files import write_table
 from coda_lib.judge import positive_steps
 from coda_lib.models.load import load_model
-from coda_lib.paths import Run, checkpoint_path
+from coda_lib.paths import checkpoint_path
 from coda_lib.planner import Planner
 from coda_lib.rollout import episodes, jobs, rollout
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.stages.judges import load_raters
 from coda_lib.trajectory import Trajectory, load_trajectories

@@ -9,11 +9,10 @@ from functools import partial
 import pandas as pd
 
 from coda_lib.config import Profile
-from coda_lib.evaluation.table2 import half_of
-from coda_lib.evaluation.votes import LOW, votes_of
+from coda_lib.evaluation.votes import LOW, half_of, votes_of
 from coda_lib.files import write_table
 from coda_lib.judge import Judge
-from coda_lib.paths import Run
+from coda_lib.run import Run
 from coda_lib.stages._common import load_judge, stage_seed
 from coda_lib.trajectory import Trajectory, load_trajectories
 

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Sequence
 
 from coda_lib.errors import StageError, UserError
-from coda_lib.paths import REPO, Run
+from coda_lib.paths import REPO
 from coda_lib.processes import dies_with_its_parent, ended
+from coda_lib.run import Run
 
 PATIENCE_S = 30.0  # for the processes to end when they are told to
 

@@ -22,9 +22,9 @@ from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.models.load import load_model
-from coda_lib.paths import Run
 from coda_lib.planner import HISTORY, Observation
 from coda_lib.prompts import render
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.stages.ablations import planner_of, play
 

@@ -12,27 +12,34 @@ from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib.action import Action, parse_actions
 from coda_lib.base_models import recipe as base_recipe
-from coda_lib.base_models.attempts import NOTHING, Case, Question, needless, seen
-from coda_lib.base_models.batches import batch_of, packed_batch
+from coda_lib.base_models.attempts import (
+    NOTHING,
+    Case,
+    Question,
+    names,
+    needless,
+    renamed,
+    ruling_source,
+    seen,
+    told_attempts,
+    told_lessons,
+)
 from coda_lib.base_models.checks import judging, paired
-from coda_lib.base_models.demonstrations import demonstrate, demonstrations, how_to_row
 from coda_lib.base_models.hindsight import curiosity, distracted, hindsights, planner_row, reached, with_more, with_past
 from coda_lib.base_models.judge_rows import JUDGE_BATCH, Examiner, attempts, judge_source
-from coda_lib.base_models.judge_told import names, renamed, ruling_source, told_attempts, told_lessons
-from coda_lib.base_models.lessons import judge_lessons, judge_tasks, lessons
+from coda_lib.base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, judge_tasks, lessons
 from coda_lib.base_models.rows import READING, SIZE, Row, description_row, grounding_row, moved, moved_row
 from coda_lib.base_models.sources import GROUP, UNSURE, executor_source, how_to_source, planner_source
-from coda_lib.base_models.training import BATCH, collect
+from coda_lib.base_models.training import BATCH, batch_of, collect, packed_batch
 from coda_lib.base_models.walks import Moment, screenshot, typed_words
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.explore import aims, sentence, train_pool
+from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
-from coda_lib.predicate import holds
-from coda_lib.task import APPS, goal_text, test_tasks
+from coda_lib.task import APPS, goal_text, holds, test_tasks
 from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
-from coda_lib.verdict import Verdict, parse_verdict
 
 
 @pytest.fixture(scope="module")

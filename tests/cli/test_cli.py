@@ -26,9 +26,10 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.paths import NOTEBOOKS, REPO, Run
+from coda_lib.paths import NOTEBOOKS, REPO
 from coda_lib.pipeline import drive as pipeline
 from coda_lib.planner import Planner
+from coda_lib.run import Run
 
 
 def test_help_is_quick_and_names_the_commands(coda):

@@ -8,16 +8,15 @@ import time
 
 import pytest
 
-from coda_lib.action import Action, ActionError, ActionType, parse_actions
+from coda_lib.action import Action, ActionError, ActionType, KeyRefused, parse_actions, pressed
 from coda_lib.envs.pyautogui import LONGEST_TEXT, pyautogui_calls
 from coda_lib.envs.scienceboard.files import load_board_task
 from coda_lib.envs.scienceboard.guest import program
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
-from coda_lib.keys import KeyRefused, pressed
+from coda_lib.judge import VerdictError, parse_verdict
 from coda_lib.planner import PlanError, parse_plan
 from coda_lib.task import load_task
-from coda_lib.verdict import VerdictError, parse_verdict
 
 SIZE = (336, 252)
 # Texts that are harmful to whoever treats them as code, as markup, as a path, as a format.

@@ -10,14 +10,14 @@ import pytest
 import yaml
 from tiny_models import NO, YES
 
-from coda_lib.config import APPS, SYSTEMS, load_profile, store_profile
+from coda_lib.config import APPS, SYSTEMS, load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide, load_claims, load_systems
 from coda_lib.evaluation.paper import Provenance
 from coda_lib.evaluation.statistics import EpisodesError
 from coda_lib.evaluation.votes import COLUMNS, difference, voting
 from coda_lib.files import write_table
-from coda_lib.paths import Run
+from coda_lib.run import Run
 
 
 def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4) -> pd.DataFrame:
@@ -81,7 +81,7 @@ def test_what_a_run_lacks_is_not_tested_and_says_why():
 def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_path):
     claim = "One reinforcement learning over all applications at once is worse than specialists followed by distillation"
     run = Run(str(tmp_path / "run"))
-    store_profile(load_profile("laptop"), run)
+    run.store(load_profile("laptop"))
     found = episodes({"base": 0.3, "executor": 0.3, "stage1": 0.5, "stage2": 0.7, JOINT: 0.2})
     for pair, part in found[found["system"] != JOINT].groupby(["system", "app"]):
         write_table(run.evaluation(*pair), part)
@@ -136,7 +136,7 @@ def test_every_claim_is_there_once_and_says_where_it_is_made():
 
 def test_the_command(tmp_path, coda):
     here, profile = Run(str(tmp_path / "trial")), load_profile("laptop", ("bootstrap_resamples=200",))
-    store_profile(profile, here)
+    here.store(profile)
     table = episodes({"base": 0.3, "executor": 0.3, "stage1": 0.6, "stage2": 0.6})
     for (system, app), part in table.groupby(["system", "app"]):
         here.evaluation(system, app).parent.mkdir(parents=True, exist_ok=True)

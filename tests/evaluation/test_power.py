@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.power import Spread, designs, estimate, load_pairs
-from coda_lib.paths import Run
+from coda_lib.run import Run
 
 
 def study(rng, tasks: int, runs: int, seeds: int, difference: float, by_task: float, by_seed: float, apps: int = 1) -> list:
@@ -65,7 +65,7 @@ def run(tmp_path) -> Run:
     """Write the episodes of a small run: 6 tasks of each application, 4 runs, two systems."""
     here, rng = Run(str(tmp_path / "run")), np.random.default_rng(0)
     profile = load_profile("laptop")
-    store_profile(profile, here)
+    here.store(profile)
     for system, chance in (("base", 0.3), ("stage1", 0.6)):
         for app in profile.apps:
             rows = [

@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from coda_lib.config import APPS, load_profile, store_profile
+from coda_lib.config import APPS, load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation import report, statistics, tables
-from coda_lib.evaluation.seeds import by_seed, load_seeds, siblings
-from coda_lib.paths import Run
+from coda_lib.evaluation.tables import by_seed, load_seeds, siblings
+from coda_lib.run import Run
 from tools import reference
 from tools.reference import pool
 
@@ -23,7 +23,7 @@ def write_run(folder, seed: int, *changes: str, tasks: int = 5, runs: int = 4) -
     """A run in which both systems succeed by chance."""
     here, rng = Run(str(folder / f"seed{seed}")), np.random.default_rng(seed)
     fixed = (f"seed={seed}", f"evaluation_runs={runs}", "systems=[base, stage1]", "bootstrap_resamples=300")
-    store_profile(load_profile("laptop", (*fixed, *changes)), here)
+    here.store(load_profile("laptop", (*fixed, *changes)))
     for system in SYSTEMS:
         for app in APPS:
             rows = [

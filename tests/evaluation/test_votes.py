@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 from tiny_models import NO, YES, made_up
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.votes import Rule, apply, cast, compare, grouped, load_votes, voting
-from coda_lib.judge import score
-from coda_lib.paths import Run
+from coda_lib.judge import Verdict, format_verdict, score
+from coda_lib.run import Run
 from coda_lib.trajectory import Step, load_trajectories, save_trajectories
-from coda_lib.verdict import Verdict, format_verdict
 
 UNCLEAN = format_verdict(Verdict(True, (1,)))
 
@@ -79,7 +78,7 @@ def test_nothing_accepted_has_no_precision_and_what_broke_has_no_truth():
 @pytest.fixture
 def run(tmp_path) -> Run:
     here = Run(str(tmp_path / "trial"))
-    store_profile(load_profile("laptop"), here)
+    here.store(load_profile("laptop"))
     broken = Step(made_up().steps[0].screenshot, "", "?", (), "no action")
     played = [
         made_up(1, success=True), made_up(2, success=False), made_up(3, success=False, verdicts=[YES, NO]),

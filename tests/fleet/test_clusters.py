@@ -18,8 +18,9 @@ from rich.console import Console
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
-from coda_lib.paths import PROFILES, REPO, Run
+from coda_lib.paths import PROFILES, REPO
 from coda_lib.pipeline.drive import plan, reproduce
+from coda_lib.run import Run
 
 CLUSTERS = ("slurm", "kubernetes")
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")

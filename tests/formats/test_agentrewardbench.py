@@ -11,8 +11,8 @@ import pytest
 from coda_lib.errors import UserError
 from coda_lib.evaluation.votes import COLUMNS, compare, voting
 from coda_lib.formats.judgments import Problem, load_annotations, load_split, read_verdict, score, write_votes
+from coda_lib.judge import Verdict, format_verdict
 from coda_lib.paths import REFERENCE
-from coda_lib.verdict import Verdict, format_verdict
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.endpoint import EndpointModel
 from coda_lib.models.load import load_model, note_usage, usage_table
 from coda_lib.models.local import LocalModel
-from coda_lib.paths import Run
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.trajectory import load_trajectories
 
@@ -41,7 +41,7 @@ def test_a_place_that_is_none_is_named(where):
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
     here = Run(str(tmp_path / "run"))
-    store_profile(load_profile("smoke", ("prices.planner=[2.0, 8.0]",)), here)
+    here.store(load_profile("smoke", ("prices.planner=[2.0, 8.0]",)))
     return here
 
 
@@ -71,7 +71,7 @@ def test_stages_find_the_same_with_all_models_behind_servers_and_with_a_fleet(tm
     ways, found, asked = {"local": (), "served": served, "fleet": fleet, "ray": [*fleet, "fleet.ray=local"]}, {}, {}
     for way, changes in ways.items():
         run = Run(str(tmp_path / way))
-        store_profile(load_profile("smoke", (*SMALL, *changes)), run)
+        run.store(load_profile("smoke", (*SMALL, *changes)))
         stages.explore(run, "base", "gis")
         stages.judge(run, "base", "gis")
         found[way] = load_trajectories(run.judged("base", "gis"))

@@ -13,9 +13,9 @@ import pytest
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
-from coda_lib.paths import Run
 from coda_lib.pipeline.notebook import declared_parameters, execute, read_parameters
 from coda_lib.pipeline.runner import run_stage
+from coda_lib.run import Run
 
 TYPED = 'app: str = "gis"  # application\nsteps: int = 3  # optimizer steps\nrate: float = 0.5\nquick: bool = False'
 

@@ -19,11 +19,12 @@ from rich.console import Console
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, write_json
-from coda_lib.paths import REPO, Run
+from coda_lib.paths import REPO
 from coda_lib.pipeline import scheduler
 from coda_lib.pipeline.dependencies import checkpoint_files, code_files, data_files
 from coda_lib.pipeline.drive import STAGES, _stages, expected_seconds, plan, reproduce
 from coda_lib.pipeline.progress import clock
+from coda_lib.run import Run
 
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")
 
@@ -88,9 +89,9 @@ def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
 
 
 def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
-    job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_explore:\n    input: x\n"
+    job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_x:\n"
     assert _stages(job.format("coda_lib.pipeline.runner")) == ["explore/base/gis"]
-    with pytest.raises(StageError, match="1 jobs are to run, but only 0 of their commands call coda_lib.pipeline.runner"):
+    with pytest.raises(StageError, match="1 jobs are to run, but 0 of their commands call coda_lib.pipeline.runner"):
         _stages(job.format("coda_lib.runner"))
 
 
@@ -109,11 +110,11 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
 
 def test_code_behind_a_notebook(tmp_path):
     notebook = write_notebook(
-        tmp_path / "a.ipynb", "", "%matplotlib inline\nfrom coda_lib.paths import Run\nimport numpy"
+        tmp_path / "a.ipynb", "", "%matplotlib inline\nfrom coda_lib.run import Run\nimport numpy"
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
-    assert modules == {f"coda_lib/{name}.py" for name in ("__init__", "paths", "errors", "config", "sections", "files")}
+    assert modules == {f"coda_lib/{name}.py" for name in ("__init__", "run", "paths", "errors", "config", "files")}
     shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_lib.evaluation import report\nimport coda_lib.pipeline.drive")
     assert REPO / "coda_lib/evaluation/report.py" in code_files(shown)
     assert REPO / "coda_lib/evaluation/report.py" not in code_files(shown, without=["coda_lib.evaluation"])
@@ -228,7 +229,7 @@ SLOW = """
 import os, time
 from pathlib import Path
 from coda_lib.files import write_text
-from coda_lib.paths import Run
+from coda_lib.run import Run
 folder = FOLDER
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 steps = len(list((folder / "checkpoints").iterdir()))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from coda_lib.paths import Run
+from coda_lib.run import Run
 
 LIKELIEST = [f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge")]  # chance would draw other numbers elsewhere
 SERVED = [f"serving.{role}=started" for role in ("planner", "executor", "judge")]

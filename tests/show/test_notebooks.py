@@ -18,6 +18,7 @@ from coda_lib.agent import DualAgent
 from coda_lib.errors import UserError
 from coda_lib.evaluation import tables
 from coda_lib.executor import Executor
+from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.paths import NOTEBOOKS, REPO, TASKS
 from coda_lib.pipeline.notebook import declared_parameters
@@ -26,7 +27,6 @@ from coda_lib.show import examples as teaching
 from coda_lib.show import pictures
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
-from coda_lib.verdict import Verdict, format_verdict
 
 BOOKS = sorted(NOTEBOOKS.glob("*.ipynb"))
 GIVEN = {  # what the Snakefile passes besides profile and run

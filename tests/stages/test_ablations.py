@@ -10,20 +10,19 @@ import pytest
 from datasets import Dataset
 from tiny_models import NO, YES, made_up
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation import ablations as ablation_tables
 from coda_lib.evaluation.ablations import executors, novel, variants
 from coda_lib.evaluation.statistics import EpisodesError
 from coda_lib.files import write_text
-from coda_lib.judge import Judge
+from coda_lib.judge import Judge, Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel
-from coda_lib.paths import Run
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.stages import ablations
 from coda_lib.stages import judges as raters
 from coda_lib.trajectory import load_trajectories, save_trajectories
-from coda_lib.verdict import Verdict, format_verdict
 
 APPS = ("algebra", "gis")
 CHANGES = (
@@ -37,7 +36,7 @@ UNCLEAN = format_verdict(Verdict(True, (2,)))
 @pytest.fixture
 def run(tmp_path) -> Run:
     made = Run(str(tmp_path / "run"))
-    store_profile(load_profile("laptop", CHANGES), made)
+    made.store(load_profile("laptop", CHANGES))
     return made
 
 

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 from tiny_models import NO, YES, made_up
 
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.table2 import load_ratings, rules, table2, votes_and_rules
+from coda_lib.evaluation.votes import load_ratings, rules, table2, votes_and_rules
 from coda_lib.judge import Judge
 from coda_lib.models.chat import ReplayModel
-from coda_lib.paths import Run
+from coda_lib.run import Run
 from coda_lib.stages import judges as raters
 from coda_lib.trajectory import save_trajectories
 
@@ -24,7 +24,7 @@ from coda_lib.trajectory import save_trajectories
 def run(tmp_path) -> Run:
     """Give a run with twenty trajectories of each planner, every fourth solved and one broken by the environment."""
     made = Run(str(tmp_path / "run"))
-    store_profile(load_profile("laptop", ("apps=[gis]", "raters.trajectories=8")), made)
+    made.store(load_profile("laptop", ("apps=[gis]", "raters.trajectories=8")))
     for planner, path in {
         "base": made.rollouts("base", "gis"), "specialist": made.rollouts("specialist", "gis"),
         "stage2": made.evaluation("stage2", "gis").with_suffix(".trajectories.parquet"),

@@ -16,10 +16,11 @@ from accelerate.commands.config.config_args import load_config_from_file
 from tiny_models import made_up
 
 from coda_lib.action import Action
-from coda_lib.config import load_profile, store_profile
+from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.models.local import load_network
-from coda_lib.paths import PROFILES, REPO, Run
+from coda_lib.paths import PROFILES, REPO
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.trajectory import save_trajectories
 
@@ -72,7 +73,7 @@ def make_run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path):
     def make(name: str, *changes: str) -> Run:
         run = Run(str(tmp_path / name))
         models = (f"models.planner={tiny_planner}", f"models.executor={tiny_executor}", f"models.judge={tiny_planner}")
-        store_profile(load_profile("smoke", ("apps=[gis]", "generalize.batch_size=4", *models, *changes)), run)
+        run.store(load_profile("smoke", ("apps=[gis]", "generalize.batch_size=4", *models, *changes)))
         save_trajectories(run.judged("specialist", "gis"), [made_up(i, ACTS, app="gis") for i in range(4)])
         return run
 

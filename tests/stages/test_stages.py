@@ -11,13 +11,13 @@ import torch
 from tiny_models import NO, made_up
 
 from coda_lib.agent import DualAgent, SoloAgent
-from coda_lib.config import Profile, load_profile, store_profile
+from coda_lib.config import Profile, load_profile
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
-from coda_lib.paths import Run
+from coda_lib.run import Run
 from coda_lib.stages import _common as stages
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
@@ -37,7 +37,7 @@ def run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path) -> Run:
     folders = {"planner": tiny_planner, "executor": tiny_executor, "judge": tiny_planner}
     models = [f"models.{role}={folder}" for role, folder in folders.items()]
     here = Run(str(tmp_path / "run"))
-    store_profile(load_profile("smoke", (*SETTINGS, *models)), here)
+    here.store(load_profile("smoke", (*SETTINGS, *models)))
     return here
 
 

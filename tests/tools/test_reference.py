@@ -8,7 +8,8 @@ from tiny_models import made_up
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES
 from coda_lib.files import read_json, write_json, write_text
-from coda_lib.paths import REFERENCE, REPO, Run
+from coda_lib.paths import REFERENCE, REPO
+from coda_lib.run import Run
 from coda_lib.trajectory import save_trajectories
 from tools import reference
 

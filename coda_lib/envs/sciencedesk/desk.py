@@ -7,20 +7,235 @@ the same window can be shown to a person; nothing in it knows whether the mouse 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import shiboken6
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QImage
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QTabBar, QWidget
 
 from coda_lib.action import Action
 from coda_lib.envs.sciencedesk import hands
-from coda_lib.envs.sciencedesk.blocks import Blocks
 from coda_lib.envs.sciencedesk.elements import Element, visible_elements
 from coda_lib.envs.sciencedesk.qt import application
-from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field, Rows
+from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows
+
+MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top edge
+
+
+class _Shade(QWidget):
+    """Covers the window below a menu or dialog; a click on it closes a menu and does nothing to a dialog."""
+
+    def __init__(self, window: Blocks):
+        super().__init__(window)
+        self.setGeometry(0, 0, WIDTH, HEIGHT)
+        self.hide()
+
+    def mousePressEvent(self, event) -> None:
+        self.window().close_menu()
+
+    def paintEvent(self, event) -> None:
+        if self.window().dialog is not None:
+            with QPainter(self) as painter:
+                painter.fillRect(self.rect(), QColor(0, 0, 0, 60))
+
+
+class Blocks(QWidget):
+    """A window of fixed size with a menu bar, tabs and a status line; `Desk` gives it state and behaviour."""
+
+    values: dict[str, Any]  # the state that marks in menus show
+
+    def __init__(self):
+        super().__init__()
+        self.setFixedSize(WIDTH, HEIGHT)
+        self.pages: dict[str, list[QWidget]] = {}
+        self.menu: QFrame | None = None
+        self.dialog: QFrame | None = None
+        self._toggles: list[tuple[QPushButton, str, str, Any]] = []
+        self._menu_x = 2
+        self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
+        self.tabs.setDrawBase(False)
+        self.tabs.setExpanding(False)
+        self.status = self._place(QLabel(self), 4, STATUS_TOP, WIDTH - 8, 16)
+        self.status.setAccessibleName("Status")
+        self._shade = _Shade(self)
+
+    def set(self, key: str, value: Any) -> None:
+        """Change the state under a key and show it."""
+        raise NotImplementedError
+
+    # -- pages and what lies on them -----------------------------------------------------------------------------
+
+    @staticmethod
+    def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
+        widget.setGeometry(x, y, w, h)
+        widget.setFocusPolicy(Qt.FocusPolicy.ClickFocus if isinstance(widget, QLineEdit) else Qt.FocusPolicy.NoFocus)
+        return widget
+
+    def add(self, page: str, widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
+        """Put a widget on a tab's page; x, y in px of the window, y counted from the top of the page."""
+        if page not in self.pages:
+            self.pages[page] = []
+            self.tabs.addTab(page)
+        self.pages[page].append(widget)
+        self._place(widget, x, PAGE_TOP + y, w, h)
+        self._shade.raise_()
+        return widget
+
+    def button(self, name: str, act: Callable[[], None], parent: QWidget | None = None) -> QPushButton:
+        button = QPushButton(name, parent or self)
+        button.setAccessibleName(name)
+        button.clicked.connect(lambda: act())
+        return button
+
+    def field(self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None) -> Field:
+        field = Field(name, parent or self)
+        if enter:
+            field.returnPressed.connect(enter)
+        return field
+
+    def label(self, name: str, parent: QWidget | None = None) -> QLabel:
+        """A named value: shown as 'name: text', set by `show_value`."""
+        label = QLabel(parent or self)
+        label.setAccessibleName(name)
+        return label
+
+    @staticmethod
+    def show_value(label: QLabel, text: str) -> None:
+        label.setText(f"{label.accessibleName()}: {text}")
+
+    def picture(self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}) -> Canvas:
+        """A canvas whose picture draw(values, painter, rect) and objects(values, rect) follow from the state."""
+        return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
+
+    def message(self, text: str) -> None:
+        self.status.setText(text)
+
+    # -- menus and dialogs --------------------------------------------------------------------------------------------
+
+    def add_menu(self, title: str, entries: Mapping[str, Callable[[], None] | tuple[str, Any]]) -> QFrame:
+        """A menu in the menu bar.  An entry is a callable, or (key, value): a mark that shows and sets that state.
+
+        With a boolean value the entry toggles; with any other it is one of several choices.
+        """
+        width = 12 + self.fontMetrics().horizontalAdvance(title)
+        opener = self._place(QPushButton(title, self), self._menu_x, 0, width, MENU_HEIGHT)
+        opener.setFlat(True)
+        opener.setAccessibleName(title)
+        opener.setProperty("role", "menu")
+        frame = QFrame(self)
+        frame.setFrameShape(QFrame.Shape.Box)
+        frame.setAutoFillBackground(True)
+        for i, (name, entry) in enumerate(entries.items()):
+            item = self._place(QPushButton(name, frame), 1, 1 + 19 * i, 118, 19)
+            item.setAccessibleName(name)
+            item.setStyleSheet("text-align: left; padding-left: 6px; border: none;")
+            if isinstance(entry, tuple):
+                item.setProperty("role", "toggle")
+                self._toggles.append((item, name, entry[0], entry[1]))
+            item.clicked.connect(lambda _=False, name=name, entry=entry: self._choose(name, entry))
+        frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + 19 * len(entries))
+        frame.hide()
+        home = frame.pos()
+        opener.clicked.connect(lambda: self.open_menu(frame, home))
+        self._menu_x += width
+        return frame
+
+    def _choose(self, name: str, entry: Callable[[], None] | tuple[str, Any]) -> None:
+        self.close_menu()
+        if callable(entry):
+            entry()
+            return
+        key, value = entry
+        self.set(key, not self.values[key] if isinstance(value, bool) else value)
+        self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # seen even where the effect is not
+
+    def open_menu(self, frame: QFrame, at: QPoint) -> None:
+        """Show a menu with its corner at this point, or as near as the window allows."""
+        self.close_menu()
+        frame.move(min(at.x(), WIDTH - frame.width()), min(at.y(), HEIGHT - frame.height()))
+        self.menu = frame
+        self._raise(frame)
+
+    def close_menu(self) -> None:
+        if self.menu is not None:
+            self.menu.hide()
+            self.menu = None
+            self._shade.setVisible(self.dialog is not None)
+
+    def add_dialog(
+        self,
+        title: str,
+        height: int,
+        accept: Callable[[dict[str, str]], str | None] | None = None,
+        fields: Iterable[str] = (),
+        start: Callable[[], Mapping[str, str]] | None = None,
+    ) -> QFrame:
+        """A dialog with named text fields and OK and Cancel (only Close without `accept`).
+
+        `accept` gets the fields' texts and returns why they cannot be taken (shown in the status line; the dialog stays
+        open), or None.  `start` gives the texts that the fields open with.  The first field has the focus.
+        """
+        frame = QFrame(self)
+        frame.setFrameShape(QFrame.Shape.Box)
+        frame.setAutoFillBackground(True)
+        frame.setGeometry(58, 60, 220, height)
+        heading = self._place(QLabel(title, frame), 1, 1, 218, 18)
+        heading.setStyleSheet("background: #34495e; color: white; padding-left: 4px;")
+        inputs: dict[str, Field] = {}
+        for i, name in enumerate(fields):
+            self._place(QLabel(name, frame), 8, 24 + 24 * i, 78, 20)
+            inputs[name] = self._place(self.field(name, parent=frame), 88, 24 + 24 * i, 124, 20)
+
+        def finish() -> None:
+            problem = accept({name: field.text().strip() for name, field in inputs.items()})
+            if problem:
+                self.message(problem)
+            else:
+                self.close_dialog()
+
+        if accept:
+            for field in inputs.values():
+                field.returnPressed.connect(finish)
+            self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
+            self._place(self.button("Cancel", self.close_dialog, frame), 154, height - 26, 58, 22)
+        else:
+            self._place(self.button("Close", self.close_dialog, frame), 154, height - 26, 58, 22)
+        frame.opening = lambda: self._fill(inputs, dict(start()) if start else {})
+        frame.hide()
+        return frame
+
+    @staticmethod
+    def _fill(inputs: Mapping[str, Field], texts: Mapping[str, str]) -> None:
+        for name, field in inputs.items():
+            field.setText(str(texts.get(name, "")))
+        first = next(iter(inputs.values()), None)
+        if first:
+            first.setFocus()
+            first.selectAll()
+
+    def open_dialog(self, frame: QFrame) -> None:
+        self.close_menu()
+        self.close_dialog()
+        self.dialog = frame
+        self._raise(frame)
+        frame.opening()
+
+    def close_dialog(self) -> None:
+        if self.dialog is not None:
+            self.dialog.hide()
+            self.dialog = None
+            self._shade.hide()
+            if self.focusWidget():
+                self.focusWidget().clearFocus()
+
+    def _raise(self, frame: QFrame) -> None:
+        self._shade.show()
+        self._shade.raise_()
+        frame.show()
+        frame.raise_()
 
 
 class Desk(Blocks):

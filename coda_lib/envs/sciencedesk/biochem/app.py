@@ -18,8 +18,7 @@ from PySide6.QtGui import QBrush, QColor, QPainter, QPen
 from PySide6.QtWidgets import QFrame, QLabel
 
 from coda_lib.envs.sciencedesk.biochem.molecules import MOLECULES, Structure, structure, view
-from coda_lib.envs.sciencedesk.blocks import TAB_TOP
-from coda_lib.envs.sciencedesk.desk import Desk
+from coda_lib.envs.sciencedesk.desk import TAB_TOP, Desk
 from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
 
 _ELEMENTS = {"C": "Carbon", "H": "Hydrogen", "O": "Oxygen", "N": "Nitrogen"}
