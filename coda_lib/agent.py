@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from coda_lib.action import Action, ActionError, format_action
+from coda_lib.config import Profile
 from coda_lib.executor import Executor, read_actions
 from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, PlanError, Planner, control_action, parse_plan
@@ -62,6 +63,15 @@ class SoloAgent:
     def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         replies = self.executor.act_alone(observations, seed)
         return [_read("", reply, o) for reply, o in zip(replies, observations, strict=True)]
+
+
+def load_agent(profile: Profile, name: str, planner: str | None, executor: str | None = None) -> Agent:
+    """The agent of a profile with the planner of a checkpoint, or, without one, the executor alone.
+
+    `executor` is another checkpoint than the profile's.  UserError as of `load_model`.
+    """
+    acting = Executor.load(profile, executor)
+    return DualAgent(Planner.load(profile, planner), acting, name) if planner else SoloAgent(acting)
 
 
 def models_of(agent: Agent) -> dict[str, ChatModel]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coda_lib.action import Action, parse_actions
+from coda_lib.config import Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
+from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation
 from coda_lib.prompts import render
 
@@ -17,6 +19,12 @@ class Executor:
 
     def __init__(self, model: ChatModel, sampling: Sampling, prompts: str = "compact"):
         self.model, self.sampling, self.prompts = model, sampling, prompts
+
+    @classmethod
+    def load(cls, profile: Profile, checkpoint: str | None = None) -> Executor:
+        """The executor of a profile, or another checkpoint in its place.  UserError as of `load_model`."""
+        model = load_model(profile, "executor", checkpoint or profile.models.executor)
+        return cls(model, Sampling.of(profile.executor), profile.prompts)
 
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
         """Raw replies in the UI-TARS grammar, one for each (observation, plan)."""

@@ -9,7 +9,9 @@ from typing import Any
 
 from PIL import Image
 
+from coda_lib.config import Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
+from coda_lib.models.load import load_model
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -110,6 +112,13 @@ class Judge:
     ):  # fmt: skip
         self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
         self.stop_at_no, self.resolution = stop_at_no, resolution
+
+    @classmethod
+    def load(cls, profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:
+        """The judge of a profile, or its way of judging with another checkpoint; `how` are arguments to be other ones."""
+        model = load_model(profile, "judge", checkpoint or profile.models.judge)
+        how = {"votes": profile.judge.votes, "stop_at_no": True} | how
+        return cls(model, Sampling.of(profile.judge), profile.prompts, **how)
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of up to `votes` independent runs as their verdicts."""

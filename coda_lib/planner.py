@@ -10,7 +10,9 @@ from typing import Any
 from PIL import Image
 
 from coda_lib.action import Action
+from coda_lib.config import Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
+from coda_lib.models.load import load_model
 from coda_lib.prompts import render
 
 HISTORY = 15  # turns of history that the released inference code keeps
@@ -68,6 +70,12 @@ def control_action(plan: str) -> Action | None:
 class Planner:
     def __init__(self, model: ChatModel, sampling: Sampling, prompts: str = "compact"):
         self.model, self.sampling, self.prompts = model, sampling, prompts
+
+    @classmethod
+    def load(cls, profile: Profile, checkpoint: str | None = None) -> Planner:
+        """The base planner of a profile, or another checkpoint in its place.  UserError as of `load_model`."""
+        model = load_model(profile, "planner", checkpoint or profile.models.planner)
+        return cls(model, Sampling.of(profile.planner), profile.prompts)
 
     def messages(self, observation: Observation) -> list[Message]:
         return planner_messages(observation, self.prompts)

@@ -84,9 +84,9 @@ class Run:
         """The episodes of an ablation at the held-out tasks of all applications."""
         return self.folder / "ablations" / f"{name}.parquet"
 
-    def unseen(self, app: str) -> Path:
-        """The episodes with executors that no planner was trained with, or in an application that no model was."""
-        return self.folder / "ablations" / "unseen" / f"{app}.parquet"
+    def transfer(self, app: str) -> Path:
+        """The episodes with new executors, or in an application that nothing was trained on."""
+        return self.folder / "ablations" / "transfer" / f"{app}.parquet"
 
     @property
     def base_models(self) -> Path:

@@ -34,7 +34,7 @@ from coda_lib.models.load import usage_table
 from coda_lib.pipeline.drive import reproduce
 from coda_lib.run import Run
 from coda_lib.show.examples import BY_HAND, rounds_by_hand, rounds_table
-from coda_lib.stages import _common as stages
+from coda_lib.stages import common, explore, judge, rounds
 from coda_lib.task import ALL_APPS, test_tasks
 from coda_lib.trajectory import load_trajectories
 
@@ -184,9 +184,9 @@ def run_with(tmp_path, *overrides: str) -> Run:
 
 
 def answering(monkeypatch, answer) -> None:
-    load = stages.load_model
+    load = rounds.load_model
     replay = lambda profile, role, name: ReplayModel(answer, name) if role == "generator" else load(profile, role, name)  # noqa: E731
-    monkeypatch.setattr(stages, "load_model", replay)
+    monkeypatch.setattr(rounds, "load_model", replay)
 
 
 def test_a_stage_explores_round_by_round_and_goes_on_after_a_fall(tmp_path, monkeypatch, tiny):
@@ -206,24 +206,24 @@ def test_a_stage_explores_round_by_round_and_goes_on_after_a_fall(tmp_path, monk
     fallen: list[bool] = []
     answering(monkeypatch, answer)
     with pytest.raises(UserError, match="gone"):
-        stages.explore(here, "base", "gis")
+        explore.run(here, "base", "gis")
     before = len(asked)
-    found = stages.explore(here, "base", "gis")
+    found = explore.run(here, "base", "gis")
     assert len(asked) == before + 2  # the first round's tasks were there, and its attempts
-    tasks = stages.train_tasks(here, "gis")
+    tasks = explore.train_tasks(here, "gis")
     assert [task.id for task in tasks] == [f"gis/generated-{n:02d}-{i:02d}" for n in (1, 2) for i in (1, 2)]
     assert [(one.task_id, one.run) for one in found] == [(task.id, run) for task in tasks for run in range(2)]
     assert load_trajectories(here.rollouts("base", "gis")) == found
     assert all(one.success is None and one.verdicts == () for one in found)  # nobody wrote a check
     assert not list(here.generated("gis").glob("*/attempts.parquet"))
-    judged, score = stages.judge(here, "base", "gis")
+    judged, score = judge.run(here, "base", "gis")
     assert len(judged) == 8 and score.trajectories == 0
 
 
 def test_no_task_left_is_said(tmp_path, monkeypatch, tiny):
     answering(monkeypatch, lambda messages: reply("Click here.", "Press there."))
-    with pytest.raises(StageError, match="no task of setter for gis was kept: .*generated/gis says why"):
-        stages.explore(run_with(tmp_path, *tiny), "base", "gis")
+    with pytest.raises(StageError, match="no task of setter for gis is left: .*generated/gis says why"):
+        explore.run(run_with(tmp_path, *tiny), "base", "gis")
 
 
 # ---- in notebook 03 ------------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
 def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train tasks."""
     held_out = [task.instruction for task in test_tasks("gis")]
-    pool = stages.template_tasks(load_profile("smoke", ("train_tasks=null",)), "gis")
+    pool = common.template_tasks(load_profile("smoke", ("train_tasks=null",)), "gis")
     proposals = [Proposal(instruction=task.instruction, steps=2) for task in pool]
     known = examples_of("gis")
     left = iter([one.instruction for one in sieve(proposals, known, held_out)[0]])
@@ -260,7 +260,7 @@ def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     server.shutdown()
     (used,) = [row for row in usage_table(here).to_dict("records") if row["role"] == "generator"]
     assert (used["stage"], used["requests"]) == ("explore/base/gis", len(server.asked)) and used["cost"] > 0
-    tasks = stages.train_tasks(here, "gis")
+    tasks = explore.train_tasks(here, "gis")
     played = load_trajectories(here.rollouts("specialist", "gis"))
     assert len(tasks) == 8 and {one.task_id for one in played} == {task.id for task in tasks}
     assert here.table1.exists() and (here.generated("gis") / "done.json").exists()

@@ -29,7 +29,7 @@ from coda_lib.run import Run
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "raters/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
-    "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/unseen/*.parquet", "ablations/*/*/metrics.jsonl",
+    "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
 )  # fmt: skip
 SHOWN = "laptop"
 COMMANDS = (  # shown in the README with what they print; SEEDS stands for all kept runs of the study

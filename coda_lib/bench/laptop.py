@@ -99,16 +99,19 @@ def desk_rows(env: ScienceDesk, tasks: Sequence[Task]) -> list[Row]:
 
 def decision_row(settings: Profile) -> Row:
     """Planner and executor together in a rollout of many episodes, the environment's part included."""
+    import torch
+
     from coda_lib.agent import DualAgent
+    from coda_lib.executor import Executor
+    from coda_lib.models.chat import Sampling
     from coda_lib.models.local import LocalModel
     from coda_lib.planner import Planner
     from coda_lib.rollout import jobs, rollout
-    from coda_lib.stages._common import load_executor, sampling, use_threads
 
-    use_threads(settings.threads)
+    torch.set_num_threads(settings.threads)
     model = LocalModel(require_checkpoint("planner", settings.models.planner), batch_size=_EPISODES)
-    planner = Planner(model, sampling(settings.planner), settings.prompts)
-    agent = DualAgent(planner, load_executor(settings), "base")
+    planner = Planner(model, Sampling.of(settings.planner), settings.prompts)
+    agent = DualAgent(planner, Executor.load(settings), "base")
     play = jobs(test_tasks(_APP), 8)[:_EPISODES]
     start = time.perf_counter()
     played = rollout(agent, play, lambda: ScienceDesk(_APP), settings.seed, _EPISODES, step_limit=3)
@@ -118,16 +121,18 @@ def decision_row(settings: Profile) -> Row:
 
 def grpo_row(settings: Profile) -> Row:
     """One optimizer step of stage 1, on scripted episodes that pass for judged ones."""
+    import torch
+
     from coda_lib.dataset import grpo_rows
-    from coda_lib.stages._common import load_executor, use_threads
+    from coda_lib.executor import Executor
     from coda_lib.trainer import specialize
 
-    use_threads(settings.specialize.threads)
+    torch.set_num_threads(settings.specialize.threads)
     rows = grpo_rows([_judged(task) for task in test_tasks(_APP)], settings.prompts)
     few = settings.specialize.model_copy(update={"steps": _GRPO_STEPS})
     planner = require_checkpoint("planner", settings.models.planner)
     with TemporaryDirectory(prefix="coda-bench-") as folder:
-        specialize(rows, planner, load_executor(settings), few, settings.planner, Path(folder), settings.seed)
+        specialize(rows, planner, Executor.load(settings), few, settings.planner, Path(folder), settings.seed)
         lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
     seconds = statistics.median([json.loads(line)["step_time"] for line in lines][1:])
     completions = settings.specialize.completions_per_step

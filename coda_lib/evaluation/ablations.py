@@ -88,7 +88,7 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
     profile = run.profile()
     own = load_episodes(run)
     own = own[own["system"].isin(("base", "stage2"))].assign(executor=USUAL)
-    unseen = pd.concat([pd.read_parquet(run.unseen(app)) for app in profile.apps])
+    unseen = pd.concat([pd.read_parquet(run.transfer(app)) for app in profile.apps])
     unseen[["system", "executor"]] = unseen["system"].str.split(", ", expand=True)
     parts = []
     for kind, episodes in pd.concat([own, unseen]).groupby("executor", sort=False):
@@ -100,7 +100,7 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
 
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Base planner, executor alone and generalist where nothing was trained; differences to the base planner."""
-    return _against(pd.read_parquet(run.unseen(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+    return _against(pd.read_parquet(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
 
 
 def kept(name: str = "ablations") -> dict[str, pd.DataFrame]:

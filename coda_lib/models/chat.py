@@ -13,6 +13,8 @@ from typing import Any, Protocol
 
 from PIL import Image
 
+from coda_lib.config import SamplingSettings
+
 Message = dict[str, Any]
 
 
@@ -23,6 +25,11 @@ class Sampling:
     temperature: float = 1.0
     top_p: float = 1.0
     max_new_tokens: int = 64
+
+    @classmethod
+    def of(cls, settings: SamplingSettings) -> Sampling:
+        """Those of a role in a profile."""
+        return cls(settings.temperature, settings.top_p, settings.max_new_tokens)
 
 
 class ChatModel(Protocol):

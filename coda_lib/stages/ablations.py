@@ -10,19 +10,18 @@ from typing import get_args
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
-from coda_lib.agent import Agent, DualAgent
+from coda_lib.agent import load_agent
 from coda_lib.config import Profile, Serving, Variant
 from coda_lib.dataset import Labeller, grpo_rows
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.evaluation.votes import Rule, apply, cast, rules, votes_of
+from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.judge import positive_steps
-from coda_lib.models.load import load_model
 from coda_lib.paths import checkpoint_path
-from coda_lib.planner import Planner
-from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
+from coda_lib.stages.common import Progress, stage_seed
+from coda_lib.stages.evaluate import play_held_out
+from coda_lib.stages.explore import train_tasks
 from coda_lib.stages.judges import load_raters
 from coda_lib.trajectory import Trajectory, load_trajectories
 
@@ -38,7 +37,7 @@ def label_votes(run: Run, app: str) -> pd.DataFrame:
     parts = [votes_of(judged, "judge")]
     for name, load in load_raters(profile, stop_at_no=True).items():
         if name != "judge":
-            parts.append(votes_of(load().vote(judged, stages.stage_seed(profile, "labels", app, name)), name))
+            parts.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
     table = pd.concat(parts, ignore_index=True)
     write_table(run.label_votes(app), table)
     return table
@@ -53,7 +52,7 @@ def labeller(run: Run, app: str, labels: str) -> Labeller:
     if labels == "voting":
         return positive_steps
     if labels == "truth":
-        scripts = {task.id: len(task.solution) + (task.ans is None) for task in stages.train_tasks(run, app)}
+        scripts = {task.id: len(task.solution) + (task.ans is None) for task in train_tasks(run, app)}
         return partial(_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
     ballots = cast(pd.read_parquet(run.label_votes(app)))
     clean = apply(rule_of(profile, labels), ballots)["clean"].to_dict()
@@ -111,35 +110,21 @@ def train_variant(run: Run, name: str) -> dict[str, Path]:
         settings = settings.model_copy(update={"steps": settings.steps * len(profile.apps)})
     for part, apps in parts.items():
         rows = concatenate_datasets([training_rows(run, app, variant.labels) for app in apps])
-        planner, seed = checkpoint_path(profile.models.planner), stages.stage_seed(profile, "ablation", name, part)
+        planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "ablation", name, part)
         near = profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile  # to be trained, it must be here
-        executor, folder = stages.load_executor(near), run.variant(name, part)
+        executor, folder = Executor.load(near), run.variant(name, part)
         train(rows, planner, executor, settings, profile.planner, folder, seed, distance=variant.distance)
     return {app: run.variant(name, ALL if variant.joint else app) for app in profile.apps}
 
 
-def evaluate_variant(run: Run, name: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
+def evaluate_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Run an ablation's planners on the held-out tasks, as `stages.evaluate` does; writes ablations/{name}.parquet."""
     profile, variant = run.profile(), run.profile().ablations[name]
     parts = []
     for app in profile.apps:
         folder = run.variant(name, ALL if variant.joint else app)
-        executor = stages.load_executor(profile, str(folder / "executor") if variant.coupled else None)
-        parts.append(play(run, DualAgent(planner_of(profile, folder), executor, name), app, progress))
+        agent = load_agent(profile, name, str(folder), str(folder / "executor") if variant.coupled else None)
+        parts.append(play_held_out(run, agent, app, progress))
     table = pd.concat(parts, ignore_index=True)
     write_table(run.ablation(name), table)
     return table
-
-
-def play(run: Run, agent: Agent, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
-    """Episodes of an agent at an application's held-out tasks, as many runs of each as the run's profile says."""
-    profile, tasks = run.profile(), stages.held_out_tasks(run.profile(), app)
-    seed = stages.stage_seed(profile, "ablation", agent.name, app, "play")
-    todo = jobs(tasks, profile.evaluation_runs)
-    played = rollout(agent, todo, lambda: ScienceDesk(app), seed, profile.concurrency, profile.step_limit, progress)
-    return episodes(played, tasks, agent.name, profile.seed)
-
-
-def planner_of(profile: Profile, folder: Path) -> Planner:
-    model = load_model(profile, "planner", str(folder))
-    return Planner(model, stages.sampling(profile.planner), profile.prompts)

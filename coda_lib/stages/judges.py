@@ -13,7 +13,7 @@ from coda_lib.evaluation.votes import LOW, half_of, votes_of
 from coda_lib.files import write_table
 from coda_lib.judge import Judge
 from coda_lib.run import Run
-from coda_lib.stages._common import load_judge, stage_seed
+from coda_lib.stages.common import stage_seed
 from coda_lib.trajectory import Trajectory, load_trajectories
 
 
@@ -31,7 +31,7 @@ def mix(run: Run, app: str) -> list[Trajectory]:
 
 def load_raters(profile: Profile, stop_at_no: bool = False) -> Mapping[str, Callable[[], Judge]]:
     """The judges of Table 2 by name, each loaded when it is called."""
-    load = partial(load_judge, profile, stop_at_no=stop_at_no)
+    load = partial(Judge.load, profile, stop_at_no=stop_at_no)
     half, small = half_of(profile), profile.raters.low_resolution
     return {
         "judge": load,

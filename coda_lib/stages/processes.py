@@ -1,13 +1,12 @@
-"""Training by several processes: `accelerate launch` of a stage, and what each of its processes does.
+"""Training by several processes: `accelerate launch` of a stage.
 
-`python -m coda_lib.stages.processes RUN specialize APP` or `... RUN generalize` is one process.
+Each process runs the stage's own module, such as `python -m coda_lib.stages.specialize RUN APP`.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.paths import REPO
@@ -17,7 +16,7 @@ from coda_lib.run import Run
 PATIENCE_S = 30.0  # for the processes to end when they are told to
 
 
-def launch(run: Run, configuration: str, *stage: str) -> None:
+def launch(here: Run, configuration: str, stage: str, *app: str) -> None:
     """Train a stage of a run by the processes of a configuration of `accelerate launch`; shows what they print.
 
     UserError if there is no such file; StageError if a process fails.
@@ -25,27 +24,10 @@ def launch(run: Run, configuration: str, *stage: str) -> None:
     path = REPO / configuration
     if not path.is_file():
         raise UserError(f"there is no {configuration}: give a configuration of `accelerate launch`, as in profiles/accelerate")
-    command = [
-        sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(path), "-m", "coda_lib.stages.processes",
-        run.name, *stage,
-    ]  # fmt: skip
+    accelerate = ["accelerate.commands.launch", "--config_file", str(path)]
+    command = [sys.executable, "-m", *accelerate, "-m", f"coda_lib.stages.{stage}", here.name, *app]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, preexec_fn=dies_with_its_parent)
     with ended(process, PATIENCE_S):
         process.wait()
     if process.returncode:
-        raise StageError(f"training by {configuration} failed (exit status {process.returncode}); what it said is above")
-
-
-def main(arguments: Sequence[str]) -> None:
-    from coda_lib.stages import _common as stages
-
-    name, stage, *app = arguments
-    run = Run(name)
-    profile = run.profile()
-    settings = getattr(profile, stage)
-    stages.use_threads(settings.threads)
-    {"specialize": stages.specialize_here, "generalize": stages.generalize_here}[stage](run, *app)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        raise StageError(f"training by {configuration} failed (exit status {process.returncode}); its output is above")

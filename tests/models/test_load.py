@@ -13,7 +13,7 @@ from coda_lib.models.endpoint import EndpointModel
 from coda_lib.models.load import load_model, note_usage, usage_table
 from coda_lib.models.local import LocalModel
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
+from coda_lib.stages import explore, judge
 from coda_lib.trajectory import load_trajectories
 
 ADDRESS = "http://127.0.0.1:9/v1"
@@ -72,8 +72,8 @@ def test_stages_find_the_same_with_all_models_behind_servers_and_with_a_fleet(tm
     for way, changes in ways.items():
         run = Run(str(tmp_path / way))
         run.store(load_profile("smoke", (*SMALL, *changes)))
-        stages.explore(run, "base", "gis")
-        stages.judge(run, "base", "gis")
+        explore.run(run, "base", "gis")
+        judge.run(run, "base", "gis")
         found[way] = load_trajectories(run.judged("base", "gis"))
         assert not list(run.fleet("explore", "base", "gis").glob("episodes/*"))  # or the next rollout would take them for its own
         asked[way] = usage_table(run).groupby("role").requests.sum().to_dict()

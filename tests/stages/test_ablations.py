@@ -19,8 +19,7 @@ from coda_lib.files import write_text
 from coda_lib.judge import Judge, Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
-from coda_lib.stages import ablations
+from coda_lib.stages import ablations, explore
 from coda_lib.stages import judges as raters
 from coda_lib.trajectory import load_trajectories, save_trajectories
 
@@ -53,7 +52,7 @@ def test_a_group_that_does_not_divide_a_step_is_refused():
 @pytest.fixture
 def judged(run, monkeypatch) -> Run:
     """Give a run with five attempts at tasks of one step: what the judge says of them, whether they are solved."""
-    tasks = stages.train_tasks(run, "algebra")
+    tasks = explore.train_tasks(run, "algebra")
     task = next(task for task in tasks if len(task.solution) == 1 and task.ans is None)
     slow = (("Click 'Grid'.", made_up().steps[0].actions[0]),) * 2 + (("DONE", made_up().steps[1].actions[0]),)
     attempts = [
@@ -61,7 +60,7 @@ def judged(run, monkeypatch) -> Run:
         made_up(3, slow, verdicts=(YES, YES, UNCLEAN, YES)), made_up(4, slow, verdicts=(NO,)),
     ]  # fmt: skip
     save_trajectories(run.judged("base", "algebra"), [replace(t, task_id=task.id, run=i) for i, t in enumerate(attempts)])
-    other = stages.train_tasks(run, "gis")[0]
+    other = explore.train_tasks(run, "gis")[0]
     failed = made_up(task_id=other.id, app="gis", verdicts=(NO,), success=False)
     save_trajectories(run.judged("base", "gis"), [failed])
     said = {"low": iter([YES, NO, YES, YES, YES] + [YES] * 4), "base": iter([NO, YES, YES, NO, NO] + [YES] * 2)}
@@ -127,7 +126,7 @@ def trained(run, monkeypatch) -> list[dict]:
 
     monkeypatch.setattr("coda_lib.trainer.specialize", record(False))
     monkeypatch.setattr("coda_lib.stages.coupled.specialize_coupled", record(True))
-    monkeypatch.setattr(stages, "load_executor", lambda *given: None)
+    monkeypatch.setattr(ablations.Executor, "load", lambda *given: None)
     monkeypatch.setattr(ablations, "training_rows", lambda run, app, labels: Dataset.from_dict({"x": [f"{app} {labels}"]}))
     return calls
 
@@ -173,7 +172,7 @@ def played(run) -> Run:
         for system, share in shares.items():
             put(run.evaluation(system, app), episodes(system, app, share))
         of = [("base, tree", 0.3), ("stage2, tree", 0.9), ("base, coder", 0.6), ("stage2, coder", 0.1)]
-        put(run.unseen(app), pd.concat([episodes(system, app, share) for system, share in of]))
+        put(run.transfer(app), pd.concat([episodes(system, app, share) for system, share in of]))
         write_text(run.specialist(app) / "metrics.jsonl", "".join(f'{{"step": {i}, "reward": {i}}}\n' for i in range(40)))
     for i, name in enumerate(run.profile().ablations):
         put(run.ablation(name), pd.concat([episodes(name, app, 0.2 * i) for app in APPS]))
@@ -215,7 +214,7 @@ def test_executors_are_compared_with_the_same_executor(played):
 
 def test_novel_software_is_a_table_of_its_own(run):
     shares = {"base": 0.1, "executor": 0.9, "stage2": 0.5}
-    put(run.unseen("spectra"), pd.concat([episodes(system, "spectra", share) for system, share in shares.items()]))
+    put(run.transfer("spectra"), pd.concat([episodes(system, "spectra", share) for system, share in shares.items()]))
     table = novel(run, "spectra", 300).set_index("system")
     assert list(table.index) == ["base", "executor", "stage2"] and table.loc["executor", "difference"] > 0
 

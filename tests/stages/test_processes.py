@@ -21,7 +21,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.models.local import load_network
 from coda_lib.paths import PROFILES, REPO
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
+from coda_lib.stages import generalize
 from coda_lib.trajectory import save_trajectories
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -83,19 +83,19 @@ def make_run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path):
 @pytest.mark.slow
 def test_stage_2_by_two_processes_is_stage_2_by_one(make_run):
     alone, both = make_run("alone"), make_run("both", f"generalize.accelerate={TWO}")
-    alike(stages.generalize_all(alone), stages.generalize_all(both))
+    alike(generalize.run(alone), generalize.run(both))
     assert torch.load(next(both.generalist.glob("checkpoints/*/rng_state_1.pth")), weights_only=False)  # of the second process
 
 
 def test_what_cannot_be_launched_is_said(make_run):
     with pytest.raises(UserError, match="there is no profiles/accelerate/none.yaml: give a configuration"):
-        stages.generalize_all(make_run("none", "generalize.accelerate=profiles/accelerate/none.yaml"))
+        generalize.run(make_run("none", "generalize.accelerate=profiles/accelerate/none.yaml"))
 
 
 @pytest.mark.slow
 def test_samples_that_cannot_be_shared_out_are_said(make_run, capfd):
     with pytest.raises(StageError, match=f"training by {TWO} failed"):
-        stages.generalize_all(make_run("odd", f"generalize.accelerate={TWO}", "generalize.batch_size=3"))
+        generalize.run(make_run("odd", f"generalize.accelerate={TWO}", "generalize.batch_size=3"))
     assert "3 samples a step cannot be shared out among 2 processes" in capfd.readouterr().err
 
 

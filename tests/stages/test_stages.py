@@ -18,7 +18,7 @@ from coda_lib.explore import train_pool
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
+from coda_lib.stages import common, evaluate, explore, generalize, judge, specialize
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
@@ -59,37 +59,37 @@ def test_every_stage_has_a_seed_of_its_own():
         ("explore", "basegis"),
         (),
     ]
-    seeds = [stages.stage_seed(p, *n) for p in (profile, other) for n in names]
+    seeds = [common.stage_seed(p, *n) for p in (profile, other) for n in names]
     assert len(set(seeds)) == len(seeds) and all(0 <= seed < 2**31 for seed in seeds)
     assert seeds[: len(names)] == [
-        stages.stage_seed(smoke("train_tasks=9"), *n) for n in names
+        common.stage_seed(smoke("train_tasks=9"), *n) for n in names
     ]  # of nothing but the seed
 
 
 def test_train_tasks_are_a_seeded_draw_from_the_pool():
     pool = train_pool("gis", desk_class("gis").defaults)
-    drawn = stages.template_tasks(smoke("train_tasks=9"), "gis")
+    drawn = common.template_tasks(smoke("train_tasks=9"), "gis")
     assert len({task.id for task in drawn}) == 9 and all(task in pool for task in drawn)
-    assert drawn == stages.template_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
-    assert drawn != stages.template_tasks(smoke("train_tasks=9", "seed=8"), "gis")
+    assert drawn == common.template_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
+    assert drawn != common.template_tasks(smoke("train_tasks=9", "seed=8"), "gis")
     easy = [task for task in pool if task.grade == "A"]
     for number in ("null", "999"):
-        assert stages.template_tasks(smoke(f"train_tasks={number}"), "gis") == easy
-        assert stages.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
+        assert common.template_tasks(smoke(f"train_tasks={number}"), "gis") == easy
+        assert common.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
 
 
 def test_held_out_tasks_are_the_committed_ones():
     everything = committed_tasks("astron")
-    drawn = stages.held_out_tasks(smoke("test_tasks=4"), "astron")
+    drawn = common.held_out_tasks(smoke("test_tasks=4"), "astron")
     assert len({task.id for task in drawn}) == 4 and all(task in everything for task in drawn)
-    assert stages.held_out_tasks(smoke("test_tasks=null"), "astron") == everything
-    assert stages.held_out_tasks(smoke("test_tasks=4", "seed=8"), "astron") != drawn
+    assert common.held_out_tasks(smoke("test_tasks=null"), "astron") == everything
+    assert common.held_out_tasks(smoke("test_tasks=4", "seed=8"), "astron") != drawn
 
 
 def test_train_tasks_of_some_grades():
-    drawn = stages.template_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
+    drawn = common.template_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
     assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
-    everything = stages.template_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
+    everything = common.template_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
     assert {task.grade for task in everything} == set("ABCD")
 
 
@@ -100,57 +100,57 @@ def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
         )
         if folder is not None:
             with pytest.raises(UserError, match=f"no checkpoint at {folder}"):
-                stages.load_agent(run, name, "gis")
+                common.system_agent(run, name, "gis")
             continue
-        agent = stages.load_agent(run, name, "gis")
+        agent = common.system_agent(run, name, "gis")
         assert isinstance(agent, DualAgent) and agent.name == name
         assert (agent.planner.model.name, agent.executor.model.name) == (str(tiny_planner), str(tiny_executor))
         assert (agent.planner.sampling, agent.planner.prompts) == (Sampling(1.0, 0.9, 3), "compact")
         assert agent.planner.model.batch_size == run.profile().concurrency
-    alone = stages.load_agent(run, "executor", "gis")
+    alone = common.system_agent(run, "executor", "gis")
     assert isinstance(alone, SoloAgent) and alone.name == "executor" and alone.executor.model.name == str(tiny_executor)
     with pytest.raises(UserError, match="unknown planner or system 'stage3'"):
-        stages.load_agent(run, "stage3", "gis")
+        common.system_agent(run, "stage3", "gis")
 
 
-def test_threads_are_those_of_the_stage():
-    stages.use_threads(2)
+def test_threads_are_those_of_the_stage(tmp_path):
+    common.begin(str(tmp_path / "run"), "smoke", 2)
     assert torch.get_num_threads() == 2
-    stages.use_threads(1)
+    common.begin(str(tmp_path / "run"), "smoke", 1)
     assert torch.get_num_threads() == 1
 
 
 # ---- exploring and judging -------------------------------------------------------------------------------------------
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
-    found = stages.explore(run, "base", "gis", lambda *now: told.append(now))
-    tasks = stages.train_tasks(run, "gis")
+    found = explore.run(run, "base", "gis", lambda *now: told.append(now))
+    tasks = explore.train_tasks(run, "gis")
     assert [(t.task_id, t.run) for t in found] == [(task.id, n) for task in tasks for n in range(2)]
     assert load_trajectories(run.rollouts("base", "gis")) == found and told[-1] == (4, 4)
     assert {t.planner for t in found} == {"base"} and all(1 <= len(t.steps) <= 2 and t.verdicts == () for t in found)
     assert all(step.plan for t in found for step in t.steps)  # noise, but kept
     before = run.rollouts("base", "gis").read_bytes()
     run.rollouts("base", "gis").unlink()
-    stages.explore(run, "base", "gis")
+    explore.run(run, "base", "gis")
     assert run.rollouts("base", "gis").read_bytes() == before
 
 
 def test_the_judges_votes_are_written_beside_the_rollouts(run):
     rollouts = [made_up(0, verdicts=()), made_up(1, verdicts=(), success=False)]
     save_trajectories(run.rollouts("base", "gis"), rollouts)
-    judged, found = stages.judge(run, "base", "gis")
+    judged, found = judge.run(run, "base", "gis")
     assert load_trajectories(run.judged("base", "gis")) == judged
     assert [t.steps for t in judged] == [t.steps for t in rollouts]
     assert [len(t.verdicts) for t in judged] == [1, 1]  # noise: no verdict, and no use in asking again
     assert (found.trajectories, found.successes, found.invalid_votes, found.true_positive) == (2, 1, 2, 0)
-    assert stages.judge(run, "base", "gis")[0] == judged
+    assert judge.run(run, "base", "gis")[0] == judged
 
 
 def test_a_stage_without_the_one_before_is_one_clear_message(run):
     for call in (
-        lambda: stages.judge(run, "base", "gis"),
-        lambda: stages.specialize_app(run, "gis"),
-        lambda: stages.generalize_all(run),
+        lambda: judge.run(run, "base", "gis"),
+        lambda: specialize.run(run, "gis"),
+        lambda: generalize.run(run),
     ):
         with pytest.raises(UserError, match=r"cannot read trajectories from .*\.parquet"):
             call()
@@ -162,24 +162,24 @@ def test_training_without_a_clean_trajectory_is_one_clear_message(run):
         put(run, "base", app, [made_up(0, verdicts=(NO, NO))])
         put(run, "specialist", app, [made_up(0, verdicts=(NO, NO))])
     with pytest.raises(UserError, match="specialize: no positive step"):
-        stages.specialize_app(run, "gis")
+        specialize.run(run, "gis")
     with pytest.raises(UserError, match="generalize: no positive step"):
-        stages.generalize_all(run)
+        generalize.run(run)
 
 
 def test_stage_1_and_2_write_planners_that_can_be_rolled_out(run, tiny_planner):
     put(run, "base", "gis", [made_up(0), made_up(1)])
-    assert stages.specialize_app(run, "gis") == run.specialist("gis")
+    assert specialize.run(run, "gis") == run.specialist("gis")
     put(run, "specialist", "gis", [made_up(2)])
     put(run, "specialist", "algebra", [made_up(3)])
-    assert stages.generalize_all(run) == run.generalist
+    assert generalize.run(run) == run.generalist
     for folder in (run.specialist("gis"), run.generalist):
         steps = [json.loads(line)["step"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert steps == [1, 2]
     fresh, taught = (LocalModel(path).network for path in (tiny_planner, run.generalist))
     assert not torch.equal(fresh.lm_head.weight, taught.lm_head.weight)
-    assert stages.load_agent(run, "stage1", "gis").planner.model.name == str(run.specialist("gis"))
-    assert stages.load_agent(run, "stage2", "algebra").planner.model.name == str(run.generalist)
+    assert common.system_agent(run, "stage1", "gis").planner.model.name == str(run.specialist("gis"))
+    assert common.system_agent(run, "stage2", "algebra").planner.model.name == str(run.generalist)
 
 
 def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(run, monkeypatch, tiny_planner):
@@ -188,9 +188,9 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
     put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
     asked = {}
     monkeypatch.setattr(
-        "coda_lib.trainer.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals())
+        "coda_lib.stages.generalize.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals())
     )
-    stages.generalize_all(run)
+    generalize.run(run)
     text = json.dumps([row["prompt"] for row in asked["rows"]])
     assert [f"({number})" in text for number in (2, 3, 4, 5)] == [True, True, True, False]
     assert asked["planner"] == str(tiny_planner) and asked["folder"] == run.generalist
@@ -199,8 +199,8 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
 # ---- evaluation ------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("system", ["base", "executor"])
 def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
-    table = stages.evaluate(run, system, "algebra")
-    tasks = stages.held_out_tasks(run.profile(), "algebra")
+    table = evaluate.run(run, system, "algebra")
+    tasks = common.held_out_tasks(run.profile(), "algebra")
     assert table.task_id.tolist() == [task.id for task in tasks for _ in range(2)] and table.run.tolist() == [
         0,
         1,
@@ -211,5 +211,5 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     assert table.steps.max() <= 2 and set(table.success) == {False}
     pd.testing.assert_frame_equal(pd.read_parquet(run.evaluation(system, "algebra")), table, check_dtype=False)
     before = run.evaluation(system, "algebra").read_bytes()
-    stages.evaluate(run, system, "algebra")
+    evaluate.run(run, system, "algebra")
     assert run.evaluation(system, "algebra").read_bytes() == before

@@ -1,4 +1,4 @@
-"""What a planner is worth with an executor that it was not trained with, and in software that nothing was trained on.
+"""Stage `transfer`: planners with executors that they were not trained with, and in software that nothing was trained on.
 
 Two executors: one that looks names up in the application's widget tree and sees no pixel, and the frozen one with a *coder*,
 which is asked for every text to type; the planner then says only that something is typed (released inference code: the planner
@@ -22,11 +22,13 @@ from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.models.load import load_model
-from coda_lib.planner import HISTORY, Observation
+from coda_lib.planner import HISTORY, Observation, Planner
 from coda_lib.prompts import render
 from coda_lib.run import Run
-from coda_lib.stages import _common as stages
-from coda_lib.stages.ablations import planner_of, play
+from coda_lib.stages.common import Progress, begin, system_agent
+from coda_lib.stages.evaluate import held_out_tasks, play_held_out
+
+__all__ = ["begin", "held_out_tasks", "run"]
 
 CALL = "CODER_CALL"  # stands where a delegated text would
 _TYPED = re.compile(r"(?<=^Type ')(.*)(?='(?: and press Enter)?\.$)")
@@ -107,21 +109,23 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
-def agents(run: Run, app: str) -> list[Agent]:
-    """Base planner and generalist with each unseen executor; in an application that is not of the run, with the usual one, and
-    the executor alone."""
-    profile, planners = run.profile(), ("base", "stage2")
-    usual = stages.load_executor(profile)
+def agents(here: Run, app: str) -> list[Agent]:
+    """Base planner and generalist with each new executor.
+
+    In an application that is not of the run: with the usual executor, and the executor alone.
+    """
+    profile, planners = here.profile(), ("base", "stage2")
     if app not in profile.apps:
-        return [stages.load_agent(run, system, app) for system in ("base", "executor", "stage2")]
+        return [system_agent(here, system, app) for system in ("base", "executor", "stage2")]
+    usual = Executor.load(profile)
     coder = load_model(profile, "executor", profile.models.coder)
     executors = {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, coder, usual.sampling)}
-    loaded = {name: planner_of(profile, run.planner_checkpoint(name, app)) for name in planners}
+    loaded = {name: Planner.load(profile, here.planner_checkpoint(name, app)) for name in planners}
     return [DualAgent(loaded[name], executors[kind], f"{name}, {kind}") for kind, name in product(executors, planners)]
 
 
-def evaluate_unseen(run: Run, app: str, progress: stages.Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play the held-out tasks of an application with all these agents; writes ablations/unseen/{app}.parquet."""
-    table = pd.concat([play(run, agent, app, progress) for agent in agents(run, app)], ignore_index=True)
-    write_table(run.unseen(app), table)
+def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
+    """Play the held-out tasks of an application with all these agents; writes ablations/transfer/{app}.parquet."""
+    table = pd.concat([play_held_out(here, agent, app, progress) for agent in agents(here, app)], ignore_index=True)
+    write_table(here.transfer(app), table)
     return table

@@ -15,7 +15,7 @@ from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Turn
 from coda_lib.prompts import render
-from coda_lib.stages.unseen import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
+from coda_lib.stages.transfer import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
 from coda_lib.task import APPS, test_tasks
 from coda_lib.trajectory import StopReason
 

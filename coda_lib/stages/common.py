@@ -1,0 +1,73 @@
+"""What all stages share: threads, seeds, agents, tasks, and the episodes that an agent plays.
+
+A stage reads the files of earlier stages and writes its own (layout: `coda_lib.run.Run`); nothing else passes between stages.
+Each derives its random numbers from the run's seed and its own name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from coda_lib.agent import Agent, load_agent
+from coda_lib.config import Profile
+from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.explore import train_pool
+from coda_lib.fleet.tasksets import Place, played
+from coda_lib.rollout import jobs
+from coda_lib.run import Run
+from coda_lib.task import Task, test_tasks
+from coda_lib.trajectory import Trajectory
+
+Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
+
+
+def begin(run: str, profile: str, threads: int = 1) -> Run:
+    """Open a run for a stage: use so many torch threads, and keep the profile with the run if it has none yet.
+
+    `run` names a folder under results/.  Threads are part of the result to the last bit.  UserError as of `Run.profile`.
+    """
+    torch.set_num_threads(threads)
+    here = Run(run)
+    here.store(here.profile(profile))
+    return here
+
+
+def stage_seed(profile: Profile, *names: str) -> int:
+    """A seed below 2^31 for one stage of a run: the same for the same run seed and names, and unlike any other's."""
+    digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()
+    return int.from_bytes(digest[:4], "big") % 2**31
+
+
+def system_agent(run: Run, system: str, app: str) -> Agent:
+    """The agent of a system of Table 1, or of the planner 'base', 'specialist' or 'generalist', for one application."""
+    return load_agent(run.profile(), system, run.planner_checkpoint(system, app))
+
+
+def template_tasks(profile: Profile, app: str) -> list[Task]:
+    """A seeded draw from the train pool's tasks of the profile's grades."""
+    pool = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in profile.train_grades]
+    return _draw(pool, profile.train_tasks, stage_seed(profile, "train tasks", app))
+
+
+def held_out_tasks(profile: Profile, app: str) -> list[Task]:
+    """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
+    return _draw(test_tasks(app), profile.test_tasks, stage_seed(profile, "test tasks", app))
+
+
+def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:
+    return tasks if count is None or count >= len(tasks) else random.Random(seed).sample(tasks, count)
+
+
+def play(
+    run: Run, agent: Agent, app: str, tasks: Sequence[Task], runs: int, seed: int, folder: Path, progress: Progress
+) -> list[Trajectory]:
+    """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder` meanwhile."""
+    profile, desk = run.profile(), Place(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
+    settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
+    return played(desk, agent, jobs(tasks, runs), seed, *settings, progress=progress)

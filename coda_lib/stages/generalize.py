@@ -1,0 +1,43 @@
+"""Stage `generalize`: stage 2 of CODA, one planner by SFT on the specialists' successes (paper, section 3; notebook 07)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from coda_lib.dataset import sft_rows
+from coda_lib.paths import checkpoint_path
+from coda_lib.run import Run
+from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.processes import launch
+from coda_lib.trainer import generalize
+from coda_lib.trajectory import load_trajectories
+
+__all__ = ["begin", "run", "train"]
+
+
+def run(here: Run) -> Path:
+    """Fine-tune a fresh base planner on the positive steps of all specialists' judged rollouts.
+
+    Returns generalist/, which then holds its checkpoint.  Goes on after a kill.
+    """
+    if configuration := here.profile().generalize.accelerate:
+        launch(here, configuration, "generalize")
+        return here.generalist
+    return train(here)
+
+
+def train(here: Run) -> Path:
+    """`run` in this process, alone or as one of several that `processes.launch` has started."""
+    profile = here.profile()
+    judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
+    rows, seed = sft_rows(judged, profile.prompts), stage_seed(profile, "generalize")
+    return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed)
+
+
+if __name__ == "__main__":  # one of the processes that `launch` starts
+    here = Run(sys.argv[1])
+    torch.set_num_threads(here.profile().generalize.threads)
+    train(here)

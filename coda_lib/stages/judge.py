@@ -1,0 +1,31 @@
+"""Stage `judge`: vote on a planner's rollouts (paper, section 4; notebook 04)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from coda_lib.files import write_json
+from coda_lib.judge import Judge, JudgeScore, positive_steps, score
+from coda_lib.models.load import note_usage
+from coda_lib.run import Run
+from coda_lib.stages.common import begin, stage_seed
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+
+__all__ = ["begin", "run"]
+
+
+def run(here: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:
+    """Let the judge vote on a planner's rollouts; returns the judged trajectories and the judge's score.
+
+    Writes judged/{planner}/{app}.parquet, and the score against the application's own check beside it as JSON.
+    """
+    profile = here.profile()
+    judge = Judge.load(profile)
+    judged = judge.vote(load_trajectories(here.rollouts(planner, app)), stage_seed(profile, "judge", planner, app))
+    note_usage(here, f"judge/{planner}/{app}", judge=judge.model)
+    save_trajectories(here.judged(planner, app), judged)
+    judge_score = score(judged)
+    shares = {"precision": judge_score.precision, "recall": judge_score.recall}
+    labels = {"positive_actions": sum(len(positive_steps(trajectory)) for trajectory in judged)}
+    write_json(here.judge_scores(planner, app), {"planner": planner, "app": app} | asdict(judge_score) | shares | labels)
+    return judged, judge_score

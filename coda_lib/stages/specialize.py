@@ -1,0 +1,48 @@
+"""Stage `specialize`: stage 1 of CODA, one specialist planner an application by decoupled GRPO (paper, eq. 1-3; notebook 06)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from coda_lib.dataset import grpo_rows
+from coda_lib.executor import Executor
+from coda_lib.models.load import note_usage
+from coda_lib.paths import checkpoint_path
+from coda_lib.run import Run
+from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.processes import launch
+from coda_lib.trainer import specialize, together
+from coda_lib.trajectory import load_trajectories
+
+__all__ = ["begin", "run", "train"]
+
+
+def run(here: Run, app: str) -> Path:
+    """Train the specialist of an application on the positive steps of the base planner's judged rollouts.
+
+    Returns specialist/{app}/, which then holds its checkpoint.  Goes on after a kill.
+    """
+    if configuration := here.profile().specialize.accelerate:
+        launch(here, configuration, "specialize", app)
+        return here.specialist(app)
+    return train(here, app)
+
+
+def train(here: Run, app: str) -> Path:
+    """`run` in this process, alone or as one of several that `processes.launch` has started."""
+    profile = here.profile()
+    rows, executor = grpo_rows(load_trajectories(here.judged("base", app)), profile.prompts), Executor.load(profile)
+    planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "specialize", app)
+    folder = specialize(rows, planner, executor, profile.specialize, profile.planner, here.specialist(app), seed)
+    process = together().process_index  # each of several processes asks its own executor
+    note_usage(here, f"specialize/{app}-{process}" if process else f"specialize/{app}", executor=executor.model)
+    return folder
+
+
+if __name__ == "__main__":  # one of the processes that `launch` starts
+    here = Run(sys.argv[1])
+    torch.set_num_threads(here.profile().specialize.threads)
+    train(here, sys.argv[2])
