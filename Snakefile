@@ -295,15 +295,15 @@ rule evaluate:
 
 rule judges:
     input:
-        notebook=book("08b_judges"),
-        code=code("08b_judges"),
+        notebook=book("09_judges"),
+        code=code("09_judges"),
         data=model("judge") + model("base_judge"),
         rollouts=expand("rollouts/{planner}/{{app}}.parquet", planner=["base", "specialist"]),
         episodes="evaluation/stage2/{app}.parquet",
         prompts=prompts("judge"),
     output:
         votes="raters/{app}.parquet",
-        executed="notebooks/08b_judges-{app}.ipynb",
+        executed="notebooks/09_judges-{app}.ipynb",
     params:
         stage="judges/{app}",
         set=f"app={{app}} threads={P.threads}",
@@ -317,8 +317,8 @@ rule judges:
 
 rule results:
     input:
-        notebook=book("09_results"),
-        code=code("09_results", without=()) + relative([LIBRARY / "evaluation" / "report.html.j2"]),
+        notebook=book("10_results"),
+        code=code("10_results", without=()) + relative([LIBRARY / "evaluation" / "report.html.j2"]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
@@ -328,7 +328,7 @@ rule results:
         table="tables/table1.csv",
         text="tables/table1.md",
         report="report.html",
-        executed="notebooks/09_results.ipynb",
+        executed="notebooks/10_results.ipynb",
     params:
         stage="results",
         set="",
@@ -342,14 +342,14 @@ rule results:
 
 rule labels:
     input:
-        notebook=book("10_labels"),
-        code=code("10_labels"),
+        notebook=book("11_labels"),
+        code=code("11_labels"),
         data=model("judge") + model("base_judge"),
         judged="judged/base/{app}.parquet",
         prompts=prompts("judge"),
     output:
         votes="ablations/votes/{app}.parquet",
-        executed="notebooks/10_labels-{app}.ipynb",
+        executed="notebooks/11_labels-{app}.ipynb",
     params:
         stage="labels/{app}",
         set=f"app={{app}} threads={P.threads}",
@@ -363,8 +363,8 @@ rule labels:
 
 rule variant:
     input:
-        notebook=book("10b_variant"),
-        code=code("10b_variant"),
+        notebook=book("12_variant"),
+        code=code("12_variant"),
         tasks=TASK_FILES,
         data=model("planner") + model("executor"),
         judged=expand("judged/base/{app}.parquet", app=P.apps),
@@ -372,7 +372,7 @@ rule variant:
         prompts=prompts("planner", "executor"),
     output:
         episodes="ablations/{variant}.parquet",
-        executed="notebooks/10b_variant-{variant}.ipynb",
+        executed="notebooks/12_variant-{variant}.ipynb",
     params:
         stage="variant/{variant}",
         set=f"variant={{variant}} threads={P.specialize.threads}",
@@ -385,19 +385,19 @@ rule variant:
         STAGE + " --resumable {params.folder}"
 
 
-rule unseen:
+rule transfer:
     input:
-        notebook=book("10c_unseen"),
-        code=code("10c_unseen"),
+        notebook=book("13_transfer"),
+        code=code("13_transfer"),
         tasks=TASK_FILES,
         data=model("planner") + model("executor") + model("coder"),
         planner="generalist/done.json",
         prompts=prompts("planner", "executor", "solo", "coder"),
     output:
-        episodes="ablations/unseen/{app}.parquet",
-        executed="notebooks/10c_unseen-{app}.ipynb",
+        episodes="ablations/transfer/{app}.parquet",
+        executed="notebooks/13_transfer-{app}.ipynb",
     params:
-        stage="unseen/{app}",
+        stage="transfer/{app}",
         set=f"app={{app}} threads={P.threads}",
         settings=settings(*ACTING, "apps", "test_tasks", "evaluation_runs"),
     threads: P.threads
@@ -409,17 +409,17 @@ rule unseen:
 
 rule ablations:
     input:
-        notebook=book("10d_ablations"),
-        code=code("10d_ablations", without=()),
+        notebook=book("14_ablations"),
+        code=code("14_ablations", without=()),
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         judged=expand("judged/base/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps),
         variants=expand("ablations/{variant}.parquet", variant=P.ablations),
         votes=expand("ablations/votes/{app}.parquet", app=P.apps),
-        unseen=expand("ablations/unseen/{app}.parquet", app=(*P.apps, *NOVEL_APPS)),
+        transfer=expand("ablations/transfer/{app}.parquet", app=(*P.apps, *NOVEL_APPS)),
     output:
         table="tables/ablations.csv",
-        executed="notebooks/10d_ablations.ipynb",
+        executed="notebooks/14_ablations.ipynb",
     params:
         stage="ablations",
         set="",
@@ -457,12 +457,12 @@ rule base_models:
 
 rule real_apps:
     input:
-        notebook=book("11_real_apps"),
-        code=code("11_real_apps", without=()),
+        notebook=book("15_real_apps"),
+        code=code("15_real_apps", without=()),
         data=APP_FILES,
         prompts=prompts(),
     output:
-        executed="notebooks/11_real_apps.ipynb",
+        executed="notebooks/15_real_apps.ipynb",
     params:
         stage="real_apps",
         set="",
@@ -475,12 +475,12 @@ rule real_apps:
 
 rule virtual_machines:
     input:
-        notebook=book("12_virtual_machines"),
-        code=code("12_virtual_machines", without=()),
+        notebook=book("16_virtual_machines"),
+        code=code("16_virtual_machines", without=()),
         data=APP_FILES,
         prompts=prompts(),
     output:
-        executed="notebooks/12_virtual_machines.ipynb",
+        executed="notebooks/16_virtual_machines.ipynb",
     params:
         stage="virtual_machines",
         set="",
@@ -508,8 +508,8 @@ TARGETS = {
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included
 TARGETS["ablations"] = [*TARGETS["results"], "tables/ablations.csv"]
-TARGETS["real_apps"] = ["notebooks/11_real_apps.ipynb"]
-TARGETS["virtual_machines"] = ["notebooks/12_virtual_machines.ipynb"]
+TARGETS["real_apps"] = ["notebooks/15_real_apps.ipynb"]
+TARGETS["virtual_machines"] = ["notebooks/16_virtual_machines.ipynb"]
 TARGETS["everything"] = [*TARGETS["ablations"], *TARGETS["real_apps"], *TARGETS["virtual_machines"]]  # but the base models
 TARGETS["base_models"] = ["base_models/done.json"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,9 @@ import torch
 from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
-from transformers import TrainerCallback, TrainerState
+from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.trainer_utils import align_special_tokens
+from transformers.utils import logging
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
@@ -31,35 +33,13 @@ from coda_lib.models.local import load_network, load_processor
 from coda_lib.planner import Observation, PlanError, Turn, parse_plan
 from coda_lib.reward import reward
 
+if TYPE_CHECKING:
+    from peft import PeftConfig
 
-class MetricsLog(TrainerCallback):
-    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it was."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def on_train_begin(self, args, state, control, **kwargs) -> None:
-        if not state.is_world_process_zero:
-            return
-        whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
-        write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
-
-    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if "train_runtime" in logs or not state.is_world_process_zero:  # the trainer's summary at the end is no step
-            return
-        with self.path.open("a") as file:
-            file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
-
-    def _lines(self) -> list[str]:
-        return self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
-
-
+Progress = Callable[[int, int], None]  # (optimizer steps done, steps in all)
 # One of several processes without a GPU loads checkpoints to "cpu:0", a name that torch.load does not know by itself.
 torch.serialization.register_package(5, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None)
 _APART = 1_000_003  # between the random numbers of two processes
-
-if TYPE_CHECKING:
-    from peft import PeftConfig
 
 
 class ActionReward:
@@ -116,6 +96,7 @@ def specialize(
     distance: bool = True,
     rewarding: ActionReward | None = None,
     kind: type[SpecializeTrainer] | None = None,
+    progress: Progress = lambda done, total: None,
 ) -> Path:
     """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
 
@@ -142,18 +123,23 @@ def specialize(
     )
     states = settings.steps * settings.completions_per_step // settings.group_size
     trainer = (kind or SpecializeTrainer)(
-        model=load_network(planner, trainable=not settings.lora, device=_device()),
-        peft_config=adapter_settings(settings),
-        processing_class=load_processor(planner),
+        **_planner(planner, settings),
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
         train_dataset=_passes(rows, states, seed),
-        callbacks=[MetricsLog(folder / "metrics.jsonl")],
+        callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
     return _train(trainer, folder)
 
 
-def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings, folder: Path, seed: int) -> Path:
+def generalize(
+    rows: Dataset,
+    planner: str | Path,
+    settings: GeneralizeSettings,
+    folder: Path,
+    seed: int,
+    progress: Progress = lambda done, total: None,
+) -> Path:
     """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its checkpoint."""
     _need(rows, "generalize")
     arguments = SFTConfig(
@@ -163,12 +149,10 @@ def generalize(rows: Dataset, planner: str | Path, settings: GeneralizeSettings,
         **_common(settings, settings.batch_size, folder, seed),
     )
     trainer = GeneralizeTrainer(
-        model=load_network(planner, trainable=not settings.lora, device=_device()),
-        peft_config=adapter_settings(settings),
-        processing_class=load_processor(planner),
+        **_planner(planner, settings),
         args=arguments,
         train_dataset=rows,
-        callbacks=[MetricsLog(folder / "metrics.jsonl")],
+        callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
     return _train(trainer, folder)
 
@@ -190,6 +174,16 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
         "use_cpu": not torch.cuda.is_available(), "dataloader_pin_memory": False,
         "report_to": settings.track, "disable_tqdm": True,
     }  # fmt: skip
+
+
+def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, Any]:
+    """The trained network and its processor, as arguments of both trainers."""
+    network, processor = load_network(checkpoint, trainable=not settings.lora, device=_device()), load_processor(checkpoint)
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()  # the trainer does the same with a warning in red
+    align_special_tokens(network, processor)
+    logging.set_verbosity(level)
+    return {"model": network, "processing_class": processor, "peft_config": adapter_settings(settings)}
 
 
 def adapter_settings(settings: TrainingSettings) -> PeftConfig | None:
@@ -282,7 +276,31 @@ class GeneralizeTrainer(_Resuming, SFTTrainer):
         self.data_collator = up_to_the_end
 
 
+class MetricsLog(TrainerCallback):
+    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it was."""
+
+    def __init__(self, path: Path, progress: Progress):
+        self.path, self.progress = path, progress
+
+    def on_train_begin(self, args, state, control, **kwargs) -> None:
+        if not state.is_world_process_zero:
+            return
+        whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
+        write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
+
+    def on_log(self, args, state, control, logs=None, **kwargs) -> None:
+        if "train_runtime" in logs or not state.is_world_process_zero:  # the trainer's summary at the end is no step
+            return
+        with self.path.open("a") as file:
+            file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
+        self.progress(state.global_step, state.max_steps)
+
+    def _lines(self) -> list[str]:
+        return self.path.read_text().splitlines(keepends=True) if self.path.exists() else []
+
+
 def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path:
+    trainer.remove_callback(PrinterCallback)  # metrics.jsonl has what it would print
     last, state = _last_checkpoint(Path(trainer.args.output_dir))
     steps = trainer.args.max_steps if trainer.args.max_steps > 0 else state.get("max_steps")
     if last and state["global_step"] >= steps:  # the trainer would do one step more

@@ -71,18 +71,18 @@ FAKE_NOTEBOOKS = {
     ),
     "07_generalize": ("threads", PUT + "write_text(Run(run).generalist / 'weights', str(settings.generalize.steps))"),
     "08_evaluate": ("app system threads", PUT + "write_text(Run(run).evaluation(system, app), f'{app} {system}')"),
-    "08b_judges": ("app threads", PUT + "write_text(Run(run).raters(app), app)"),
-    "09_results": (
+    "09_judges": ("app threads", PUT + "write_text(Run(run).raters(app), app)"),
+    "10_results": (
         "",
         PUT + "for name in ('tables/table1.csv', 'tables/table1.md', 'figures/curve.svg', 'report.html'):\n"
         "    write_text(Run(run).folder / name, f'{settings.name} {settings.seed}')",
     ),
-    "10_labels": ("app threads", PUT + "write_text(Run(run).label_votes(app), app)"),
-    "10b_variant": ("variant threads", PUT + "write_text(Run(run).ablation(variant), str(settings.ablations[variant]))"),
-    "10c_unseen": ("app threads", PUT + "write_text(Run(run).unseen(app), app)"),
-    "10d_ablations": ("", PUT + "write_text(Run(run).tables / 'ablations.csv', ' '.join(settings.ablations))"),
-    "11_real_apps": ("", "1"),
-    "12_virtual_machines": ("", "1"),
+    "11_labels": ("app threads", PUT + "write_text(Run(run).label_votes(app), app)"),
+    "12_variant": ("variant threads", PUT + "write_text(Run(run).ablation(variant), str(settings.ablations[variant]))"),
+    "13_transfer": ("app threads", PUT + "write_text(Run(run).transfer(app), app)"),
+    "14_ablations": ("", PUT + "write_text(Run(run).tables / 'ablations.csv', ' '.join(settings.ablations))"),
+    "15_real_apps": ("", "1"),
+    "16_virtual_machines": ("", "1"),
     "A1_base_models": ("threads", PUT + "write_text(Run(run).base_models / 'planner' / 'weights', 'x')"),
 }
 

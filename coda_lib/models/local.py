@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.utils import logging
 
 from coda_lib.errors import UserError
 from coda_lib.models.chat import Message, Sampling, Sight
@@ -92,6 +93,7 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
     UserError if the folder is missing, partial or of another architecture.
     """
     _check_architecture(path)
+    logging.disable_progress_bar()  # of the weights, which are there at once
     try:
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
             path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True

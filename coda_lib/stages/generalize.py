@@ -12,29 +12,30 @@ from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 from coda_lib.stages.common import begin, stage_seed
 from coda_lib.stages.processes import launch
-from coda_lib.trainer import generalize
+from coda_lib.trainer import Progress, generalize
 from coda_lib.trajectory import load_trajectories
 
 __all__ = ["begin", "run", "train"]
 
 
-def run(here: Run) -> Path:
+def run(here: Run, progress: Progress = lambda done, total: None) -> Path:
     """Fine-tune a fresh base planner on the positive steps of all specialists' judged rollouts.
 
-    Returns generalist/, which then holds its checkpoint.  Goes on after a kill.
+    `progress(done, total)` is called after each optimizer step.  Returns generalist/, which then holds its checkpoint.
+    Goes on after a kill.
     """
     if configuration := here.profile().generalize.accelerate:
         launch(here, configuration, "generalize")
         return here.generalist
-    return train(here)
+    return train(here, progress)
 
 
-def train(here: Run) -> Path:
+def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
     judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
     rows, seed = sft_rows(judged, profile.prompts), stage_seed(profile, "generalize")
-    return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed)
+    return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
 
 
 if __name__ == "__main__":  # one of the processes that `launch` starts

@@ -14,29 +14,31 @@ from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 from coda_lib.stages.common import begin, stage_seed
 from coda_lib.stages.processes import launch
-from coda_lib.trainer import specialize, together
+from coda_lib.trainer import Progress, specialize, together
 from coda_lib.trajectory import load_trajectories
 
 __all__ = ["begin", "run", "train"]
 
 
-def run(here: Run, app: str) -> Path:
+def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> Path:
     """Train the specialist of an application on the positive steps of the base planner's judged rollouts.
 
-    Returns specialist/{app}/, which then holds its checkpoint.  Goes on after a kill.
+    `progress(done, total)` is called after each optimizer step.  Returns specialist/{app}/, which then holds its checkpoint.
+    Goes on after a kill.
     """
     if configuration := here.profile().specialize.accelerate:
         launch(here, configuration, "specialize", app)
         return here.specialist(app)
-    return train(here, app)
+    return train(here, app, progress)
 
 
-def train(here: Run, app: str) -> Path:
+def train(here: Run, app: str, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
     rows, executor = grpo_rows(load_trajectories(here.judged("base", app)), profile.prompts), Executor.load(profile)
     planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "specialize", app)
-    folder = specialize(rows, planner, executor, profile.specialize, profile.planner, here.specialist(app), seed)
+    settings = (profile.specialize, profile.planner, here.specialist(app), seed)
+    folder = specialize(rows, planner, executor, *settings, progress=progress)
     process = together().process_index  # each of several processes asks its own executor
     note_usage(here, f"specialize/{app}-{process}" if process else f"specialize/{app}", executor=executor.model)
     return folder

@@ -183,7 +183,7 @@ def test_ablations_come_after_the_results_and_each_stands_alone(go, run):
     go()
     changes = ("ablations={}", "ablations.truth={labels: truth}", "ablations.single={labels: single}")
     stages, _ = go(*changes, until="ablations")
-    mine = ["ablations", "labels/algebra", "unseen/algebra", "unseen/spectra", "variant/single", "variant/truth"]
+    mine = ["ablations", "labels/algebra", "transfer/algebra", "transfer/spectra", "variant/single", "variant/truth"]
     assert set(stages) >= set(mine) and set(stages) - set(mine) <= {"results"}
     stages, _ = go(*changes[:2], "ablations.single={labels: single, distance: false}", until="ablations")
     assert set(stages) - {"results"} == {"ablations", "variant/single"}

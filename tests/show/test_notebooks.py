@@ -36,10 +36,10 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "06_specialize": {"app", "threads"},
     "07_generalize": {"threads"},
     "08_evaluate": {"system", "app", "threads"},
-    "08b_judges": {"app", "threads"},
-    "10_labels": {"app", "threads"},
-    "10b_variant": {"variant", "threads"},
-    "10c_unseen": {"app", "threads"},
+    "09_judges": {"app", "threads"},
+    "11_labels": {"app", "threads"},
+    "12_variant": {"variant", "threads"},
+    "13_transfer": {"app", "threads"},
     "A1_base_models": {"threads"},
 }
 CODE_LINES, FUNCTION_LINES = 12, 3

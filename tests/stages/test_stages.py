@@ -188,7 +188,7 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
     put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
     asked = {}
     monkeypatch.setattr(
-        "coda_lib.stages.generalize.generalize", lambda rows, planner, settings, folder, seed: asked.update(locals())
+        "coda_lib.stages.generalize.generalize", lambda rows, planner, settings, folder, seed, progress: asked.update(locals())
     )
     generalize.run(run)
     text = json.dumps([row["prompt"] for row in asked["rows"]])
