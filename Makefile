@@ -32,9 +32,10 @@ test-apps: $(INSTALLED)  ## the tests of all real applications that are installe
 smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
 	@$(CODA) reproduce --profile smoke --until everything
 
-lint: $(INSTALLED)  ## check the style
+lint: $(INSTALLED)  ## check the style, and which module imports which (.importlinter)
 	@echo "lint"
 	@$(PY) -m ruff check --quiet .
+	@$(VENV)/bin/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 lab: $(INSTALLED)  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyter lab notebooks

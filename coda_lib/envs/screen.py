@@ -13,7 +13,7 @@ from PIL import Image
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.envs.base import STOPS, Environment
 from coda_lib.envs.pyautogui import Call, pyautogui_calls
-from coda_lib.envs.scienceboard.tasks import AppTask
+from coda_lib.task import Task
 
 Fit = Callable[[tuple[int, int]], tuple[int, int]]
 WAIT_S = 1.0  # of a WAIT action
@@ -24,7 +24,7 @@ class Screen(Environment):
 
     metadata = {"render_modes": ["rgb_array"]}
     threads = True
-    task: AppTask | None = None
+    task: Task | None = None
     size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
     fit: Fit | None = None  # from the screen's size to that of the pictures that are given out; None: as they are
 
