@@ -5,15 +5,12 @@ Nothing here is a stage, and no stage reads what is made here.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from IPython.display import DisplayHandle
 from PIL import Image
 
 from coda_lib.action import Action
@@ -289,21 +286,6 @@ def _percent(share: float | None) -> str:
 
 def _interval(estimate: statistics.Estimate) -> str:
     return f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
-
-
-@contextmanager
-def progress(unit: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar below the cell; gives the function that moves it: `progress(done, total)`."""
-    handle, start = DisplayHandle(), time.monotonic()
-    handle.display({"text/plain": f"0 {unit}"}, raw=True)
-
-    def move(done: int, total: int) -> None:
-        elapsed = time.monotonic() - start
-        rest = f"about {elapsed / done * (total - done):.0f} s left" if 0 < done < total else f"{elapsed:.0f} s"
-        bar = "█" * round(30 * done / total)
-        handle.update({"text/plain": f"{bar:░<30} {done} of {total} {unit}, {rest}"}, raw=True)
-
-    yield move
 
 
 BY_HAND = DATA / "generator" / "by_hand.json"

@@ -25,6 +25,7 @@ from coda_lib.pipeline.notebook import declared_parameters
 from coda_lib.planner import Planner
 from coda_lib.show import examples as teaching
 from coda_lib.show import pictures
+from coda_lib.show.live import progress
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
 
@@ -216,7 +217,7 @@ def test_pictures_are_drawn(episode):
 
 
 def test_progress_moves(capsys):
-    with teaching.progress("episodes") as move:
+    with progress("episodes") as move:
         move(0, 2)
         move(2, 2)
 

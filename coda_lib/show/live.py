@@ -1,0 +1,58 @@
+"""How far a stage is: a bar below the cell, and for trainings the learning curves, redrawn as they grow."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+from IPython.display import DisplayHandle
+
+from coda_lib.show.figures import CURVES, learning_curves
+
+Move = Callable[[int, int], None]  # (done, in all)
+REDRAW_S = 10.0  # least time between two drawings of the curves
+
+
+@contextmanager
+def progress(unit: str) -> Iterator[Move]:
+    """A bar with elapsed and expected time; gives the function that moves it: `move(done, total)`."""
+    handle, start = DisplayHandle(), time.monotonic()
+    handle.display({"text/plain": f"0 {unit}"}, raw=True)
+
+    def move(done: int, total: int) -> None:
+        elapsed = time.monotonic() - start
+        expected = f" of about {_clock(elapsed / done * total)}" if 0 < done < total else ""
+        bar = "█" * round(30 * done / total)
+        handle.update({"text/plain": f"{bar:░<30} {done} of {total} {unit}, {_clock(elapsed)}{expected}"}, raw=True)
+
+    yield move
+
+
+@contextmanager
+def training(log: Path, name: str, metrics: Mapping[str, str] = CURVES, caption: str = "") -> Iterator[Move]:
+    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of `learning_curves`."""
+    handle, drawn = DisplayHandle(), [float("-inf")]
+
+    def draw() -> None:
+        records = pd.read_json(log, lines=True)
+        sheet = learning_curves({name: records}, {key: metrics[key] for key in metrics if key in records}, caption=caption)
+        handle.update(sheet) if drawn[0] > 0 else handle.display(sheet)
+        drawn[0] = time.monotonic()
+
+    with progress("steps") as bar:
+
+        def move(done: int, total: int) -> None:
+            bar(done, total)
+            if time.monotonic() - drawn[0] > REDRAW_S:
+                draw()
+
+        yield move
+    draw()
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
