@@ -165,7 +165,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """What a profile is planned for: peaks of data sheets, and assumptions.  Read by `coda plan` and `coda bench --gpu` alone."""
+    """The hardware of an estimate: peaks of data sheets, and assumptions.  Read by `coda estimate` and `coda bench --gpu` alone."""
 
     gpu: str
     nodes: Count

@@ -1,7 +1,7 @@
 """What a Qwen2.5-VL network costs, from its configuration alone: parameters, floating point operations, bytes.
 
-A multiplication and an addition count as two operations.  Attention is counted over all pairs of tokens, as the kernels that do
-not skip the masked half compute it.  tests/test_cost.py holds the formulas against what torch counts in a small network.
+A multiplication and an addition are two operations.  Attention counts over all pairs of tokens, the masked half included.
+tests/bench/test_cost.py compares the formulas with what torch counts in a small network.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 @dataclass(frozen=True)
 class Network:
-    """One network by its configuration; no weights are loaded."""
+    """A network given by its configuration; no weights are loaded."""
 
     config: Qwen2_5_VLConfig
 
     @cached_property
     def parameters(self) -> int:
-        """All parameters, counted on torch's meta device; tied ones once."""
+        """Number of parameters, counted on torch's meta device; tied ones count once."""
         with torch.device("meta"):
             network = Qwen2_5_VLForConditionalGeneration(self.config)
         return sum(parameter.numel() for parameter in network.parameters())
 
     @property
     def patch(self) -> int:
-        """Pixels of a side that is one image token."""
+        """Side of an image token in pixels."""
         return self.config.vision_config.patch_size * self.config.vision_config.spatial_merge_size
 
     def image_tokens(self, size: tuple[int, int]) -> int:
-        """Tokens of a picture of (width, height), as it is seen (`model.Sight`)."""
+        """Tokens of a picture of (width, height) after resizing (`models.chat.Sight`)."""
         return (size[0] // self.patch) * (size[1] // self.patch)
 
     def vision_flops(self, size: tuple[int, int]) -> int:
-        """Forward, one picture of (width, height)."""
+        """Operations of the forward pass of one picture of (width, height)."""
         v = self.config.vision_config
         patches, tokens = self.image_tokens(size) * v.spatial_merge_size**2, self.image_tokens(size)
         embedding = 3 * v.temporal_patch_size * v.patch_size**2 * v.hidden_size
@@ -50,7 +50,7 @@ class Network:
         return 2 * linear + 4 * pairs * v.hidden_size
 
     def text_flops(self, tokens: int, logits: int, past: int = 0) -> int:
-        """Forward, `tokens` after `past` others that are kept; of `logits` tokens the vocabulary's scores are computed."""
+        """Operations of the forward pass of `tokens` after `past` cached ones, with the logits of `logits` tokens."""
         t = self.config.text_config
         head = t.hidden_size // t.num_attention_heads
         layer = 2 * t.hidden_size**2 + 2 * t.hidden_size * t.num_key_value_heads * head + 3 * t.hidden_size * t.intermediate_size
@@ -58,24 +58,24 @@ class Network:
         return 2 * linear + 4 * t.num_hidden_layers * tokens * (past + tokens) * t.hidden_size
 
     def forward_flops(self, tokens: int, pictures: Sequence[tuple[int, int]], logits: int) -> int:
-        """One sequence of `tokens`, those of its pictures included."""
+        """Operations of the forward pass of a sequence of `tokens`, image tokens included."""
         return self.text_flops(tokens, logits) + sum(map(self.vision_flops, pictures))
 
     def reply_flops(self, prompt: int, pictures: Sequence[tuple[int, int]], reply: int) -> int:
-        """Reading a prompt and writing a reply, token by token with a cache."""
+        """Operations of reading a prompt and writing a reply token by token with a cache."""
         written = sum(self.text_flops(1, 1, prompt + i) for i in range(reply - 1))
         return self.forward_flops(prompt, pictures, 1) + written
 
     def adapter_parameters(self, rank: int) -> int:
-        """Of low-rank adapters on every linear layer of the language model (`trainer.specialize` with `lora`)."""
+        """Parameters of low-rank adapters on every linear layer of the language model (`trainer.adapter_settings`)."""
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
         pairs = 2 * (t.hidden_size + t.hidden_size) + 2 * (t.hidden_size + side) + 3 * (t.hidden_size + t.intermediate_size)
         return rank * t.num_hidden_layers * pairs
 
     def activation_bytes(self, samples: int, tokens: int, logits: int, width: int = 2) -> int:
-        """The most that a training pass holds on the way back where each layer is computed again: every layer's input, the inside
-        of one layer with its gradients, and the scores of `logits` tokens of each sample, twice and in 32 bits.
+        """Peak bytes of a backward pass with gradient checkpointing: every layer's input, the inside of one layer with its
+        gradients, and the logits of `logits` tokens of each sample, twice and in 32 bits.
         """
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from coda_lib.bench.estimate import network
 from coda_lib.bench.gpu_step import HALF, Step
-from coda_lib.bench.plan import network
 from coda_lib.config import Profile, load_profile
 from coda_lib.errors import UserError
-from coda_lib.pipeline.provenance import hardware, package_versions
+from coda_lib.evaluation.provenance import hardware, package_versions
 
 MODELS = ("Qwen/Qwen2.5-VL-3B-Instruct", "Qwen/Qwen2.5-VL-7B-Instruct")
 _STEPS = 3  # measured, after one that warms up
@@ -72,7 +72,7 @@ def measure_gpu(console: Console, models: Sequence[str] = MODELS) -> Report:
     if not torch.cuda.is_available():
         raise UserError(
             "coda bench --gpu measures a GPU, and torch finds none here: run it where `nvidia-smi` lists one and torch was built "
-            "for it; `coda plan gpu` reckons without one"
+            "for it; `coda estimate gpu` needs none"
         )
     return measure(console, models, load_profile("gpu"), torch.device("cuda"))
 

@@ -24,7 +24,7 @@ from torch.nn.functional import pad
 from transformers import AutoModelForImageTextToText, Qwen2_5_VLConfig
 
 from coda_lib.bench.cost import Network
-from coda_lib.bench.plan import Request, action_request, plan_request
+from coda_lib.bench.estimate import Request, action_request, plan_request
 from coda_lib.config import Profile
 from coda_lib.reward import advantages
 from coda_lib.trainer import adapter_settings

@@ -1,4 +1,4 @@
-"""The command `coda plan`."""
+"""The command `coda estimate`."""
 
 from __future__ import annotations
 
@@ -11,70 +11,72 @@ from rich.table import Table
 from coda_lib.cli.console import JsonOption, SettingsOption, out, print_json, show
 
 if TYPE_CHECKING:
-    from coda_lib.bench.plan import Part, Plan
+    from coda_lib.bench.estimate import Estimate, Workload
 
 
-def plan(
+def estimate(
     profile: Annotated[str, typer.Argument(help="gpu or paper, or another profile with `hardware`.")],
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a profile would cost: memory, tokens, operations and hours, and what this machine lacks for it."""
-    from coda_lib.bench.plan import plan as planned
+    """Estimate what a profile costs: memory, tokens, operations and hours, and what this machine lacks for it."""
+    from coda_lib.bench import estimate as costs
     from coda_lib.config import load_profile
 
-    found = planned(load_profile(profile, tuple(settings or ())))
+    costed = costs.estimate(load_profile(profile, tuple(settings or ())))
     if as_json:
-        print_json(_data(found))
+        print_json(_data(costed))
         return
-    h = found.profile.hardware
-    out.print(f"profile {found.profile.name}: {h.nodes} × {h.gpus} {h.gpu} at {100 * h.share:.0f} % of their peak", markup=False)
+    h = costed.profile.hardware
+    out.print(f"profile {costed.profile.name}: {h.nodes} × {h.gpus} {h.gpu} at {100 * h.share:.0f} % of their peak", markup=False)
     tables = (
-        _models(found), _memory(found), _parts("a step of stage 1", found.step, found.gpus, "seconds", 1),
-        _parts("stage", found.stages, found.gpus, "hours", 3600),
+        _models(costed), _memory(costed), _workloads("a step of stage 1", costed.step, costed.gpus, "seconds", 1),
+        _workloads("stage", costed.stages, costed.gpus, "hours", 3600),
     )  # fmt: skip
     for table in tables:
         out.print()
         show(table)
-    out.print(f"\ndisk: {found.disk / 1e9:,.0f} GB")
-    for line in found.missing or ["nothing"]:
+    out.print(f"\ndisk: {costed.disk / 1e9:,.0f} GB")
+    for line in costed.missing or ["nothing"]:
         out.print(f"missing here: {line}", markup=False)
 
 
-def _models(found: Plan) -> Table:
+def _models(costed: Estimate) -> Table:
     table = Table("model", "", "parameters", "served: weights and prompts", box=None, pad_edge=False)
-    for role, network in found.networks.items():
-        name = getattr(found.profile.models, role)
-        table.add_row(role, name, f"{network.parameters / 1e9:.2f} billion", f"{found.serving[role] / 1e9:.0f} GB")
+    for role, network in costed.networks.items():
+        name = getattr(costed.profile.models, role)
+        table.add_row(role, name, f"{network.parameters / 1e9:.2f} billion", f"{costed.serving[role] / 1e9:.0f} GB")
     return table
 
 
-def _memory(found: Plan) -> Table:
+def _memory(costed: Estimate) -> Table:
     names = ("weights", "gradients", "optimizer", "reference", "working")
     table = Table("each GPU that trains", *names, "together", box=None, pad_edge=False)
-    sizes = [getattr(found.memory, name) for name in names] + [found.memory.total]
+    sizes = [getattr(costed.memory, name) for name in names] + [costed.memory.total]
     table.add_row("stage 1", *(f"{size / 1e9:.1f} GB" for size in sizes))
     return table
 
 
-def _parts(title: str, parts: tuple[Part, ...], gpus: int, unit: str, seconds: int) -> Table:
+def _workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit: str, seconds: int) -> Table:
     heads = ("10¹⁵ operations", "tokens read", "written", unit, f"GPU-{unit}")
     table = Table(title, *heads, "limited by", box=None, pad_edge=False)
-    for part in parts:
-        figures = (part.flops / 1e15, part.read, part.written, part.seconds / seconds, gpus * part.seconds / seconds)
-        limit = "environments" if part.environments_s > part.models_s else "models"
-        table.add_row(part.name, *(f"{figure:,.1f}" if figure < 1000 else f"{figure:,.0f}" for figure in figures), limit)
-    total = sum(part.seconds for part in parts) / seconds
+    for work in workloads:
+        figures = (work.flops / 1e15, work.read, work.written, work.seconds / seconds, gpus * work.seconds / seconds)
+        limit = "environments" if work.environments_s > work.models_s else "models"
+        table.add_row(work.name, *(f"{figure:,.1f}" if figure < 1000 else f"{figure:,.0f}" for figure in figures), limit)
+    total = sum(work.seconds for work in workloads) / seconds
     table.add_row("together", "", "", "", f"{total:,.1f}", f"{gpus * total:,.1f}", "")
     return table
 
 
-def _data(found: Plan) -> dict[str, Any]:
-    """The plan as plain data."""
-    parts = {name: [asdict(part) | {"seconds": part.seconds} for part in getattr(found, name)] for name in ("step", "stages")}
-    parameters = {role: network.parameters for role, network in found.networks.items()}
-    memory = asdict(found.memory) | {"total": found.memory.total}
+def _data(costed: Estimate) -> dict[str, Any]:
+    """The estimate as plain data."""
+    workloads = {
+        name: [asdict(work) | {"seconds": work.seconds} for work in getattr(costed, name)] for name in ("step", "stages")
+    }  # fmt: skip
+    parameters = {role: network.parameters for role, network in costed.networks.items()}
+    memory = asdict(costed.memory) | {"total": costed.memory.total}
     return {
-        "profile": found.profile.name, "gpus": found.gpus, "parameters": parameters, "memory": memory, **parts,
-        "serving": found.serving, "disk": found.disk, "missing": list(found.missing),
+        "profile": costed.profile.name, "gpus": costed.gpus, "parameters": parameters, "memory": memory, **workloads,
+        "serving": costed.serving, "disk": costed.disk, "missing": list(costed.missing),
     }  # fmt: skip

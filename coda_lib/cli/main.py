@@ -15,9 +15,9 @@ from rich.table import Table
 
 from coda_lib.cli import apps as cli_apps
 from coda_lib.cli import bench as cli_bench
+from coda_lib.cli import estimate as cli_estimate
 from coda_lib.cli import evaluate as cli_evaluate
 from coda_lib.cli import fleet as cli_fleet
-from coda_lib.cli import plan as cli_plan
 from coda_lib.cli import study as cli_science
 from coda_lib.cli import tasks as cli_tasks
 from coda_lib.cli.console import (
@@ -222,7 +222,7 @@ def usage(
 
 app.command()(cli_bench.bench)
 app.command()(cli_evaluate.evaluate)
-app.command()(cli_plan.plan)
+app.command()(cli_estimate.estimate)
 app.command()(cli_tasks.convert)
 app.command()(cli_science.audit)
 app.command()(cli_science.claims)

@@ -1,4 +1,4 @@
-"""Plans: sizes as published, a step of stage 1 as torch counts it, and what is said where something is missing."""
+"""Estimates: sizes as published, a step of stage 1 as torch counts it, and the messages where something is missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib.bench.cost import Network
-from coda_lib.bench.plan import Request, network, plan
+from coda_lib.bench.estimate import Request, estimate, network
 from coda_lib.config import load_profile
 from coda_lib.dataset import grpo_rows
 from coda_lib.errors import UserError
@@ -38,11 +38,11 @@ def test_the_released_models_have_their_published_sizes(name):
     assert network(name).parameters == PUBLISHED[name]
 
 
-def test_a_model_of_unknown_size_and_a_profile_without_hardware_are_said():
+def test_a_model_of_unknown_size_and_a_profile_without_hardware_are_errors():
     with pytest.raises(UserError, match="the sizes of some/model are not known: add them to data/models.yaml, which has Qwen/"):
         network("some/model")
-    with pytest.raises(UserError, match="laptop is not planned for any hardware: `coda plan gpu`"):
-        plan(load_profile("laptop"))
+    with pytest.raises(UserError, match="laptop names no hardware: `coda estimate gpu`"):
+        estimate(load_profile("laptop"))
 
 
 def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp_path, monkeypatch):
@@ -94,30 +94,30 @@ def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, toke
 
 
 @pytest.mark.parametrize("name", ["gpu", "paper"])
-def test_the_profiles_are_planned_to_the_end(name, coda):
-    code, shown, _ = coda("plan", name, "--json")
-    found = json.loads(shown)
-    assert code == 0 and found["parameters"]["planner"] == PUBLISHED[load_profile(name).models.planner]
-    assert [part["name"] for part in found["step"]] == ["plans", "actions", "reference", "policy and update"]
-    assert [part["name"] for part in found["stages"]][2] == "specialize" and all(part["seconds"] > 0 for part in found["stages"])
-    step, whole = sum(part["seconds"] for part in found["step"]), found["stages"][2]["seconds"]
+def test_the_profiles_are_estimated_to_the_end(name, coda):
+    code, shown, _ = coda("estimate", name, "--json")
+    costs = json.loads(shown)
+    assert code == 0 and costs["parameters"]["planner"] == PUBLISHED[load_profile(name).models.planner]
+    assert [work["name"] for work in costs["step"]] == ["plans", "actions", "reference", "policy and update"]
+    assert [work["name"] for work in costs["stages"]][2] == "specialize" and all(work["seconds"] > 0 for work in costs["stages"])
+    step, whole = sum(work["seconds"] for work in costs["step"]), costs["stages"][2]["seconds"]
     assert whole == pytest.approx(4 * load_profile(name).specialize.steps * step)
-    assert found["memory"]["total"] < 80e9  # or the profile would not run on what it names
-    assert torch.cuda.is_available() or any("H100" in line for line in found["missing"])
-    shown = coda("plan", name)[1]
-    if name == "gpu":  # what the README shows
-        told = [line.rstrip() for line in shown.partition("missing here")[0].strip().splitlines()]
-        assert "\n".join(told) in (REPO / "README.md").read_text()
+    assert costs["memory"]["total"] < 80e9  # or the profile would not run on what it names
+    assert torch.cuda.is_available() or any("H100" in line for line in costs["missing"])
+    shown = coda("estimate", name)[1]
+    if name == "gpu":  # the documentation shows it
+        table = "\n".join(line.rstrip() for line in shown.partition("missing here")[0].strip().splitlines())
+        assert any(table in page.read_text() for page in (REPO / "README.md", *(REPO / "docs").rglob("*.md")))
     assert "GPU-hours" in shown and "missing here: " in shown and load_profile(name).models.planner in shown
 
 
-def test_what_does_not_fit_is_said():
-    full = plan(load_profile("gpu", ("specialize.lora=null", "specialize.at_once=1")))
-    adapters = plan(load_profile("gpu"))
+def test_a_planner_that_does_not_fit_is_listed_as_missing():
+    full = estimate(load_profile("gpu", ("specialize.lora=null", "specialize.at_once=1")))
+    adapters = estimate(load_profile("gpu"))
     assert full.memory.weights == 4 * 8_292_166_656 and full.memory.optimizer == 2 * full.memory.weights
     assert any("GB on each GPU to train; a H100" in line for line in full.missing)
     assert not any("to train" in line for line in adapters.missing)
-    halves = plan(load_profile("gpu", ("hardware.gpus=2",)))
+    halves = estimate(load_profile("gpu", ("hardware.gpus=2",)))
     assert halves.stages[2].models_s == pytest.approx(adapters.stages[2].models_s / 2)
 
 

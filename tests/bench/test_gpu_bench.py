@@ -14,9 +14,9 @@ from transformers import Qwen2_5_VLConfig
 
 from coda_lib.bench import gpu as bench_gpu
 from coda_lib.bench.cost import Network
+from coda_lib.bench.estimate import action_request, network, plan_request
 from coda_lib.bench.gpu import MODELS, Report, measure
 from coda_lib.bench.gpu_step import HALF, Step, _random
-from coda_lib.bench.plan import action_request, network, plan_request
 from coda_lib.config import Profile, load_profile
 
 pytest.importorskip("peft")
