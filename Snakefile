@@ -22,6 +22,10 @@ ATTACHED = "--attached" if "attached" in config else ""
 PYTHON = sys.executable
 
 
+REAL = ("coda_lib.envs.desktop", "coda_lib.envs.scienceboard")  # what no stage on ScienceDesk runs
+UNUSED = () if P.models.generator else ("coda_lib.stages.rounds",)  # and with it the generator
+
+
 def relative(paths):
     """The clone can be moved without a stage being run again."""
     return [os.path.relpath(path, RUN.folder) for path in paths]
@@ -31,14 +35,23 @@ def book(name):
     return relative([BOOKS / f"{name}.ipynb"])
 
 
-def code(name, without=DISPLAYS):
-    return relative(code_files(BOOKS / f"{name}.ipynb", without)) if (BOOKS / f"{name}.ipynb").exists() else []
+def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
+    """The library behind a notebook; where the stage is of one application, without the windows of the others."""
+
+    def files(wildcards):
+        if not (BOOKS / f"{name}.ipynb").exists():
+            return []
+        others = [f"coda_lib.envs.sciencedesk.{app}" for app in (*APPS, *NOVEL_APPS) if app != getattr(wildcards, "app", app)]
+        return relative(code_files(BOOKS / f"{name}.ipynb", (*without, *others)))
+
+    return files
 
 
 def prompts(*roles):
     """The words in which a stage asks models, of the profile's set; without roles those of all sets."""
     files = data_files(LIBRARY / "prompts")
-    return relative([path for path in files if path.suffix == ".j2" and (not roles or path.stem in roles and path.parent.name == P.prompts)])
+    mine = [path for path in files if path.parent.name == P.prompts and path.stem in roles] if roles else files
+    return relative([path for path in mine if path.suffix == ".j2"])
 
 
 def settings(*fields):
@@ -318,7 +331,8 @@ rule judges:
 rule results:
     input:
         notebook=book("10_results"),
-        code=code("10_results", without=()) + relative([LIBRARY / "evaluation" / "report.html.j2"]),
+        code=code("10_results", without=()),
+        template=relative([LIBRARY / "evaluation" / "report.html.j2"]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
@@ -489,6 +503,26 @@ rule virtual_machines:
         STAGE
 
 
+# ---- answers to the questions of the notebooks, a target of their own ----
+
+
+rule solution:
+    input:
+        notebook=lambda wildcards: book(f"solutions/{wildcards.book}"),
+        code=lambda wildcards: code(f"solutions/{wildcards.book}", without=())(wildcards),
+        tables=["tables/table1.md", "tables/ablations.csv"],
+    output:
+        executed="notebooks/solutions-{book}.ipynb",
+    params:
+        stage="solution/{book}",
+        set="",
+        settings=settings(*ACTING, "judge", "specialize", "generalize"),
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE
+
+
 # ---- targets: `coda reproduce --until STAGE` asks for until_STAGE ----
 
 TARGETS = {
@@ -510,8 +544,9 @@ TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials inc
 TARGETS["ablations"] = [*TARGETS["results"], "tables/ablations.csv"]
 TARGETS["real_apps"] = ["notebooks/15_real_apps.ipynb"]
 TARGETS["virtual_machines"] = ["notebooks/16_virtual_machines.ipynb"]
-TARGETS["everything"] = [*TARGETS["ablations"], *TARGETS["real_apps"], *TARGETS["virtual_machines"]]  # but the base models
-TARGETS["base_models"] = ["base_models/done.json"]
+TARGETS["solutions"] = expand("notebooks/solutions-{book}.ipynb", book=sorted(path.stem for path in BOOKS.glob("solutions/*.ipynb")))
+TARGETS["everything"] = sum((TARGETS[name] for name in ("ablations", "real_apps", "virtual_machines", "solutions")), [])
+TARGETS["base_models"] = ["base_models/done.json"]  # in no other target
 
 for stage, files in TARGETS.items():
 

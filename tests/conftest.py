@@ -12,7 +12,7 @@ os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import nbformat
@@ -87,13 +87,18 @@ FAKE_NOTEBOOKS = {
 }
 
 
-@pytest.fixture
-def fake_notebooks(tmp_path: Path) -> Path:
-    """Give a folder of notebooks with the names, parameters and outputs of the real ones, each done in no time."""
+def write_fake_notebooks(folder: Path, before: Mapping[str, str] = {}) -> Path:
+    """Write notebooks with the names, parameters and outputs of the real ones, each done in no time; `before` is code by name."""
     for name, (parameters, code) in FAKE_NOTEBOOKS.items():
         declared = ['profile: str = "smoke"', 'run: str = "smoke"', *(PARAMETERS[key] for key in parameters.split())]
-        write_notebook(tmp_path / "notebooks" / f"{name}.ipynb", "\n".join(declared), code)
-    return tmp_path / "notebooks"
+        write_notebook(folder / f"{name}.ipynb", "\n".join(declared), "\n".join(filter(None, [before.get(name), code])))
+    return folder
+
+
+@pytest.fixture
+def fake_notebooks(tmp_path: Path) -> Path:
+    """Give a folder of such notebooks."""
+    return write_fake_notebooks(tmp_path / "notebooks")
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def reproduce(
     target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()
     if dry_run:
         expected = pipeline.expected_seconds(target, chosen)
-        for stage in pipeline.plan(target, chosen, until, books, fresh, cluster):
+        for stage in pipeline.preview(target, chosen, until, books, fresh, cluster):
             out.print(
                 f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
             )

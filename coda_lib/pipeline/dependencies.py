@@ -80,5 +80,7 @@ def _home(module: str, name: str) -> str:
     """The module that `from module import name` reads: a submodule, the home of a package's public name, or `module`."""
     if f"{module}.{name}" in _graph().modules:
         return f"{module}.{name}"
+    if _file(module).name != "__init__.py":
+        return module
     public = getattr(import_module(module), "PUBLIC", {})  # submodule: names
     return next((f"{module}.{home}" for home, names in public.items() if name in names), module)

@@ -37,7 +37,7 @@ RUNNER = "coda_lib.pipeline.runner"  # runs one stage; called by the Snakefile
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
-    "virtual_machines", "everything", "base_models",
+    "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 PATIENCE_S = 60  # for processes that were told to end
@@ -76,7 +76,7 @@ def reproduce(
         if fresh:
             _clear(run)
         run.store(profile)
-        stages = plan(run, profile, until, notebooks, cluster=cluster)
+        stages = preview(run, profile, until, notebooks, cluster=cluster)
         expected = expected_seconds(run, profile)
         total = _total(stages, expected, cores)
         console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
@@ -88,7 +88,7 @@ def reproduce(
     return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
 
 
-def plan(
+def preview(
     run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False, cluster: Path | None = None
 ) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""

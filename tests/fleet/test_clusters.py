@@ -19,7 +19,7 @@ from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
 from coda_lib.paths import PROFILES, REPO
-from coda_lib.pipeline.drive import plan, reproduce
+from coda_lib.pipeline.drive import preview, reproduce
 from coda_lib.run import Run
 
 CLUSTERS = ("slurm", "kubernetes")
@@ -67,8 +67,8 @@ def kubernetes(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_profiles_plan_the_same_stages_as_this_machine(run, fake_notebooks, fake_checkpoints, cluster):
     profile = load_profile("smoke", fake_checkpoints)
-    here = plan(run, profile, "results", fake_notebooks)
-    assert sorted(plan(run, profile, "results", fake_notebooks, cluster=PROFILES / cluster)) == sorted(here) and len(here) > 40
+    here = preview(run, profile, "results", fake_notebooks)
+    assert sorted(preview(run, profile, "results", fake_notebooks, cluster=PROFILES / cluster)) == sorted(here) and len(here) > 40
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
@@ -122,4 +122,4 @@ def test_the_jobs_of_kubernetes_are_what_was_asked_for(tmp_path, kubernetes):
 
 def test_a_folder_that_is_no_cluster_is_said(run, fake_notebooks, fake_checkpoints, tmp_path):
     with pytest.raises(UserError, match="no config.yaml: name a folder such as profiles/slurm"):
-        plan(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks, cluster=tmp_path)
+        preview(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks, cluster=tmp_path)

@@ -22,7 +22,7 @@ from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO
 from coda_lib.pipeline import scheduler
 from coda_lib.pipeline.dependencies import checkpoint_files, code_files, data_files
-from coda_lib.pipeline.drive import STAGES, _stages, expected_seconds, plan, reproduce
+from coda_lib.pipeline.drive import STAGES, _stages, expected_seconds, preview, reproduce
 from coda_lib.pipeline.progress import clock
 from coda_lib.run import Run
 
@@ -59,7 +59,7 @@ def replace_code(notebook: Path, code: str) -> None:
 
 
 def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
-    stages = plan(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks)
+    stages = preview(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks)
     assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 1
     assert stages[-1] == "results"
     before = {
@@ -84,7 +84,7 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
     ],
 )
 def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
-    planned = plan(run, load_profile("smoke", (*fake_checkpoints, *SMALL)), until, fake_notebooks)
+    planned = preview(run, load_profile("smoke", (*fake_checkpoints, *SMALL)), until, fake_notebooks)
     assert planned == stages or len(planned) == stages
 
 
@@ -98,9 +98,9 @@ def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
 def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks, fake_checkpoints, tmp_path):
     profile = load_profile("smoke", fake_checkpoints)
     with pytest.raises(UserError, match=f"unknown stage 'train': choose one of {', '.join(STAGES)}"):
-        plan(run, profile, "train", fake_notebooks)
+        preview(run, profile, "train", fake_notebooks)
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
-        plan(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
+        preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
     run.folder.mkdir()
     (run.folder / "thesis.tex").write_text("precious")
     with pytest.raises(UserError, match="is not the folder of a run"):

@@ -1,0 +1,116 @@
+"""What is run again after a change: all that depends on it, and nothing else.
+
+A copy of the project runs once, with notebooks that import what the real ones import and write a line instead of computing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import FAKE_NOTEBOOKS, ROLES, write_fake_notebooks
+
+from coda_lib.paths import NOTEBOOKS, REPO
+
+pytestmark = pytest.mark.slow
+
+COPIED = ("coda_lib", "profiles", "data/tasks", "data/paper", "data/generator", "Snakefile", "notebooks")
+SET = ("apps=[algebra, gis]", "systems=[base, executor, stage2]", "ablations={}", "ablations.truth={labels: truth}")
+PREVIEW = "from coda_lib.cli.main import main; import sys; sys.argv = sys.argv[:1] + {words!r}; main()"
+
+TUTORIALS = {"quickstart", "sciencedesk", "planner_executor"}
+
+
+def each(*stages: str) -> set[str]:
+    return {f"{stage}/{app}" for stage in stages for app in ("algebra", "gis")}
+
+
+COLLECTED = each("explore/base", "judge/base")
+JUDGES = each("judges")
+LATER = each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}  # from specialists onward
+TRAINED = each("specialize") | LATER
+TRANSFER = each("transfer") | {"transfer/spectra"}
+PLAYED = each("evaluate/base", "evaluate/executor")
+ALL = TUTORIALS | COLLECTED | {"reward", "variant/truth"} | TRAINED | PLAYED | each("labels") | TRANSFER
+ENDS = {"results", "ablations"}  # what reads everything: run again with any stage before it
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory) -> Path:
+    """A copy of the project with a finished run."""
+    folder = tmp_path_factory.mktemp("house")
+    for name in COPIED:
+        source, target = REPO / name, folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    for path in (REPO / "data").glob("*.yaml"):
+        shutil.copy(path, folder / "data")
+    write_fake_notebooks(folder / "fakes", {name: imports_of(NOTEBOOKS / f"{name}.ipynb") for name in FAKE_NOTEBOOKS})
+    for role in ROLES:
+        (folder / "checkpoints" / role).mkdir(parents=True)
+        (folder / "checkpoints" / role / "config.json").write_text("{}")
+    coda(folder)
+    return folder
+
+
+def imports_of(notebook: Path) -> str:
+    """The import statements of a notebook that name the library, as code that is read and not run."""
+    cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    source = "\n".join("".join(cell["source"]) for cell in cells)
+    statements = re.findall(r"^(?:from coda_lib\S* import (?:\([^)]*\)|.*)|import coda_lib.*)$", source, re.MULTILINE)
+    return "\n".join(["if False:", "    pass", *(f"    {' '.join(statement.split())}" for statement in statements)])
+
+
+def coda(house: Path, *words: str) -> str:
+    changes = [f"models.{role}={house / 'checkpoints' / role}" for role in ROLES]
+    options = [word for change in (*changes, *SET) for word in ("--set", change)]
+    command = [sys.executable, "-m", "coda_lib.cli.main", "reproduce", "--profile", "smoke", "--until", "ablations", *options]
+    environment = os.environ | {"PYTHONPATH": str(house)}
+    command += ["--notebooks", str(house / "fakes"), *words]
+    done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def run_again(house: Path, *words: str) -> set[str]:
+    return set(coda(house, "--dry-run", *words).split()) & (ALL | ENDS)
+
+
+def test_nothing_is_run_again_where_nothing_changed(house):
+    assert run_again(house) == set()
+
+
+@pytest.mark.parametrize(
+    ("file", "stages"),
+    [
+        ("coda_lib/envs/sciencedesk/gis/app.py", {s for s in ALL if s.endswith("/gis")} | TUTORIALS | {"reward"}),
+        ("coda_lib/envs/sciencedesk/desk.py", ALL),
+        ("coda_lib/reward.py", TRAINED | {"reward"}),
+        ("coda_lib/trainer.py", TRAINED),
+        ("coda_lib/generator.py", set()),
+        ("coda_lib/prompts/compact/planner.j2", ALL),
+        ("coda_lib/prompts/compact/executor.j2", ALL),
+        ("coda_lib/prompts/compact/judge.j2", ALL),
+        ("coda_lib/prompts/generator/propose.j2", set()),
+        ("coda_lib/show/figures.py", TUTORIALS),
+        ("checkpoints/base_judge/config.json", JUDGES),
+        ("data/tasks/test/gis/A-01.json", {s for s in ALL if s.endswith("/gis")}),
+    ],
+)
+def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
+    path = house / file
+    content = path.read_text()
+    path.write_text(content + ("\n" if path.suffix in (".json", ".j2") else "\n# changed\n"))
+    try:
+        assert run_again(house) == stages | (ENDS if stages else set())
+    finally:
+        path.write_text(content)
