@@ -1,4 +1,4 @@
-"""Atomic writes: a file is either the old one or the whole new one, whatever is killed and whenever."""
+"""Atomic writes: a file is the old one or the whole new one, even when the process is killed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         import shutil
 
-        doomed = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        os.replace(path, doomed)
-        shutil.rmtree(doomed)
+        trash = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+        os.replace(path, trash)
+        shutil.rmtree(trash)
     else:
         path.unlink(missing_ok=True)
 

@@ -1,7 +1,7 @@
 """Rolling out an agent: many episodes side by side, so that each step asks the models in one batch.
 
-An environment that breaks says nothing about the agent: its episode is begun once more, elsewhere if need be, and kept as
-ENVIRONMENT_ERROR if that breaks, too.
+An environment that breaks says nothing about the agent.  Its episode starts once more, in another environment if this one is
+lost, and ends as ENVIRONMENT_ERROR if that breaks as well.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot_png
 
-TRIES = 2  # of an episode, if the environment breaks
+TRIES = 2  # of an episode whose environment breaks
 
 
 @dataclass
 class _Episode:
-    """An episode, waiting, under way or ended."""
+    """An episode that waits, is played or has ended."""
 
     task: Task
     run: int
-    place: int  # position in the list of jobs
+    index: int  # in the list of jobs
     attempt: int = 1
-    env: Environment | None = None  # while it waits
-    decision: Decision | None = None  # what is to be done next
-    limit: int = 0  # most steps
-    current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))  # until there is something to see
+    env: Environment | None = None  # None: it waits
+    decision: Decision | None = None  # of the next step
+    limit: int = 0  # steps
+    current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))  # before the first screenshot
     previous: Image.Image | None = None
     turns: list[Turn] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     stop: StopReason | None = None
     answer: str | None = None
     success: bool | None = None
-    fault: str | None = None  # what broke
+    fault: str | None = None  # of the environment
 
     def begin(self) -> None:
         try:
@@ -60,11 +60,10 @@ class _Episode:
         return Observation(self.task.instruction, tuple(self.turns), previous, self.current, self.env.elements)
 
     def apply(self) -> None:
-        """Do what was decided; a decision that could not be parsed does nothing but is kept and counts as a step."""
+        """Carry out the decision; one that could not be parsed changes nothing and counts as a step."""
         decision = self.decision
-        seen = screenshot_png(self.current)
-        plan = decision.plan or decision.reply
-        self.steps.append(Step(seen, plan, decision.reply, decision.actions, decision.error))
+        plan, screenshot = decision.plan or decision.reply, screenshot_png(self.current)
+        self.steps.append(Step(screenshot, plan, decision.reply, decision.actions, decision.error))
         self.previous = self.current
         try:
             for action in decision.actions:
@@ -97,9 +96,10 @@ def play(
     step_limit: int | None = None,
     do: Callable[[Callable[[], Any]], Any] = lambda call: call(),
 ) -> tuple[Trajectory, str | None]:
-    """One episode by itself, and what broke, if anything did.  `do` calls whatever touches the environment.
+    """One episode by itself; returns its trajectory and the fault of the environment, if there was one.
 
-    Its random numbers follow from `seed`, the task and the run alone: they do not depend on what else is played, or where.
+    `do` runs every call that touches the environment.  The random numbers depend on `seed`, the task and the run alone, not on
+    other episodes or the machine.
     """
     episode = _Episode(task, run, 0, env=env, limit=min(task.steps, step_limit or task.steps))
     own = int.from_bytes(hashlib.sha256(f"{seed}/{task.id}/{run}".encode()).digest()[:4], "big") % 2**31
@@ -120,14 +120,23 @@ def rollout(
     progress: Callable[[int, int], None] = lambda done, total: None,
     report: Callable[[str], None] = lambda fault: None,
 ) -> list[Trajectory]:
-    """Run every job (task, run number); one trajectory each comes back, in the order of the jobs.
+    """Play every job (task, run number); returns one trajectory a job, in their order.
 
     An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each
     model batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as
-    episodes end, `report` with what broke.  `make_env` raises EnvironmentFault when there is none left: then the episodes that
-    still wait are kept as ENVIRONMENT_ERROR, too.  Environments are closed at the end.
+    episodes end, `report` with each fault.  `make_env` raises EnvironmentFault when no environment is left; then the waiting
+    episodes end as ENVIRONMENT_ERROR.  All environments are closed at the end.
+
+    >>> from coda_lib import DualAgent, Executor, Planner, ReplayModel, Sampling, test_tasks
+    >>> from coda_lib.envs.sciencedesk.env import ScienceDesk
+    >>> planner = Planner(ReplayModel(["Click 'View'.", "DONE"]), Sampling())
+    >>> executor = Executor(ReplayModel(["click(start_box='(27,10)')"]), Sampling())
+    >>> agent = DualAgent(planner, executor, "replay")
+    >>> (trajectory,) = rollout(agent, jobs(test_tasks("algebra")[:1], 1), lambda: ScienceDesk("algebra"), seed=7)
+    >>> [step.plan for step in trajectory.steps], str(trajectory.stop), trajectory.success
+    (["Click 'View'.", 'DONE'], 'DONE', False)
     """
-    waiting = deque(_Episode(task, run, place) for place, (task, run) in enumerate(jobs))
+    waiting = deque(_Episode(task, run, index) for index, (task, run) in enumerate(jobs))
     slots, free = min(concurrency, len(jobs)), []
     active: list[_Episode] = []
     done: dict[int, Trajectory] = {}
@@ -137,7 +146,7 @@ def rollout(
         while waiting and len(active) + len(fresh) < slots:
             try:
                 env = free.pop() if free else make_env()
-            except EnvironmentFault as fault:  # there is none left: go on with those that there are
+            except EnvironmentFault as fault:  # none is left: go on with the others
                 report(str(fault))
                 slots = len(active) + len(fresh)
                 break
@@ -155,25 +164,25 @@ def rollout(
             if episode.fault:
                 report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
             if episode.fault and episode.attempt < TRIES:
-                waiting.append(_Episode(episode.task, episode.run, episode.place, episode.attempt + 1))
+                waiting.append(_Episode(episode.task, episode.run, episode.index, episode.attempt + 1))
             else:
-                done[episode.place] = episode.trajectory(agent.name)
+                done[episode.index] = episode.trajectory(agent.name)
             if episode.fault and episode.env.lost:
                 episode.env.close()
             else:
                 free.append(episode.env)
         if not slots:
-            done |= {e.place: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting}
+            done |= {e.index: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting}
             waiting.clear()
         tick += 1
         progress(len(done), len(jobs))
     for env in free:
         env.close()
-    return [done[place] for place in range(len(jobs))]
+    return [done[index] for index in range(len(jobs))]
 
 
 def _each(episodes: Sequence[_Episode], do: Callable[[_Episode], None]) -> None:
-    """Do something with every episode; side by side where the environments allow it."""
+    """Apply `do` to every episode, in threads where the environments allow it."""
     if len(episodes) > 1 and episodes[0].env.threads:
         with ThreadPoolExecutor(len(episodes)) as pool:
             list(pool.map(do, episodes))
@@ -188,7 +197,7 @@ def jobs(tasks: Sequence[Task], runs: int) -> list[tuple[Task, int]]:
 
 
 def episodes(trajectories: Sequence[Trajectory], tasks: Sequence[Task], system: str, seed: int) -> pd.DataFrame:
-    """One row an episode, as evaluation tables are made from."""
+    """One row an episode: task_id, app, grade, run, system, success, stop, steps, answer, seed."""
     grades = {task.id: task.grade for task in tasks}
     return pd.DataFrame(
         [

@@ -29,7 +29,7 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True)
 class Step:
-    """One step t: what was seen (o_t), planned (p_t) and done (a_t)."""
+    """Step t: screenshot o_t, plan p_t, action a_t."""
 
     screenshot: bytes  # o_t as PNG, taken before the action
     plan: str  # p_t, the thought handed to the executor; the raw reply if it could not be parsed
@@ -60,9 +60,10 @@ class Trajectory:
 
     @property
     def screenshots(self) -> list[bytes]:
-        """All that was seen, in order; the last action of DONE, FAIL or ANS changes nothing and adds no picture."""
-        seen = [step.screenshot for step in self.steps]
-        return seen if self.stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS) else [*seen, self.final_screenshot]
+        """Every screenshot in order; DONE, FAIL and ANS change nothing and add none."""
+        screenshots = [step.screenshot for step in self.steps]
+        ended = self.stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS)
+        return screenshots if ended else [*screenshots, self.final_screenshot]
 
 
 def encode_image(image: Image.Image) -> bytes:
@@ -72,7 +73,7 @@ def encode_image(image: Image.Image) -> bytes:
 
 
 def from_png(png: bytes) -> Image.Image:
-    """A picture that came as a PNG, which is kept with it; its pixels are read when they are needed."""
+    """The picture of a PNG, which stays with it for `screenshot_png`; pixels are read when they are used."""
     shown = Image.open(io.BytesIO(png))
     shown = shown if shown.mode == "RGB" else shown.convert("RGB")
     shown._png = png
@@ -80,8 +81,9 @@ def from_png(png: bytes) -> Image.Image:
 
 
 def screenshot_png(screenshot: Image.Image) -> bytes:
-    """`encode_image`, made once and kept with the picture, because planner and executor are shown the same one, and the next
-    step shows it again.  For pictures that nobody draws on.
+    """`encode_image`, computed once a picture: planner and executor see the same one, and the next step sees it again.
+
+    The picture must not change afterwards.
     """
     if not hasattr(screenshot, "_png"):
         screenshot._png = encode_image(screenshot)

@@ -24,11 +24,11 @@ from rich.console import Console
 
 from coda_lib.config import Profile, profile_text
 from coda_lib.errors import StageError, UserError
+from coda_lib.evaluation.provenance import write_manifest
 from coda_lib.files import read_json, remove
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
 from coda_lib.pipeline.dependencies import data_files
 from coda_lib.pipeline.progress import Lines, clock
-from coda_lib.evaluation.provenance import write_manifest
 from coda_lib.processes import ended
 from coda_lib.run import Run
 
