@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,7 +12,7 @@ import torch
 from tiny_models import NO, made_up
 
 from coda_lib.agent import DualAgent, SoloAgent
-from coda_lib.config import Profile, load_profile
+from coda_lib.config import FleetSettings, Profile, load_profile
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
@@ -213,3 +214,11 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     before = run.evaluation(system, "algebra").read_bytes()
     evaluate.run(run, system, "algebra")
     assert run.evaluation(system, "algebra").read_bytes() == before
+
+
+def test_ablations_and_transfer_play_by_the_fleet_of_the_profile(run, monkeypatch):
+    used = []
+    monkeypatch.setattr(common, "played", lambda *given, progress: used.append(given[-2:]) or [])
+    run.store(run.profile().model_copy(update={"fleet": FleetSettings(workers=2)}))
+    evaluate.play_held_out(run, SimpleNamespace(name="joint"), "algebra")
+    assert used == [(FleetSettings(workers=2), run.fleet("ablation", "joint", "algebra"))]
