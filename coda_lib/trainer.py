@@ -43,7 +43,7 @@ _APART = 1_000_003  # between the random numbers of two processes
 
 
 class ActionReward:
-    """Reward of sampled plans: what the executor makes of each, against the labelled action (eq. 1).
+    """Reward of sampled plans: the executor's action for each, against the labelled action (eq. 1).
 
     `distance=False` leaves r_dist out (an ablation).  Called by TRL with lists of one length; returns rewards in [0, 2].
     """
@@ -60,7 +60,7 @@ class ActionReward:
         self, completions: Sequence[Any], images: Sequence[Sequence[Image.Image]], target: Sequence[str],
         instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState, **_: Any,
     ) -> tuple[list[Observation], list[Decision], list[float]]:  # fmt: skip
-        """What was seen, what the executor did with each plan, and what that earns."""
+        """State, decision and reward of each plan."""
         states = [
             Observation(text, tuple(Turn(**turn) for turn in past), *pictures)
             for text, past, pictures in zip(instruction, turns, images, strict=True)
@@ -100,9 +100,9 @@ def specialize(
 ) -> Path:
     """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
 
-    `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from `folder`/checkpoints after a kill.  `rewarding` and
-    `kind` are for the ablation that trains the executor as well (`coda_lib.stages.coupled`).
-    UserError if there is not a single row to learn from, and if the server that is to write the plans cannot be used.
+    `rows` are those of `dataset.grpo_rows`.  `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from
+    `folder`/checkpoints after a kill.  `rewarding` and `kind` are for the ablation that trains the executor as well
+    (`stages.coupled`).  UserError without a row, and if the vLLM server that writes the plans cannot be used.
     """
     _need(rows, "specialize")
     _reach(settings.vllm_server, planner)
@@ -160,12 +160,12 @@ def generalize(
 def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, folder: Path, seed: int) -> dict[str, Any]:
     """Arguments of both trainers; `samples` are behind each optimizer step, of all processes together.
 
-    UserError if they cannot be shared out among the processes.
+    UserError if they cannot be divided among the processes.
     """
     processes = together().num_processes
     steps, at_once = settings.steps or -1, settings.at_once or samples // processes
     if not at_once or samples % (processes * at_once):
-        raise UserError(f"{samples} samples a step cannot be shared out among {processes} processes, {at_once} at once in each")
+        raise UserError(f"{samples} samples a step cannot be divided among {processes} processes, {at_once} at once in each")
     return {
         "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // (processes * at_once),
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
@@ -213,7 +213,7 @@ def _need(rows: Dataset, stage: str) -> None:
 
 
 def _reach(server: str | None, planner: str | Path) -> None:
-    """TRL would wait for minutes, and then say less."""
+    """Check the vLLM server first: TRL waits for minutes and reports less."""
     if not server:
         return
     if not find_spec("vllm"):
@@ -228,9 +228,9 @@ def _reach(server: str | None, planner: str | Path) -> None:
 
 
 def _passes(rows: Dataset, count: int, seed: int) -> Dataset:
-    """`count` rows: shuffled passes over all of them, as many as it takes.
+    """`count` rows in shuffled passes.
 
-    TRL's own sampler leaves out the rows that fill no batch (all, if they are few), and starts anew in a resumed run.
+    TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a resumed run.
     """
     draw, order = random.Random(seed), []
     while len(order) < count:
@@ -241,8 +241,8 @@ def _passes(rows: Dataset, count: int, seed: int) -> Dataset:
 class _Resuming:
     """Reads checkpoints with `from_pretrained`.
 
-    The names of the weights in the file are not those in memory; the trainer's own way of reading leaves out, with a
-    warning, what it does not find, and would go on from the base planner.
+    The weights have other names in the file than in memory.  The trainer's own reading skips what it does not find, with a
+    warning, and would go on from the base planner.
     """
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -256,10 +256,10 @@ class SpecializeTrainer(_Resuming, GRPOTrainer):
 
 
 class GeneralizeTrainer(_Resuming, SFTTrainer):
-    """Learns a reply up to its end.
+    """Learns a reply up to its end mark.
 
-    What the chat template writes after that, a newline, TRL counts as part of the reply.  Nobody ever writes it, so that a
-    planner finds it most unlikely: unlearning that would be most of what a tiny one learns.
+    TRL counts the newline that the chat template writes after it as part of the reply.  No planner writes that newline, so its
+    loss would dominate the training of a tiny one.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -314,11 +314,11 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
 
 
 def _last_checkpoint(folder: Path) -> tuple[Path | None, dict[str, Any]]:
-    """The newest checkpoint that was written to its end, and its state, which the trainer writes last."""
+    """The newest complete checkpoint and its state, which the trainer writes last."""
     whole = []
     for path in folder.glob("checkpoint-*/trainer_state.json"):
         try:
             whole.append((path.parent, json.loads(path.read_text())))
         except json.JSONDecodeError:  # killed while it was written
             continue
-    return max(whole, key=lambda found: found[1]["global_step"], default=(None, {}))
+    return max(whole, key=lambda checkpoint: checkpoint[1]["global_step"], default=(None, {}))

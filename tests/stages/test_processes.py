@@ -96,7 +96,7 @@ def test_what_cannot_be_launched_is_said(make_run):
 def test_samples_that_cannot_be_shared_out_are_said(make_run, capfd):
     with pytest.raises(StageError, match=f"training by {TWO} failed"):
         generalize.run(make_run("odd", f"generalize.accelerate={TWO}", "generalize.batch_size=3"))
-    assert "3 samples a step cannot be shared out among 2 processes" in capfd.readouterr().err
+    assert "3 samples a step cannot be divided among 2 processes" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("path", sorted((PROFILES / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
