@@ -84,7 +84,7 @@ def variant_votes(wildcards):
 
 
 def variant_settings(wildcards):
-    base = settings(*ACTING, "apps", "judge", "raters", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
+    base = settings(*ACTING, "apps", "judge", "judges", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
     return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
 
 
@@ -179,7 +179,7 @@ rule reward:
     params:
         stage="reward",
         set=f"app={P.apps[0]}",
-        settings=settings(*ACTING, "specialize"),
+        settings=settings(*ACTING, "judge", "specialize"),
     shell:
         STAGE
 
@@ -248,7 +248,7 @@ rule specialize:
     params:
         stage="specialize/{app}",
         set=f"app={{app}} threads={P.specialize.threads}",
-        settings=settings("models", "serving", "prompts", "planner", "executor", "specialize"),
+        settings=settings("models", "serving", "prompts", "planner", "executor", "judge", "specialize"),
         folder="specialist/{app}",
     threads: P.specialize.threads
     priority: 10
@@ -271,7 +271,7 @@ rule generalize:
     params:
         stage="generalize",
         set=f"threads={P.generalize.threads}",
-        settings=settings("apps", "models", "prompts", "generalize"),
+        settings=settings("apps", "models", "prompts", "judge", "generalize"),
         folder="generalist",
     threads: P.generalize.threads
     priority: 10
@@ -315,12 +315,12 @@ rule judges:
         episodes="evaluation/stage2/{app}.parquet",
         prompts=prompts("judge"),
     output:
-        votes="raters/{app}.parquet",
+        votes="judges/{app}.parquet",
         executed="notebooks/09_judges-{app}.ipynb",
     params:
         stage="judges/{app}",
         set=f"app={{app}} threads={P.threads}",
-        settings=settings("models", "serving", "prompts", "judge", "raters", "concurrency", "threads"),
+        settings=settings("models", "serving", "prompts", "judge", "judges", "concurrency", "threads"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -336,7 +336,7 @@ rule results:
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
-        raters=expand("raters/{app}.parquet", app=P.apps),
+        judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
     output:
         table="tables/table1.csv",
@@ -367,7 +367,7 @@ rule labels:
     params:
         stage="labels/{app}",
         set=f"app={{app}} threads={P.threads}",
-        settings=settings("models", "serving", "prompts", "judge", "raters", "concurrency", "threads"),
+        settings=settings("models", "serving", "prompts", "judge", "judges", "concurrency", "threads"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -537,7 +537,7 @@ TARGETS = {
     "judge_specialists": expand("judged/specialist/{app}.parquet", app=P.apps),
     "generalize": ["generalist/done.json"],
     "evaluate": expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
-    "judges": expand("raters/{app}.parquet", app=P.apps),
+    "judges": expand("judges/{app}.parquet", app=P.apps),
     "results": ["tables/table1.md"],
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included

@@ -87,7 +87,17 @@ class SamplingSettings(Section):
 
 
 class JudgeSettings(SamplingSettings):
-    votes: Count  # independent replies that must all agree
+    votes: Count  # independent replies about a trajectory, at most
+    rule: Literal["unanimous", "majority", "agreement", "single"] = "unanimous"  # all agree, over half, `agree`; one vote
+    agree: Count | None = None  # votes that must agree under the rule `agreement`
+
+    @model_validator(mode="after")
+    def _agree_with_agreement(self) -> JudgeSettings:
+        if (self.rule == "agreement") != (self.agree is not None):
+            raise ValueError("give agree with rule: agreement, and with no other rule")
+        if self.agree and self.agree > self.votes:
+            raise ValueError(f"agree {self.agree} is more than votes {self.votes}")
+        return self
 
 
 class GeneratorSettings(SamplingSettings):
@@ -100,8 +110,8 @@ class GeneratorSettings(SamplingSettings):
     tasks: Count = 20  # of a call (paper, section 4)
 
 
-class RatersSettings(Section):
-    """Table 2: several judges vote on a mix of the run's trajectories.  (The defaults are for runs from before there was one.)"""
+class JudgesSettings(Section):
+    """Table 2: several judges vote on a mix of the run's trajectories."""
 
     trajectories: Count = 32  # of each planner (base, specialist, generalist) in each application
     low_resolution: Share = 0.75  # width and height of a small screenshot, as shares of the full one
@@ -216,7 +226,7 @@ class Profile(Section):
     planner: SamplingSettings
     executor: SamplingSettings
     judge: JudgeSettings
-    raters: RatersSettings = RatersSettings()
+    judges: JudgesSettings = JudgesSettings()
     generator: GeneratorSettings = GeneratorSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings

@@ -8,11 +8,10 @@ from typing import Any
 from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.agent import action_text
-from coda_lib.judge import positive_steps
 from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
-Labeller = Callable[[Trajectory], Sequence[int]]
+Labeller = Callable[[Trajectory], Sequence[int]]  # indices (from 0) of the positive steps, as `judge.positive_steps`
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
 _PART = {"type": Value("string"), "text": Value("string")}
@@ -20,22 +19,21 @@ _MESSAGES = List({"role": Value("string"), "content": List(_PART)})
 
 
 def observation(trajectory: Trajectory, index: int) -> Observation:
-    """What the agent saw at step `index` (from 0) of a trajectory."""
+    """The agent's input at step `index` (from 0) of a trajectory."""
     current = decode_image(trajectory.steps[index].screenshot)
     previous = decode_image(trajectory.steps[index - 1].screenshot) if index else current
     turns = tuple(Turn(s.plan, action_text(s.actions, current.size)) for s in trajectory.steps[:index])
     return Observation(trajectory.instruction, turns, previous, current)
 
 
-def positives(trajectories: Sequence[Trajectory], label: Labeller = positive_steps) -> Iterator[tuple[Trajectory, int]]:
-    """Every labelled positive step: all steps of the trajectories that the judge calls clean, none of any other."""
+def positives(trajectories: Sequence[Trajectory], label: Labeller) -> Iterator[tuple[Trajectory, int]]:
+    """Every labelled positive step as (trajectory, index)."""
     return ((t, index) for t in trajectories for index in label(t))
 
 
-def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller = positive_steps) -> Dataset:
+def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller) -> Dataset:
     """Stage-1 rows (state, instruction, history, screenshots, a_T) in TRL's conversational form with images.
 
-    `label` gives the indices of a trajectory's positive steps; the run's judge by default, somebody else in an ablation.
     Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar, in pixels of
     o_t), instruction, turns (m_{t-1}), task_id.
     """
@@ -55,10 +53,10 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller 
     return _dataset(rows, extra)
 
 
-def sft_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
-    """Stage-2 rows: prompt, images and the completion (the plan of a positive step) that the generalist learns to write."""
+def sft_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller) -> Dataset:
+    """Stage-2 rows: prompt, images and completion, the plan of a positive step."""
     rows = []
-    for trajectory, index in positives(trajectories):
+    for trajectory, index in positives(trajectories, label):
         plan = format_plan(trajectory.steps[index].plan, prompts)
         completion = [{"role": "assistant", "content": [{"type": "text", "text": plan}]}]
         rows.append(_prompt(observation(trajectory, index), prompts) | {"completion": completion})
@@ -66,7 +64,7 @@ def sft_rows(trajectories: Sequence[Trajectory], prompts: str) -> Dataset:
 
 
 def _prompt(state: Observation, prompts: str) -> dict[str, Any]:
-    """Messages without pictures and the pictures beside them, as TRL wants them."""
+    """Messages with places for the images, and the images beside them: the form that TRL expects."""
     messages, pictures = [], []
     for message in planner_messages(state, prompts):
         pictures += [part["image"] for part in message["content"] if part["type"] == "image"]

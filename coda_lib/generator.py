@@ -21,7 +21,7 @@ from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError
 from coda_lib.explore import train_pool
 from coda_lib.files import atomic_path, read_json, write_json, write_text
-from coda_lib.judge import unanimous
+from coda_lib.judge import read_verdict
 from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
 from coda_lib.task import Task, test_tasks
@@ -208,7 +208,8 @@ def outcomes_of(judged: Sequence[Trajectory]) -> list[Outcome]:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)
     found = []
     for attempts in by_task.values():
-        done = [bool(one.verdicts) and unanimous(one.verdicts).success for one in attempts]
+        verdicts = [read_verdict(one.verdicts[0]) if one.verdicts else None for one in attempts]
+        done = [verdict is not None and verdict.correct for verdict in verdicts]
         shown = attempts[done.index(True) if any(done) else 0]
         plans = " ".join(step.plan for step in shown.steps)
         said = shown.verdicts[0] if shown.verdicts else "nothing"

@@ -1,28 +1,238 @@
-"""The judge: did a trajectory do its task, and which of its actions may be learned from (paper, section 4)."""
+"""The judge: did a trajectory do its task, and which of its actions may be learned from (paper, section 4).
+
+Top-down: `Judge` asks a model for votes, a `Rule` turns votes into an outcome, `positive_steps` labels the actions to learn from,
+`JudgeScore` compares outcomes with the application's own check, and `parse_verdict` reads a single vote.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, assert_never
 
 from PIL import Image
 
-from coda_lib.config import Profile
+from coda_lib.config import JudgeSettings, Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
+VOTES = 4  # independent votes (paper, section 4)
+SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, section 4; the length is ours
+_PORTION = 128  # trajectories whose screenshots are held in memory at once
 
-class VerdictError(ValueError):
-    """A judge's reply that is no verdict: counted and reported, never taken as a 'no'."""
+
+# ---- votes -----------------------------------------------------------------------------------------------------------
+
+
+class Judge:
+    """A model that gives up to `votes` votes on each trajectory.
+
+    With a `rule` it gives no further vote on a trajectory whose outcome is decided: under the unanimous rule the first vote
+    without a "correct" decides.  Without a rule it gives all votes.  `resolution` scales width and height of the screenshots.
+    """
+
+    def __init__(
+        self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
+        rule: Rule | None = None, resolution: float = 1.0,
+    ):  # fmt: skip
+        self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
+        self.rule, self.resolution = rule, resolution
+
+    @classmethod
+    def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
+        """The judge of a profile, by default with its own checkpoint; `changes` replace arguments of `Judge`."""
+        model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
+        return cls(model, Sampling.of(profile.judge), profile.prompts, **({"votes": rule.votes, "rule": rule} | changes))
+
+    def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+        """The same trajectories with the raw replies of the votes as their `verdicts`."""
+        portions = range(0, len(trajectories), _PORTION)
+        return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
+
+    def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
+        conversations = [self._conversation(trajectory) for trajectory in trajectories]
+        votes: list[list[str]] = [[] for _ in trajectories]
+        for number in range(self.votes):
+            asked = [i for i, replies in enumerate(votes) if not self.rule or self.rule.undecided(replies)]
+            replies = self.model.generate([conversations[i] for i in asked], self.sampling, seed + 7919 * number) if asked else []
+            for i, reply in zip(asked, replies, strict=True):
+                votes[i].append(reply)
+        return [replace(t, verdicts=tuple(replies)) for t, replies in zip(trajectories, votes, strict=True)]
+
+    def _conversation(self, t: Trajectory) -> list[Message]:
+        screenshots = [self._resized(decode_image(png)) for png in t.screenshots]
+        return judge_messages(t.instruction, screenshots, t.answer, self.prompts, [step.plan for step in t.steps])
+
+    def _resized(self, screenshot: Image.Image) -> Image.Image:
+        size = [round(side * self.resolution) for side in screenshot.size]
+        return screenshot if self.resolution == 1 else screenshot.resize(size)
+
+
+def judge_messages(
+    instruction: str, screenshots: Sequence[Any], answer: str | None, prompts: str, plans: Sequence[str] = ()
+) -> list[Message]:
+    """The judge's prompt: the instruction, all screenshots in order, and the answer of a question task.
+
+    The prompts of the tiny judge (`compact`) also hold the plan behind each step; the paper's do not.
+    """
+    return render(
+        prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer, plans=list(plans)
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Opinion:
+    """The outcome of the votes on one trajectory."""
+
+    success: bool  # enough votes say correct
+    clean: bool  # enough votes say clean
+    invalid: int  # votes that are no verdict
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A voting rule: a trajectory is successful if at least `needed` votes say correct, and clean if as many say clean.
+
+    `ballots` are the votes in the order in which they are given: (judge, number of its votes).  In the paper four votes of one
+    judge must be unanimous (section 4).
+
+    >>> yes, no = format_verdict(Verdict(correct=True)), format_verdict(Verdict(correct=False))
+    >>> Rule("voting@3", (("judge", 3),), needed=3).outcome([yes, yes, no])
+    Opinion(success=False, clean=False, invalid=0)
+    >>> Rule("majority@3", (("judge", 3),), needed=2).outcome([yes, yes])  # a third vote would change nothing
+    Opinion(success=True, clean=True, invalid=0)
+    """
+
+    name: str
+    ballots: tuple[tuple[str, int], ...]
+    needed: int
+
+    @classmethod
+    def of(cls, settings: JudgeSettings, *ballots: tuple[str, int], name: str = "") -> Rule:
+        """The rule of a profile, over the votes of its judge or over these `ballots`."""
+        ballots = ballots or (("judge", 1 if settings.rule == "single" else settings.votes),)
+        votes = sum(number for _, number in ballots)
+        match settings.rule:
+            case "unanimous":
+                needed, default = votes, f"voting@{votes}"
+            case "majority":
+                needed, default = votes // 2 + 1, f"majority@{votes}"
+            case "agreement":
+                needed = min(settings.agree, votes)
+                default = f"{needed} of {votes}"
+            case "single":  # one vote of each judge
+                needed, default = votes, "single"
+            case _:
+                assert_never(settings.rule)
+        return cls(name or default, ballots, needed)
+
+    @property
+    def votes(self) -> int:
+        return sum(number for _, number in self.ballots)
+
+    def outcome(self, replies: Sequence[str]) -> Opinion:
+        """The outcome of raw replies.  A reply that is no verdict is counted in `invalid` and agrees with nothing.
+
+        Raises ValueError if the votes are too few to decide.
+        """
+        verdicts = [read_verdict(reply) for reply in replies[: self.votes]]
+        correct, clean = _agreeing(verdicts)
+        if self.is_open(correct, clean, len(verdicts)):
+            raise ValueError(f"{self.name}: {len(verdicts)} of {self.votes} votes do not decide, {self.needed} must agree")
+        return Opinion(correct >= self.needed, clean >= self.needed, verdicts.count(None))
+
+    def undecided(self, replies: Sequence[str]) -> bool:
+        """Whether further votes can change the outcome."""
+        return self.is_open(*_agreeing(map(read_verdict, replies)), len(replies))
+
+    def is_open(self, correct: Any, clean: Any, given: Any) -> Any:
+        """`undecided` by the numbers of votes so far that say correct, that say clean, and of all: integers or arrays of them."""
+
+        def can_change(agreeing: Any) -> Any:
+            return (agreeing < self.needed) & (agreeing + self.votes - given >= self.needed)
+
+        return can_change(correct) | can_change(clean)
+
+
+def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
+    """The numbers of verdicts that say correct, and that say clean."""
+    valid = [verdict for verdict in verdicts if verdict]
+    return sum(verdict.correct for verdict in valid), sum(verdict.clean for verdict in valid)
+
+
+# ---- labels and score ------------------------------------------------------------------------------------------------
+
+
+def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
+    """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory, else none.
+
+    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.
+
+    >>> from coda_lib.trajectory import Step, StopReason
+    >>> steps, votes = (Step(b"", "Click 'Grid'.", "", ()),) * 3, (format_verdict(Verdict(correct=True)),) * 2
+    >>> clean = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, steps, b"", StopReason.DONE, verdicts=votes)
+    >>> positive_steps(clean, Rule("voting@2", (("judge", 2),), needed=2))
+    (0, 1, 2)
+    """
+    unread = any(step.error for step in trajectory.steps)
+    return tuple(range(len(trajectory.steps))) if rule.outcome(trajectory.verdicts).clean and not unread else ()
+
+
+@dataclass(frozen=True)
+class JudgeScore:
+    """Accepted trajectories against those that are successes by the application's own check; all fields count.
+
+    >>> judged = JudgeScore.of(accepted=[True, True, False], success=[True, False, True])
+    >>> judged.precision, judged.recall
+    (0.5, 0.5)
+    """
+
+    trajectories: int
+    successes: int
+    true_positive: int
+    false_positive: int
+    invalid_votes: int = 0
+
+    @classmethod
+    def of(cls, accepted: Iterable[bool], success: Iterable[bool], invalid_votes: int = 0) -> JudgeScore:
+        pairs = [(bool(yes), bool(truth)) for yes, truth in zip(accepted, success, strict=True)]
+        right, wrong = pairs.count((True, True)), pairs.count((True, False))
+        return cls(len(pairs), sum(truth for _, truth in pairs), right, wrong, invalid_votes)
+
+    @property
+    def accepted(self) -> int:
+        return self.true_positive + self.false_positive
+
+    @property
+    def precision(self) -> float | None:
+        """Share of the accepted trajectories that are successes; None where none is accepted."""
+        return self.true_positive / self.accepted if self.accepted else None
+
+    @property
+    def recall(self) -> float | None:
+        """Share of the successes that are accepted; None where there is no success."""
+        return self.true_positive / self.successes if self.successes else None
+
+
+def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
+    """The score of a voting rule.  Trajectories without an outcome (the environment failed) are left out."""
+    checked = [trajectory for trajectory in trajectories if trajectory.success is not None]
+    opinions = [rule.outcome(trajectory.verdicts) for trajectory in checked]
+    invalid = sum(opinion.invalid for opinion in opinions)
+    return JudgeScore.of([opinion.success for opinion in opinions], [bool(t.success) for t in checked], invalid)
+
+
+# ---- one vote --------------------------------------------------------------------------------------------------------
+
+_DETAILS = ("Optimized", "Error_Type", "Correct_Action")
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """One judgment; step numbers count from 1."""
+    """One vote; step numbers count from 1."""
 
     correct: bool
     redundant: tuple[int, ...] = ()
@@ -37,8 +247,29 @@ class Verdict:
         return self.correct and not self.redundant and self.first_error_step is None
 
 
+class VerdictError(ValueError):
+    """A judge's reply that is no verdict: it is counted and reported, and is no "not correct"."""
+
+
+def read_verdict(reply: str) -> Verdict | None:
+    """The verdict in a judge's reply; None if it holds none."""
+    try:
+        return parse_verdict(reply)
+    except VerdictError:
+        return None
+
+
 def parse_verdict(reply: str) -> Verdict:
-    """Read the JSON object of a reply (a Markdown fence around it is allowed).  VerdictError names what is wrong."""
+    """The verdict in a judge's reply: a JSON object, with or without text and a Markdown fence around it.
+
+    Raises VerdictError that names what is wrong.
+
+    >>> parse_verdict('The grid is on. {"Correctness": true, "Redundant": [2], "First_Error_Step": null}')
+    Verdict(correct=True, redundant=(2,), first_error_step=None, optimized=None, error_type=None, correct_action=None)
+    >>> parse_verdict("yes")
+    Traceback (most recent call last):
+    coda_lib.judge.VerdictError: no JSON object in 'yes'
+    """
     start, end = reply.find("{"), reply.rfind("}")
     if start < 0 or end < start:
         raise VerdictError(f"no JSON object in {reply[:80]!r}")
@@ -56,10 +287,12 @@ def parse_verdict(reply: str) -> Verdict:
         raise VerdictError(f"Redundant must be a list of step numbers in {reply[:80]!r}")
     if first is not None and not _is_step(first):
         raise VerdictError(f"First_Error_Step must be a step number or null in {reply[:80]!r}")
-    words = {key: _words(raw.get(key)) for key in ("Optimized", "Error_Type", "Correct_Action")}
-    return Verdict(
-        raw["Correctness"], tuple(redundant), first, words["Optimized"], words["Error_Type"], words["Correct_Action"]
-    )
+    details = [str(raw[key]) if raw.get(key) not in (None, "") else None for key in _DETAILS]
+    return Verdict(raw["Correctness"], tuple(redundant), first, *details)
+
+
+def _is_step(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def format_verdict(verdict: Verdict, details: bool = True) -> str:
@@ -70,150 +303,5 @@ def format_verdict(verdict: Verdict, details: bool = True) -> str:
         "First_Error_Step": verdict.first_error_step,
     }
     if details:
-        raw |= {"Optimized": verdict.optimized, "Error_Type": verdict.error_type, "Correct_Action": verdict.correct_action}
+        raw |= dict(zip(_DETAILS, (verdict.optimized, verdict.error_type, verdict.correct_action), strict=True))
     return json.dumps(raw)
-
-
-def _is_step(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
-
-def _words(value: Any) -> str | None:
-    return None if value in (None, "") else str(value)
-
-
-VOTES = 4  # independent runs that must agree (paper, section 4)
-_PORTION = 128  # trajectories whose screenshots are held in memory at once
-SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, section 4; the length is ours
-
-
-def judge_messages(
-    instruction: str, screenshots: Sequence[Any], answer: str | None, prompts: str, plans: Sequence[str] = ()
-) -> list[Message]:
-    """What a judge is asked: the instruction, all screenshots in order, and the answer of a question task.
-
-    The tiny judge (`compact`) is also told the plan behind each screenshot's step; the paper's is not.
-    """
-    return render(
-        prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer, plans=list(plans)
-    )  # fmt: skip
-
-
-class Judge:
-    """A model that votes; with `stop_at_no` a trajectory that one run has refused is not asked about again.
-
-    The unanimous verdict is the same then, and costs little more than one run where most trajectories fail.
-    Screenshots are shown at `resolution` times their width and height.
-    """
-
-    def __init__(
-        self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
-        stop_at_no: bool = False, resolution: float = 1.0,
-    ):  # fmt: skip
-        self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
-        self.stop_at_no, self.resolution = stop_at_no, resolution
-
-    @classmethod
-    def load(cls, profile: Profile, checkpoint: str | None = None, **how: Any) -> Judge:
-        """The judge of a profile, or its way of judging with another checkpoint; `how` are arguments to be other ones."""
-        model = load_model(profile, "judge", checkpoint or profile.models.judge)
-        how = {"votes": profile.judge.votes, "stop_at_no": True} | how
-        return cls(model, Sampling.of(profile.judge), profile.prompts, **how)
-
-    def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        """The same trajectories with the raw replies of up to `votes` independent runs as their verdicts."""
-        portions = range(0, len(trajectories), _PORTION)
-        return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
-
-    def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        asked = [self._asked(trajectory) for trajectory in trajectories]
-        verdicts: list[list[str]] = [[] for _ in asked]
-        for vote in range(self.votes):
-            open_ = [i for i, said in enumerate(verdicts) if not (self.stop_at_no and said and not unanimous(said).success)]
-            replies = self.model.generate([asked[i] for i in open_], self.sampling, seed + 7919 * vote) if open_ else []
-            for i, reply in zip(open_, replies, strict=True):
-                verdicts[i].append(reply)
-        return [replace(t, verdicts=tuple(said)) for t, said in zip(trajectories, verdicts, strict=True)]
-
-    def _asked(self, t: Trajectory) -> list[Message]:
-        pictures = [self._shown(decode_image(png)) for png in t.screenshots]
-        return judge_messages(t.instruction, pictures, t.answer, self.prompts, [step.plan for step in t.steps])
-
-    def _shown(self, screenshot: Image.Image) -> Image.Image:
-        size = [round(side * self.resolution) for side in screenshot.size]
-        return screenshot if self.resolution == 1 else screenshot.resize(size)
-
-
-@dataclass(frozen=True)
-class Opinion:
-    """What a set of votes amounts to."""
-
-    success: bool  # all votes say correct
-    clean: bool  # all votes say clean
-    invalid: int  # votes that were no verdict
-
-
-def unanimous(replies: Sequence[str]) -> Opinion:
-    """The voting rule of the paper: successful only if all votes agree that it is.
-
-    A vote that is no verdict is counted in `invalid` and cannot be agreement.  ValueError if there is no vote at all.
-    """
-    if not replies:
-        raise ValueError("a trajectory without a vote has no opinion")
-    verdicts, invalid = [], 0
-    for reply in replies:
-        try:
-            verdicts.append(parse_verdict(reply))
-        except VerdictError:
-            invalid += 1
-    return Opinion(
-        success=not invalid and all(v.correct for v in verdicts),
-        clean=not invalid and all(v.clean for v in verdicts),
-        invalid=invalid,
-    )
-
-
-def positive_steps(trajectory: Trajectory) -> tuple[int, ...]:
-    """Indices (from 0) of the steps whose actions are labelled positive: all of a clean trajectory, none of another.
-
-    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.
-    """
-    broken = any(step.error for step in trajectory.steps)
-    return tuple(range(len(trajectory.steps))) if unanimous(trajectory.verdicts).clean and not broken else ()
-
-
-@dataclass(frozen=True)
-class JudgeScore:
-    """A judge against the environment's own check, which is used for nothing but this."""
-
-    trajectories: int
-    successes: int
-    true_positive: int
-    false_positive: int
-    invalid_votes: int
-
-    @property
-    def precision(self) -> float | None:
-        said = self.true_positive + self.false_positive
-        return self.true_positive / said if said else None
-
-    @property
-    def recall(self) -> float | None:
-        return self.true_positive / self.successes if self.successes else None
-
-
-def score(trajectories: Sequence[Trajectory]) -> JudgeScore:
-    """Precision and recall of the unanimous vote; None where nothing was said or nothing was there.
-
-    Episodes that the environment broke have no truth to compare with and are left out.
-    """
-    checked = [t for t in trajectories if t.success is not None]
-    opinions = [unanimous(t.verdicts) for t in checked]
-    said = [(o.success, t.success) for o, t in zip(opinions, checked, strict=True)]
-    return JudgeScore(
-        trajectories=len(said),
-        successes=sum(truth for _, truth in said),
-        true_positive=sum(yes and truth for yes, truth in said),
-        false_positive=sum(yes and not truth for yes, truth in said),
-        invalid_votes=sum(o.invalid for o in opinions),
-    )

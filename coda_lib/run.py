@@ -60,9 +60,9 @@ class Run:
         """Every vote of the run's judge as one small table, where it is kept without the trajectories."""
         return self.folder / "judged" / "votes.parquet"
 
-    def raters(self, app: str) -> Path:
+    def judges(self, app: str) -> Path:
         """The votes behind Table 2: of several judges, on a mix of the run's trajectories."""
-        return self.folder / "raters" / f"{app}.parquet"
+        return self.folder / "judges" / f"{app}.parquet"
 
     def specialist(self, app: str) -> Path:
         """Checkpoint folder of an application's specialist; `checkpoints/` inside is the trainer's, for resuming."""

@@ -71,7 +71,7 @@ FAKE_NOTEBOOKS = {
     ),
     "07_generalize": ("threads", PUT + "write_text(Run(run).generalist / 'weights', str(settings.generalize.steps))"),
     "08_evaluate": ("app system threads", PUT + "write_text(Run(run).evaluation(system, app), f'{app} {system}')"),
-    "09_judges": ("app threads", PUT + "write_text(Run(run).raters(app), app)"),
+    "09_judges": ("app threads", PUT + "write_text(Run(run).judges(app), app)"),
     "10_results": (
         "",
         PUT + "for name in ('tables/table1.csv', 'tables/table1.md', 'figures/curve.svg', 'report.html'):\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from PIL import ImageChops
-from tiny_models import NO, SIZE, YES, made_up, screen
+from tiny_models import LABEL, NO, SIZE, YES, made_up, screen
 
 from coda_lib.action import Action, parse_actions
 from coda_lib.dataset import grpo_rows, observation, positives, sft_rows
@@ -46,16 +46,16 @@ def test_only_clean_trajectories_give_rows():
         made_up(0, ACTS), made_up(1, ACTS, (YES, YES, YES, NO)), made_up(2, ACTS, (YES, YES, YES, unclean)),
         made_up(3, ACTS, (YES, YES, YES, "?")), made_up(4, success=False),
     ]  # fmt: skip
-    assert [(t.task_id, i) for t, i in positives(judged)] == [
+    assert [(t.task_id, i) for t, i in positives(judged, LABEL)] == [
         *(("algebra/T-00", i) for i in range(3)), *(("algebra/T-04", i) for i in range(2)),
     ]  # fmt: skip
-    assert grpo_rows(judged, "compact")["task_id"] == ["algebra/T-00"] * 3 + ["algebra/T-04"] * 2
-    assert len(sft_rows(judged, "compact")) == 5
+    assert grpo_rows(judged, "compact", LABEL)["task_id"] == ["algebra/T-00"] * 3 + ["algebra/T-04"] * 2
+    assert len(sft_rows(judged, "compact", LABEL)) == 5
 
 
 @pytest.mark.parametrize("prompts", ["compact", "full"])
 def test_a_stage_1_row_is_the_state_and_its_labelled_action(prompts):
-    rows = grpo_rows([made_up(1, ACTS)], prompts)
+    rows = grpo_rows([made_up(1, ACTS)], prompts, LABEL)
     assert rows.column_names == ["prompt", "images", "target", "instruction", "turns", "task_id"]
     assert [shown(row) for row in rows] == [[10, 10], [10, 11], [11, 12]]
     assert rows["target"] == [CLICKED, "type(content='it\\'s\\n')", "answer(content='4')"]
@@ -71,7 +71,7 @@ def test_a_stage_1_row_is_the_state_and_its_labelled_action(prompts):
 @pytest.mark.parametrize("make", [grpo_rows, sft_rows])
 def test_the_prompt_is_what_the_planner_is_asked_with_the_pictures_beside_it(make, prompts):
     trajectory = made_up(1, ACTS)
-    for index, row in enumerate(make([trajectory], prompts)):
+    for index, row in enumerate(make([trajectory], prompts, LABEL)):
         asked = planner_messages(observation(trajectory, index), prompts)
         assert [message["role"] for message in row["prompt"]] == [message["role"] for message in asked]
         for message, original in zip(row["prompt"], asked, strict=True):
@@ -81,7 +81,7 @@ def test_the_prompt_is_what_the_planner_is_asked_with_the_pictures_beside_it(mak
 
 
 def test_a_stage_2_row_is_the_prompt_and_the_plan():
-    rows = sft_rows([made_up(1, ACTS)], "compact")
+    rows = sft_rows([made_up(1, ACTS)], "compact", LABEL)
     assert rows.column_names == ["prompt", "images", "completion"]
     assert [shown(row) for row in rows] == [[10, 10], [10, 11], [11, 12]]
     assert [row["completion"][0]["content"][0]["text"] for row in rows] == [plan for plan, _ in ACTS]
@@ -90,23 +90,23 @@ def test_a_stage_2_row_is_the_prompt_and_the_plan():
 
 def test_several_actions_of_a_step_are_one_label():
     step = Step(encode_image(screen(1)), "both", "r", (Action.click(0.25, 0.5), Action.type_text("x")))
-    (target,) = grpo_rows([made_up(steps=(step,))], "compact")["target"]
+    (target,) = grpo_rows([made_up(steps=(step,))], "compact", LABEL)["target"]
     assert parse_actions(target, SIZE) == step.actions
 
 
 def test_a_label_is_in_pixels_of_its_own_screen():
     step = Step(encode_image(screen(1).resize((336, 252))), "p", "r", (Action.click(0.25, 0.5),))
-    assert grpo_rows([made_up(steps=(step,))], "compact")["target"] == ["click(start_box='(84,126)')"]
+    assert grpo_rows([made_up(steps=(step,))], "compact", LABEL)["target"] == ["click(start_box='(84,126)')"]
 
 
 @pytest.mark.parametrize("make", [grpo_rows, sft_rows])
 def test_no_clean_trajectory_is_a_table_without_rows(make):
-    assert len(make([], "compact")) == len(make([made_up(verdicts=(NO,))], "compact")) == 0
-    assert make([], "compact").features == make([made_up()], "compact").features
+    assert len(make([], "compact", LABEL)) == len(make([made_up(verdicts=(NO,))], "compact", LABEL)) == 0
+    assert make([], "compact", LABEL).features == make([made_up()], "compact", LABEL).features
 
 
 def test_the_prompt_has_the_last_fifteen_turns():
     acts = [(f"plan<{i}>", Action.click(0.25, 0.5)) for i in range(18)]
-    last = grpo_rows([made_up(0, acts)], "compact")[17]
+    last = grpo_rows([made_up(0, acts)], "compact", LABEL)[17]
     said = "".join(part["text"] or "" for part in last["prompt"][0]["content"])
     assert [f"plan<{i}>" in said for i in range(17)] == [False] * 2 + [True] * 15

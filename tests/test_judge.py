@@ -1,4 +1,4 @@
-"""The judge: verdicts, unanimity, and that a reply which is no verdict is neither a zero nor a yes."""
+"""The judge: verdicts, voting rules, and that a reply without a verdict is neither a zero nor a yes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,24 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_models import NO, YES, made_up, pictures_of, words_of
+from tiny_models import NO, RULE, YES, made_up, pictures_of, words_of
 
+from coda_lib.config import load_profile, profile_names
+from coda_lib.errors import UserError
 from coda_lib.judge import (
     SAMPLING,
     VOTES,
     Judge,
+    JudgeScore,
+    Rule,
     Verdict,
     VerdictError,
     format_verdict,
     judge_messages,
     parse_verdict,
     positive_steps,
+    read_verdict,
     score,
-    unanimous,
 )
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.trajectory import StopReason, decode_image
@@ -94,7 +98,7 @@ def test_verdicts_are_read(reply, verdict):
 def test_what_is_no_verdict_is_an_error_that_says_why(reply, named):
     with pytest.raises(VerdictError, match=named) as caught:
         parse_verdict(reply)
-    assert len(str(caught.value)) < 250
+    assert len(str(caught.value)) < 250 and read_verdict(reply) is None
 
 
 @given(
@@ -115,7 +119,7 @@ words = st.none() | st.text(min_size=1)
 
 @given(st.builds(Verdict, st.booleans(), st.lists(steps).map(tuple), st.none() | steps, words, words, words))
 def test_a_verdict_survives_its_text(verdict):
-    assert parse_verdict(format_verdict(verdict)) == verdict
+    assert parse_verdict(format_verdict(verdict)) == read_verdict(format_verdict(verdict)) == verdict
     brief = parse_verdict(format_verdict(verdict, details=False))
     assert brief == Verdict(verdict.correct, verdict.redundant, verdict.first_error_step)
 
@@ -140,35 +144,93 @@ def test_clean_is_correct_with_nothing_redundant_and_no_error(verdict, clean):
         ((YES, YES, YES, NO), False, False, 0),
         ((NO, YES, YES, YES), False, False, 0),
         ((NO,) * 4, False, False, 0),
+        ((YES, NO), False, False, 0),
         ((YES, YES, YES, UNCLEAN), True, False, 0),
         ((UNCLEAN,) * 4, True, False, 0),
         ((YES, YES, YES, NONSENSE), False, False, 1),
         ((NONSENSE, "", "{}", YES), False, False, 3),
         ((NONSENSE,) * 4, False, False, 4),
         ((NO, NO, NONSENSE, NO), False, False, 1),
-        ((YES,), True, True, 0),
     ],
 )
 def test_only_all_votes_together_are_a_yes(replies, success, clean, invalid):
-    opinion = unanimous(replies)
+    opinion = RULE.outcome(replies)
     assert (opinion.success, opinion.clean, opinion.invalid) == (success, clean, invalid)
 
 
+@pytest.mark.parametrize(
+    ("change", "votes", "needed", "name"),
+    [
+        (("votes=4",), 4, 4, "voting@4"), (("votes=1",), 1, 1, "voting@1"),
+        (("rule=majority",), 4, 3, "majority@4"), (("rule=majority", "votes=5"), 5, 3, "majority@5"),
+        (("rule=agreement", "agree=2"), 4, 2, "2 of 4"), (("rule=single",), 1, 1, "single"),
+    ],
+)  # fmt: skip
+def test_the_rule_is_a_word_in_the_profile(change, votes, needed, name):
+    rule = Rule.of(load_profile("laptop", tuple(f"judge.{field}" for field in change)).judge)
+    assert (rule.votes, rule.needed, rule.name) == (votes, needed, name)
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_every_profile_has_the_papers_rule(name):
+    settings = load_profile(name).judge
+    assert settings.rule == "unanimous" and Rule.of(settings).needed == Rule.of(settings).votes == settings.votes
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("rule=most", "judge.rule"), ("rule=agreement", "judge: give agree with rule: agreement"),
+        ("agree=2", "judge: give agree with rule: agreement"),
+    ],
+)  # fmt: skip
+def test_a_rule_that_cannot_be_is_refused(change, message):
+    with pytest.raises(UserError, match=message):
+        load_profile("laptop", (f"judge.{change}",))
+    with pytest.raises(UserError, match="agree 5 is more than votes 4"):
+        load_profile("laptop", ("judge.rule=agreement", "judge.agree=5"))
+
+
+@pytest.mark.parametrize(
+    ("needed", "replies", "success", "clean"),
+    [
+        (3, (YES, YES, YES), True, True), (3, (YES, NO, YES, YES), True, True), (3, (YES, NO, UNCLEAN, YES), True, False),
+        (3, (NO, NO), False, False), (3, (YES, NO, NONSENSE), False, False), (2, (YES, NO, NO, YES), True, True),
+        (1, (NO, NO, UNCLEAN, NO), True, False), (1, (NO, NO, NO, YES), True, True), (3, (UNCLEAN, YES, UNCLEAN), True, False),
+    ],
+)  # fmt: skip
+def test_enough_votes_are_a_yes(needed, replies, success, clean):
+    opinion = Rule("", (("judge", 4),), needed).outcome(replies)
+    assert (opinion.success, opinion.clean) == (success, clean)
+
+
+@given(st.integers(1, 5), st.integers(1, 5), st.lists(st.sampled_from([YES, UNCLEAN, NO, NONSENSE]), min_size=5, max_size=5))
+def test_votes_stop_where_they_can_change_nothing(votes, needed, replies):
+    rule = Rule("", (("judge", votes),), min(needed, votes))
+    given_ = next(n for n in range(votes + 1) if not rule.undecided(replies[:n]))
+    early, late = rule.outcome(replies[:given_]), rule.outcome(replies[:votes])
+    assert (early.success, early.clean) == (late.success, late.clean)
+    if given_:
+        with pytest.raises(ValueError, match="votes do not decide"):
+            rule.outcome(replies[: given_ - 1])
+
+
 def test_no_vote_is_no_opinion():
-    with pytest.raises(ValueError, match="without a vote"):
-        unanimous(())
+    with pytest.raises(ValueError, match="voting@4: 0 of 4 votes do not decide, 4 must agree"):
+        RULE.outcome(())
 
 
 def test_the_steps_of_a_clean_trajectory_are_positive_and_of_no_other():
-    assert positive_steps(made_up()) == (0, 1)
-    assert positive_steps(made_up(success=False)) == (0, 1)  # the environment's own check has no say
+    assert positive_steps(made_up(), RULE) == (0, 1)
+    assert positive_steps(made_up(success=False), RULE) == (0, 1)  # the environment's own check has no say
     for verdicts in ((YES, YES, YES, UNCLEAN), (YES, YES, YES, NO), (YES, YES, YES, NONSENSE)):
-        assert positive_steps(made_up(verdicts=verdicts)) == ()
+        assert positive_steps(made_up(verdicts=verdicts), RULE) == ()
+        assert positive_steps(made_up(verdicts=verdicts), Rule("majority@4", (("judge", 4),), 3)) == (0, 1)
     whole = made_up()
     unread = [type(step)(step.screenshot, step.plan, "??", (), "no action") for step in whole.steps]
-    assert positive_steps(made_up(steps=(whole.steps[0], unread[1]))) == ()
-    with pytest.raises(ValueError, match="without a vote"):
-        positive_steps(made_up(verdicts=()))
+    assert positive_steps(made_up(steps=(whole.steps[0], unread[1])), RULE) == ()
+    with pytest.raises(ValueError, match="votes do not decide"):
+        positive_steps(made_up(verdicts=()), RULE)
 
 
 class Recorder(ReplayModel):
@@ -192,18 +254,23 @@ def test_four_independent_votes_as_in_the_paper():
     assert Judge(Recorder(["x"] * 9)).vote([], 0) == []
 
 
-def test_who_is_refused_once_need_not_be_asked_again():
+@pytest.mark.parametrize(
+    ("needed", "votes", "sizes"),
+    [(4, (4, 1, 4, 1), [4, 2, 2, 2]), (3, (3, 2, 3, 2), [4, 4, 2]), (1, (1, 4, 4, 4), [4, 3, 3, 3])],
+)
+def test_a_judge_with_a_rule_stops_where_the_outcome_is_decided(needed, votes, sizes):
     def reply(message: list[Message]) -> str:
-        return next(said[text] for text in said if text in str(message))
+        return next(replies[text] for text in replies if text in str(message))
 
-    said = {"(1)": YES, "(2)": NO, "(3)": NONSENSE}
-    asked = [made_up(i, verdicts=()) for i in (1, 2, 3)]
+    replies = {"(1)": YES, "(2)": NO, "(3)": UNCLEAN, "(4)": NONSENSE}
+    attempts, rule = [made_up(i, verdicts=()) for i in (1, 2, 3, 4)], Rule("", (("judge", 4),), needed)
     model = Recorder(reply)
-    judged = Judge(model, stop_at_no=True).vote(asked, 5)
-    assert [t.verdicts for t in judged] == [(YES,) * 4, (NO,), (NONSENSE,)]
-    assert [len(conversations) for conversations, _, _ in model.calls] == [3, 1, 1, 1]
-    patient = Judge(Recorder(reply)).vote(asked, 5)
-    assert [unanimous(t.verdicts).success for t in judged] == [unanimous(t.verdicts).success for t in patient]
+    judged = Judge(model, rule=rule).vote(attempts, 5)
+    assert [t.verdicts for t in judged] == [(text,) * n for text, n in zip(replies.values(), votes, strict=True)]
+    assert [len(conversations) for conversations, _, _ in model.calls] == sizes
+    patient = Judge(Recorder(reply)).vote(attempts, 5)
+    assert all(len(t.verdicts) == 4 for t in patient)
+    assert [rule.outcome(t.verdicts).clean for t in judged] == [rule.outcome(t.verdicts).clean for t in patient]
 
 
 def test_the_number_of_votes_and_the_sampling_can_be_set():
@@ -237,20 +304,23 @@ def test_a_judge_is_scored_against_the_environments_check():
         (YES, True), (YES, True), (YES, False), (NO, True), (NO, False), (NONSENSE, True), (NONSENSE, False),
         (UNCLEAN, True),
     ]  # fmt: skip
-    found = score([made_up(i, verdicts=(YES, YES, YES, last), success=truth) for i, (last, truth) in enumerate(cases)])
+    attempts = [made_up(i, verdicts=(YES, YES, YES, last), success=truth) for i, (last, truth) in enumerate(cases)]
+    found = score(attempts, RULE)
     assert (found.trajectories, found.successes, found.true_positive, found.false_positive) == (8, 5, 3, 1)
     assert (found.precision, found.recall, found.invalid_votes) == (3 / 4, 3 / 5, 2)
+    lenient = score(attempts, Rule("majority@4", (("judge", 4),), 3))
+    assert (lenient.true_positive, lenient.false_positive, lenient.precision, lenient.recall) == (5, 3, 5 / 8, 1)
 
 
 def test_precision_and_recall_are_undefined_where_there_is_nothing_to_divide_by():
-    silent = score([made_up(verdicts=(NO,), success=True)])
+    silent = JudgeScore.of([False], [True])
     assert silent.precision is None and silent.recall == 0
-    hopeless = score([made_up(verdicts=(YES,), success=False)])
+    hopeless = JudgeScore.of([True], [False])
     assert hopeless.precision == 0 and hopeless.recall is None
-    nothing = score([])
+    nothing = score([], RULE)
     assert (nothing.precision, nothing.recall, nothing.trajectories) == (None, None, 0)
 
 
 def test_an_episode_that_the_environment_broke_does_not_count():
     broken = made_up(1, verdicts=(YES, NONSENSE), success=None, stop=StopReason.ENVIRONMENT_ERROR)
-    assert score([made_up(), broken]) == score([made_up()])
+    assert score([made_up(), broken], RULE) == score([made_up()], RULE)

@@ -12,7 +12,7 @@ import pytest
 import torch
 from datasets import Dataset
 from PIL import ImageChops
-from tiny_models import SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
+from tiny_models import LABEL, SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
 from trl import GRPOTrainer, SFTTrainer
 
 from coda_lib.action import Action, parse_actions
@@ -53,7 +53,7 @@ def scripted(reply: Callable[[list[Message]], str] = hashed_click) -> Executor:
 @pytest.fixture
 def rows() -> Dataset:
     other = made_up(1, ACTS, instruction="turn the grid and the axes on, and then off")  # prompts of different lengths
-    return grpo_rows([made_up(0, ACTS), other], "compact")
+    return grpo_rows([made_up(0, ACTS), other], "compact", LABEL)
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every
     ways = {
         "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2), sampling(), folder, 7),
         "stage 2": lambda folder: generalize(
-            sft_rows([made_up(0, ACTS)], "compact"), tiny_planner,
+            sft_rows([made_up(0, ACTS)], "compact", LABEL), tiny_planner,
             GeneralizeSettings(steps=2, batch_size=2, learning_rate=1e-2, lora=2), folder, 7,
         ),
     }  # fmt: skip
@@ -80,7 +80,7 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
     ways = {
         "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(**how), sampling(), folder, 7),
         "stage 2": lambda folder, **how: generalize(
-            sft_rows([made_up(i, ACTS) for i in range(3)], "compact"), tiny_planner,
+            sft_rows([made_up(i, ACTS) for i in range(3)], "compact", LABEL), tiny_planner,
             GeneralizeSettings(steps=2, batch_size=4, learning_rate=1e-3, **how), folder, 7,
         ),
     }  # fmt: skip
@@ -264,7 +264,7 @@ def test_rewards_are_those_of_the_executors_actions(distance):
     }  # fmt: skip
     thought = "Thought: two\nAction: type(content='other')"
     plans = ["one", thought, "three", "four", "five", "six", "DONE", "ANS 13", "nine", ""]
-    rows = grpo_rows([made_up(0, acts)], "compact")
+    rows = grpo_rows([made_up(0, acts)], "compact", LABEL)
     executor = scripted(lambda conversation: replies[words_of(conversation)])
     written = [replies[name] for name in ("one", "two", "three", "four", "five")]
     written += [None, "finished()", "answer(content='13')", replies["nine"], None]
@@ -348,7 +348,7 @@ def test_no_row_is_one_clear_message(rows, tiny_planner, tmp_path):
         specialize(rows.select([]), tiny_planner, scripted(), settings(), sampling(), tmp_path, 0)
     with pytest.raises(UserError, match="^generalize: no positive step to learn from.*explore more"):
         generalize(
-            sft_rows([], "compact"),
+            sft_rows([], "compact", LABEL),
             tiny_planner,
             GeneralizeSettings(steps=1, batch_size=1, learning_rate=1),
             tmp_path,
@@ -358,7 +358,7 @@ def test_no_row_is_one_clear_message(rows, tiny_planner, tmp_path):
 
 
 def test_a_planner_that_is_not_whole_is_one_clear_message(rows, tmp_path):
-    sft = sft_rows([made_up()], "compact")
+    sft = sft_rows([made_up()], "compact", LABEL)
     with pytest.raises(UserError, match="no checkpoint at .*nowhere"):
         specialize(rows, tmp_path / "nowhere", scripted(), settings(), sampling(), tmp_path, 0)
     with pytest.raises(UserError, match="no checkpoint at .*nowhere"):
@@ -368,7 +368,7 @@ def test_a_planner_that_is_not_whole_is_one_clear_message(rows, tmp_path):
 # ---- stage 2 ---------------------------------------------------------------------------------------------------------
 def test_generalize_trains_a_fresh_planner_and_lowers_the_loss(tiny_planner, tmp_path):
     before = {path.name: path.read_bytes() for path in tiny_planner.iterdir()}
-    rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact")
+    rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
     generalize(rows, tiny_planner, GeneralizeSettings(epochs=10, batch_size=4, learning_rate=1e-2), tmp_path, 0)
     losses = [line["loss"] for line in log_of(tmp_path)]
     assert [line["step"] for line in log_of(tmp_path)] == list(range(1, 21))  # 6 rows, 4 a batch: two steps a pass
@@ -387,7 +387,7 @@ def test_generalize_learns_the_tokens_of_the_plan_alone(monkeypatch, tiny_planne
         return compute(self, model, inputs, *args, **kwargs)
 
     monkeypatch.setattr(SFTTrainer, "compute_loss", look)
-    rows = sft_rows([made_up(0, ACTS)], "compact")
+    rows = sft_rows([made_up(0, ACTS)], "compact", LABEL)
     generalize(rows, tiny_planner, GeneralizeSettings(steps=1, batch_size=3, learning_rate=1e-9), tmp_path, 0)
     words = load_processor(tiny_planner).tokenizer
     (batch,) = seen
@@ -446,7 +446,7 @@ def test_specialize_goes_on_after_a_kill_as_if_nothing_had_been(rows, tiny_plann
 
 
 def test_generalize_goes_on_after_a_kill_as_if_nothing_had_been(monkeypatch, tiny_planner, tmp_path):
-    rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact")
+    rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
     few = GeneralizeSettings(steps=11, batch_size=4, learning_rate=1e-3)  # ends in the middle of a pass
     whole, halved = tmp_path / "whole", tmp_path / "halved"
     generalize(rows, tiny_planner, few, whole, 7)

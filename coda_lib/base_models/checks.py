@@ -13,7 +13,7 @@ from coda_lib.base_models.judge_rows import Examiner, by_task
 from coda_lib.base_models.lessons import alike, judge_lessons
 from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.walks import Moment, typed_words
-from coda_lib.judge import SAMPLING, VerdictError, parse_verdict
+from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -151,14 +151,8 @@ def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:
     sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens)
-    return [_correct(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
-
-
-def _correct(reply: str) -> bool | None:
-    try:
-        return parse_verdict(reply).correct
-    except VerdictError:
-        return None
+    verdicts = [read_verdict(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
+    return [verdict and verdict.correct for verdict in verdicts]
 
 
 def _share(values: Sequence[bool]) -> float:

@@ -43,7 +43,7 @@ def claims(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
-    from coda_lib.evaluation.claims import decide, load_claims, load_systems
+    from coda_lib.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance
     from coda_lib.evaluation.votes import votes_and_rules
 
@@ -52,7 +52,7 @@ def claims(
     provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
     drawing = (profile.bootstrap_resamples, profile.seed, provenance)
     episodes, systems = load_systems(here)
-    table = decide(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
+    table = decide_claims(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
     if as_json:
         print_json(records(table))
         return
@@ -108,21 +108,22 @@ def judge_votes(
     as_json: JsonOption = False,
 ) -> None:
     """Say what every voting rule would have made of the votes of a run: precision, recall, labels."""
-    from coda_lib.evaluation.votes import compare, grouped, load_ratings, load_votes, rules, voting
+    from coda_lib.evaluation.votes import compare_rules, grouped, load_table2_votes, load_votes, table2_rules, voting_rules
 
     if unknown := set(by or ()) - {"app", "planner"}:
         raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
     here = run_of(run)
     profile = here.profile()
-    votes, asked = (load_ratings(here), rules(profile)) if table2 else (load_votes(here), voting(profile.judge.votes))
+    votes = load_table2_votes(here) if table2 else load_votes(here)
+    rules = table2_rules(profile.judge) if table2 else voting_rules(profile.judge)
     drawing = {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
-    found = grouped(votes, by, asked, **drawing) if by else compare(votes, asked, **drawing)
+    compared = grouped(votes, by, rules, **drawing) if by else compare_rules(votes, rules, **drawing)
     if as_json:
-        print_json(records(found))
+        print_json(records(compared))
         return
     columns = ("n", "solved", "accepted", "precision", "recall", "coverage", "calls", "labels", "wrong labels")
     table = Table(*(by or ()), "rule", *columns, box=None, pad_edge=False)
-    for row in found.itertuples():
+    for row in compared.itertuples():
         shares = [
             f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in
             ((row.precision, row.precision_low, row.precision_high), (row.recall, row.recall_low, row.recall_high))
@@ -141,12 +142,12 @@ def judge_export(
     save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
 ) -> None:
     """Write the judges' first votes behind Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
-    from coda_lib.evaluation.votes import load_ratings
+    from coda_lib.evaluation.votes import load_table2_votes
     from coda_lib.formats.judgments import write_votes
 
     if save.exists() and any(save.iterdir()):
         raise UserError(f"{save} is there and not empty: name another folder with --save")
-    votes = load_ratings(run_of(run))
+    votes = load_table2_votes(run_of(run))
     write_votes(votes, save)
     judges = ", ".join(votes["judge"].unique())
     out.print(f"{save}: annotations.csv, judgments by {judges}", markup=False, soft_wrap=True)

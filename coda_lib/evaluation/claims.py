@@ -1,4 +1,4 @@
-"""The paper's claims, data/claims.yaml, and what a run says about each: supported, contradicted or undecided."""
+"""The paper's claims, data/claims.yaml, decided on a run: supported, contradicted or undecided."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from coda_lib.config import APPS, App, Section, System, load_rows
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
 from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
-from coda_lib.evaluation.votes import ASKED, Rule, difference
+from coda_lib.evaluation.votes import TRAJECTORY, difference
+from coda_lib.judge import Rule
 from coda_lib.paths import DATA
 from coda_lib.run import Run
 
@@ -34,7 +35,7 @@ class DifferenceTest(Section):
 
 
 class RulesTest(Section):
-    """The second voting rule is better than the first, on the votes of the run's judge."""
+    """The second voting rule is better than the first, on the same votes."""
 
     kind: Literal["rules"]
     measure: Literal["precision", "recall"]
@@ -44,7 +45,7 @@ class RulesTest(Section):
 
 
 class Untested(Section):
-    """No run of the kit can decide this yet."""
+    """No run of the kit can decide this."""
 
     kind: Literal["untested"]
     needs: str
@@ -63,14 +64,14 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
 
 
 def load_systems(run: Run) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """What claims are about: the episodes and names of a run's systems, and of `JOINT` where that ablation was run."""
+    """The episodes and names of the systems of a run, with `JOINT` where that ablation was run."""
     episodes, systems = load_episodes(run), run.profile().systems
     if not run.ablation(JOINT).is_file():
         return episodes, systems
     return pd.concat([episodes, pd.read_parquet(run.ablation(JOINT))]), (*systems, JOINT)
 
 
-def decide(
+def decide_claims(
     claims: Sequence[Claim],
     episodes: pd.DataFrame,
     votes: pd.DataFrame,
@@ -81,26 +82,26 @@ def decide(
     seed: int = 0,
     provenance: Provenance = Provenance.MEASURED,
 ) -> pd.DataFrame:
-    """What a run says about each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
+    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
     Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage
     points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules),
     verdict, rests_on, provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it
-    lies below, `undecided` otherwise, and `not tested` in a smoke run and where the run lacks what the claim is about.
+    lies below, `undecided` otherwise, and `not tested` in a smoke run and where the run lacks the systems or votes.
 
-    Raises EpisodesError, naming them, if episodes are missing: no claim rests silently on fewer tasks.
+    Raises EpisodesError that names missing episodes: no claim rests silently on fewer tasks.
     """
     matrices, drawing = success_matrices(episodes, systems, apps), (resamples, seed)
     rows = []
     for claim in claims:
         match claim.test:
             case Untested(needs=needs):
-                found = [_not_tested(f"needs {needs}")]
+                decided = [_not_tested(f"needs {needs}")]
             case RulesTest() as test:
-                found = [_of_rules(test, votes, rules, *drawing, provenance)]
+                decided = [_of_rules(test, votes, rules, *drawing, provenance)]
             case DifferenceTest() as test:
-                found = _of_systems(test, matrices, systems, apps, *drawing, provenance)
-        rows += [{"claim": claim.claim} | row for row in found]
+                decided = _of_systems(test, matrices, systems, apps, *drawing, provenance)
+        rows += [{"claim": claim.claim} | row for row in decided]
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
 
 
@@ -116,10 +117,10 @@ def _of_systems(
     where = "all applications" if test.application == OVERALL else LABELS[test.application]
     rows = []
     for family in test.metrics:
-        found = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+        gap = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
         reported = [paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair]
-        rests_on = f"{pair[0]} and {pair[1]}, {where}: {found['tasks']} tasks, {found['runs']} runs each"
-        rows.append(found | {"reported": reported[1] - reported[0], "verdict": _verdict(found), "rests_on": rests_on})
+        rests_on = f"{pair[0]} and {pair[1]}, {where}: {gap['tasks']} tasks, {gap['runs']} runs each"
+        rows.append(gap | {"reported": reported[1] - reported[0], "verdict": _verdict(gap), "rests_on": rests_on})
     return rows
 
 
@@ -133,11 +134,10 @@ def _of_rules(
     if np.isnan(value):
         return _not_tested("no trajectory was accepted, or none succeeded")
     paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure").set_index("method")["value"]
-    found = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
-    judged = len(votes.groupby(ASKED))
-    return found | {
-        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(found), "application": OVERALL,
-        "rests_on": f"{judged} trajectories",
+    gap = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
+    return gap | {
+        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(gap), "application": OVERALL,
+        "rests_on": f"{len(votes.groupby(TRAJECTORY))} trajectories",
     }  # fmt: skip
 
 
@@ -145,7 +145,7 @@ def _not_tested(why: str) -> dict:
     return {"verdict": "not tested", "rests_on": why}
 
 
-def _verdict(found: dict) -> str:
-    if found["provenance"] == Provenance.SMOKE:
+def _verdict(gap: dict) -> str:
+    if gap["provenance"] == Provenance.SMOKE:
         return "not tested"
-    return "supported" if found["low"] > 0 else "contradicted" if found["high"] < 0 else "undecided"
+    return "supported" if gap["low"] > 0 else "contradicted" if gap["high"] < 0 else "undecided"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from coda_lib.dataset import observation, positives
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.evaluation import statistics
-from coda_lib.judge import VerdictError, parse_verdict, positive_steps, score, unanimous
+from coda_lib.judge import Rule, positive_steps, read_verdict, score
 from coda_lib.models.chat import Message
 from coda_lib.planner import Observation, PlanError, parse_plan
 from coda_lib.reward import advantages, reward
@@ -137,9 +138,10 @@ def draw_groups(agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size:
     return groups
 
 
-def different_steps(judged: Sequence[Trajectory]) -> list[tuple[Trajectory, int]]:
+def different_steps(judged: Sequence[Trajectory], rule: Rule) -> list[tuple[Trajectory, int]]:
     """The labelled positive steps (trajectory, index from 0), one for each instruction and action that occurs."""
-    return list({(t.instruction, t.steps[i].actions): (t, i) for t, i in positives(judged)}.values())
+    steps = positives(judged, partial(positive_steps, rule=rule))
+    return list({(t.instruction, t.steps[i].actions): (t, i) for t, i in steps}.values())
 
 
 def learnable(groups: Sequence[Group]) -> pd.Series:
@@ -216,50 +218,42 @@ def by_grade(table: pd.DataFrame) -> pd.DataFrame:
     ).round(1)
 
 
-def by_app(judged: Mapping[str, Sequence[Trajectory]]) -> pd.DataFrame:
+def by_app(judged: Mapping[str, Sequence[Trajectory]], rule: Rule) -> pd.DataFrame:
     """What there is to learn from, a row per application: clean attempts, different tasks in them, positive steps."""
     rows = {}
     for app, attempts in judged.items():
-        clean = [t for t in attempts if positive_steps(t)]
+        clean = [t for t in attempts if positive_steps(t, rule)]
         rows[app] = (len(attempts), len(clean), len({t.task_id for t in clean}), sum(len(t.steps) for t in clean))
     return pd.DataFrame(rows, index=["attempts", "clean", "different tasks", "positive steps"]).T
 
 
-def votes(judged: Sequence[Trajectory]) -> pd.DataFrame:
+def votes(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
     """A row for each judged episode: votes that say correct and clean, invalid ones, what they amount to, the truth.
 
     `positive` counts the actions that may be learned from; `success` is the environment's own check.
     """
     rows = []
     for trajectory in judged:
-        said, opinion = [verdict_of(reply) for reply in trajectory.verdicts], unanimous(trajectory.verdicts)
+        verdicts, opinion = [read_verdict(reply) for reply in trajectory.verdicts], rule.outcome(trajectory.verdicts)
         rows.append(
             {
                 "task_id": trajectory.task_id,
-                "correct": sum(bool(verdict and verdict.correct) for verdict in said),
-                "clean": sum(bool(verdict and verdict.clean) for verdict in said),
+                "correct": sum(bool(verdict and verdict.correct) for verdict in verdicts),
+                "clean": sum(bool(verdict and verdict.clean) for verdict in verdicts),
                 "invalid": opinion.invalid,
                 "judged": opinion.success,
-                "positive": len(positive_steps(trajectory)),
+                "positive": len(positive_steps(trajectory, rule)),
                 "success": trajectory.success,
             }
         )
     return pd.DataFrame(rows)
 
 
-def verdict_of(reply: str):
-    """The verdict in a judge's reply, or None where it is none (which is counted, and is no 'no')."""
-    try:
-        return parse_verdict(reply)
-    except VerdictError:
-        return None
-
-
-def judge_by_grade(judged: Sequence[Trajectory], tasks: Sequence[Task]) -> pd.DataFrame:
-    """The unanimous vote against the environment's check, a row for each grade and one for all; shares in percent."""
+def judge_by_grade(judged: Sequence[Trajectory], tasks: Sequence[Task], rule: Rule) -> pd.DataFrame:
+    """The outcome of the votes against the application's own check, a row for each grade and one for all; shares in percent."""
     grades = {task.id: task.grade for task in tasks}
     parts = {grade: [t for t in judged if grades[t.task_id] == grade] for grade in sorted(set(grades.values()))}
-    scores = {grade: score(part) for grade, part in (parts | {"all": list(judged)}).items()}
+    scores = {grade: score(part, rule) for grade, part in (parts | {"all": list(judged)}).items()}
     table = pd.DataFrame([asdict(found) for found in scores.values()], index=pd.Index(scores, name="grade"))
     for measure in ("precision", "recall"):
         table[measure] = [_percent(getattr(found, measure)) for found in scores.values()]

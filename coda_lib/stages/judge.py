@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from coda_lib.files import write_json
-from coda_lib.judge import Judge, JudgeScore, positive_steps, score
+from coda_lib.judge import Judge, JudgeScore, Rule, positive_steps, score
 from coda_lib.models.load import note_usage
 from coda_lib.run import Run
 from coda_lib.stages.common import begin, stage_seed
@@ -15,17 +15,17 @@ __all__ = ["begin", "run"]
 
 
 def run(here: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:
-    """Let the judge vote on a planner's rollouts; returns the judged trajectories and the judge's score.
+    """Let the judge vote on a planner's rollouts; returns the judged trajectories and the score of the profile's rule.
 
     Writes judged/{planner}/{app}.parquet, and the score against the application's own check beside it as JSON.
     """
     profile = here.profile()
-    judge = Judge.load(profile)
+    judge, rule = Judge.load(profile), Rule.of(profile.judge)
     judged = judge.vote(load_trajectories(here.rollouts(planner, app)), stage_seed(profile, "judge", planner, app))
     note_usage(here, f"judge/{planner}/{app}", judge=judge.model)
     save_trajectories(here.judged(planner, app), judged)
-    judge_score = score(judged)
+    judge_score = score(judged, rule)
     shares = {"precision": judge_score.precision, "recall": judge_score.recall}
-    labels = {"positive_actions": sum(len(positive_steps(trajectory)) for trajectory in judged)}
+    labels = {"positive_actions": sum(len(positive_steps(trajectory, rule)) for trajectory in judged)}
     write_json(here.judge_scores(planner, app), {"planner": planner, "app": app} | asdict(judge_score) | shares | labels)
     return judged, judge_score

@@ -1,4 +1,4 @@
-"""The judges of Table 2, and their votes on a mix of a run's trajectories."""
+"""Stage `judges`: the judges of Table 2 vote on a mix of a run's trajectories (notebook 09)."""
 
 from __future__ import annotations
 
@@ -13,43 +13,43 @@ from coda_lib.evaluation.votes import LOW, half_of, votes_of
 from coda_lib.files import write_table
 from coda_lib.judge import Judge
 from coda_lib.run import Run
-from coda_lib.stages.common import stage_seed
+from coda_lib.stages.common import begin, stage_seed
 from coda_lib.trajectory import Trajectory, load_trajectories
 
+__all__ = ["begin", "load_judges", "mix", "run"]
 
-def mix(run: Run, app: str) -> list[Trajectory]:
-    """A seeded draw of the run's trajectories whose outcome is known: as many of the base planner, specialist and generalist."""
-    profile = run.profile()
-    played = run.evaluation("stage2", app).with_suffix(".trajectories.parquet")
+_SEED = "raters"  # part of the stage's seeds: another word would draw another mix
+
+
+def run(here: Run, app: str) -> pd.DataFrame:
+    """Let every judge of Table 2 give all its votes on the mix; writes judges/{app}.parquet, columns as of `votes.find_votes`."""
+    profile, trajectories = here.profile(), mix(here, app)
+    parts = []
+    for name, load in load_judges(profile, rule=None).items():
+        judged = load().vote(trajectories, stage_seed(profile, _SEED, app, name))
+        parts.append(votes_of(judged, name))
+    table = pd.concat(parts, ignore_index=True)
+    write_table(here.judges(app), table)
+    return table
+
+
+def mix(here: Run, app: str) -> list[Trajectory]:
+    """A seeded draw of trajectories with an outcome: as many of the base planner, of the specialist and of the generalist."""
+    profile = here.profile()
+    played = here.evaluation("stage2", app).with_suffix(".trajectories.parquet")
     drawn: list[Trajectory] = []
-    for path in (run.rollouts("base", app), run.rollouts("specialist", app), played):
+    for path in (here.rollouts("base", app), here.rollouts("specialist", app), played):
         known = [trajectory for trajectory in load_trajectories(path) if trajectory.success is not None]
-        rng = random.Random(stage_seed(profile, "raters", app, path.parent.name))
-        drawn += rng.sample(known, min(profile.raters.trajectories, len(known)))
+        rng = random.Random(stage_seed(profile, _SEED, app, path.parent.name))
+        drawn += rng.sample(known, min(profile.judges.trajectories, len(known)))
     return drawn
 
 
-def load_raters(profile: Profile, stop_at_no: bool = False) -> Mapping[str, Callable[[], Judge]]:
-    """The judges of Table 2 by name, each loaded when it is called."""
-    load = partial(Judge.load, profile, stop_at_no=stop_at_no)
-    half, small = half_of(profile), profile.raters.low_resolution
+def load_judges(profile: Profile, **changes: object) -> Mapping[str, Callable[[], Judge]]:
+    """The judges of Table 2 by name, each loaded when it is called; `changes` as of `Judge.load`."""
+    load, half = partial(Judge.load, profile, **changes), half_of(profile.judge)
     return {
         "judge": load,
-        LOW: partial(load, votes=half, resolution=small),
+        LOW: partial(load, votes=half, resolution=profile.judges.low_resolution),
         "base": partial(load, profile.models.base_judge, votes=half),
     }
-
-
-def rate(run: Run, app: str) -> pd.DataFrame:
-    """Let every judge of Table 2 vote on the mix, all its votes whatever the first one says; writes raters/{app}.parquet.
-
-    The columns are those of `votes.find_votes`.
-    """
-    profile, drawn = run.profile(), mix(run, app)
-    parts = []
-    for name, load in load_raters(profile).items():
-        judged = load().vote(drawn, stage_seed(profile, "raters", app, name))
-        parts.append(votes_of(judged, name))
-    table = pd.concat(parts, ignore_index=True)
-    write_table(run.raters(app), table)
-    return table

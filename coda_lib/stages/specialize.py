@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
+from coda_lib.judge import Rule, positive_steps
 from coda_lib.models.load import note_usage
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
@@ -35,7 +37,8 @@ def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> P
 def train(here: Run, app: str, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
-    rows, executor = grpo_rows(load_trajectories(here.judged("base", app)), profile.prompts), Executor.load(profile)
+    judged, label = load_trajectories(here.judged("base", app)), partial(positive_steps, rule=Rule.of(profile.judge))
+    rows, executor = grpo_rows(judged, profile.prompts, label), Executor.load(profile)
     planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "specialize", app)
     settings = (profile.specialize, profile.planner, here.specialist(app), seed)
     folder = specialize(rows, planner, executor, *settings, progress=progress)

@@ -8,7 +8,7 @@ from itertools import accumulate
 import pytest
 import torch
 from test_trainer import ACTS, PLANS, TOKENS, sampling, settings
-from tiny_models import SIZE, made_up
+from tiny_models import LABEL, SIZE, made_up
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
@@ -54,7 +54,7 @@ def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp
     monkeypatch.setattr("coda_lib.trainer.load_network", eager)
     monkeypatch.setattr(networks, "load_network", eager)
     executor = Executor(LocalModel(tiny_executor, device="cpu"), Sampling(max_new_tokens=TOKENS))
-    rows = grpo_rows([made_up(0, ACTS)], "compact")
+    rows = grpo_rows([made_up(0, ACTS)], "compact", LABEL)
     with FlopCounterMode(display=False) as counted:
         folder = specialize(rows, tiny_planner, executor, settings(beta=0.0), sampling(), tmp_path, 7)
     (step,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -12,10 +12,10 @@ from tiny_models import NO, YES
 
 from coda_lib.config import APPS, SYSTEMS, load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide, load_claims, load_systems
+from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide_claims, load_claims, load_systems
 from coda_lib.evaluation.paper import Provenance
 from coda_lib.evaluation.statistics import EpisodesError
-from coda_lib.evaluation.votes import COLUMNS, difference, voting
+from coda_lib.evaluation.votes import COLUMNS, difference, voting_rules
 from coda_lib.files import write_table
 from coda_lib.run import Run
 
@@ -31,7 +31,7 @@ def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4) -> pd.Da
 
 PRECISE = "Four agreeing votes of the judge are more precise than one"
 BOTH = (SYSTEMS, APPS)
-RULES = voting(4)
+RULES = voting_rules(load_profile("laptop").judge)
 NONE = (pd.DataFrame(columns=COLUMNS), RULES)
 # Ten trajectories that succeeded and ten that did not: the judge says yes once to each, and again only to those that did.
 VOTES = pd.DataFrame(
@@ -48,7 +48,8 @@ def verdicts(table: pd.DataFrame) -> dict[tuple[str, str], str]:
 
 
 def test_each_verdict_follows_from_its_interval():
-    table = decide(load_claims(), episodes({"base": 0.3, "executor": 0.31, "stage1": 0.6, "stage2": 0.1}), *CAST, *BOTH, 500)
+    chances = {"base": 0.3, "executor": 0.31, "stage1": 0.6, "stage2": 0.1}
+    table = decide_claims(load_claims(), episodes(chances), *CAST, *BOTH, 500)
     said = verdicts(table)
     assert said["Specialists beat the base planner", "Average@4"] == "supported"
     assert said["The generalist beats the specialists", "Average@4"] == "contradicted"
@@ -63,18 +64,19 @@ def test_each_verdict_follows_from_its_interval():
 
 
 def test_what_a_run_lacks_is_not_tested_and_says_why():
-    table = decide(load_claims(), episodes({"base": 0.3, "stage1": 0.6}), *NONE, ("base", "stage1"), APPS, 100).set_index("claim")
+    played, two = episodes({"base": 0.3, "stage1": 0.6}), ("base", "stage1")
+    table = decide_claims(load_claims(), played, *NONE, two, APPS, 100).set_index("claim")
     row = table.loc["The generalist beats the specialists"]
     assert row["verdict"] == "not tested" and row["rests_on"] == "the run has no stage2"
     assert table.loc[PRECISE, "rests_on"] == "the run has no single and no voting@4"
     tuned = "Fine-tuning the judge mainly improves its recall"
     assert table.loc[tuned, "rests_on"] == "the run has no base judge and no single"
-    voted = decide(load_claims(), episodes({"base": 0.3, "stage1": 0.6}), *CAST, ("base", "stage1"), APPS, 100).set_index("claim")
+    voted = decide_claims(load_claims(), played, *CAST, two, APPS, 100).set_index("claim")
     assert voted.loc[tuned, "rests_on"] == "the run has no base judge"
     clear = episodes({"base": 0.0, "stage1": 1.0})
-    smoke = decide(load_claims(), clear, *CAST, ("base", "stage1"), APPS, 100, provenance=Provenance.SMOKE)
+    smoke = decide_claims(load_claims(), clear, *CAST, two, APPS, 100, provenance=Provenance.SMOKE)
     assert set(smoke["verdict"]) == {"not tested"}
-    part = decide(load_claims(), clear[clear["app"] != "gis"], *NONE, ("base", "stage1"), ("algebra", "biochem", "astron"), 100)
+    part = decide_claims(load_claims(), clear[clear["app"] != "gis"], *NONE, two, ("algebra", "biochem", "astron"), 100)
     assert part.set_index("claim").loc["Specialists beat the base planner", "rests_on"] == "the run has no gis"
 
 
@@ -88,28 +90,28 @@ def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_
     assert load_systems(run)[1] == SYSTEMS
     write_table(run.ablation(JOINT), found[found["system"] == JOINT])
     both, systems = load_systems(run)
-    table = decide(load_claims(), both, *NONE, systems, APPS, 300).set_index("claim")
+    table = decide_claims(load_claims(), both, *NONE, systems, APPS, 300).set_index("claim")
     assert systems == (*SYSTEMS, JOINT) and set(table.loc[claim, "verdict"]) == {"supported"}
     assert table.loc[claim, "reported"].isna().all() and (table.loc[claim, "low"] > 0).all()
 
 
 def test_voting_rules_are_compared_on_the_same_trajectories():
-    table = decide(load_claims(), episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2), *CAST, *BOTH, 2000).set_index("claim")
+    table = decide_claims(load_claims(), episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2), *CAST, *BOTH, 2000).set_index("claim")
     row = table.loc[PRECISE]
     assert (row["difference"], row["verdict"], row["rests_on"]) == (50, "supported", "20 trajectories")
     assert row["reported"] == pytest.approx(58.6 - 43.7) and 20 < row["low"] < 40 and 60 < row["high"] < 80
-    assert difference(VOTES, "recall", *(voting(4)[i] for i in (0, 3)), 100) == (0, 0, 0)
+    assert difference(VOTES, "recall", *(RULES[i] for i in (0, 3)), 100) == (0, 0, 0)
     never = VOTES.assign(reply=NO)
-    assert np.isnan(difference(never, "precision", *voting(2), 100)).all()
+    assert np.isnan(difference(never, "precision", *RULES[:2], 100)).all()
     played = episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2)
-    none = decide(load_claims(), played, never, RULES, *BOTH, 100).set_index("claim").loc[PRECISE]
+    none = decide_claims(load_claims(), played, never, RULES, *BOTH, 100).set_index("claim").loc[PRECISE]
     assert none["verdict"] == "not tested" and none["rests_on"] == "no trajectory was accepted, or none succeeded"
 
 
 def test_missing_episodes_are_named_and_nothing_is_decided():
     fewer = episodes(dict.fromkeys(SYSTEMS, 0.5)).drop(index=3)
     with pytest.raises(EpisodesError, match="system 'base': 1 of 192 episodes missing: algebra/0 run 3"):
-        decide(load_claims(), fewer, *CAST, *BOTH, 100)
+        decide_claims(load_claims(), fewer, *CAST, *BOTH, 100)
 
 
 @pytest.mark.parametrize(

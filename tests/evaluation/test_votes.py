@@ -7,16 +7,21 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import yaml
 from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import Rule, apply, cast, compare, grouped, load_votes, voting
-from coda_lib.judge import Verdict, format_verdict, score
+from coda_lib.evaluation.votes import apply, cast, compare_rules, grouped, load_votes, table2_rules, voting_rules
+from coda_lib.judge import Rule, Verdict, format_verdict, score
 from coda_lib.run import Run
 from coda_lib.trajectory import Step, load_trajectories, save_trajectories
 
 UNCLEAN = format_verdict(Verdict(True, (1,)))
+
+
+def voting(votes: int, *changes: str) -> tuple[Rule, ...]:
+    return voting_rules(load_profile("laptop", (f"judge.votes={votes}", *changes)).judge)
 
 
 def table(*trajectories: tuple[bool | None, dict[str, list[str]]]) -> pd.DataFrame:
@@ -28,21 +33,21 @@ def table(*trajectories: tuple[bool | None, dict[str, list[str]]]) -> pd.DataFra
     )  # fmt: skip
 
 
-def test_a_rule_asks_until_somebody_says_no():
+def test_a_unanimous_rule_asks_until_the_first_no():
     votes = table(
         (True, {"judge": [YES, YES]}), (False, {"judge": [YES, NO]}), (False, {"judge": [NO]}), (True, {"judge": ["perhaps"]}),
         (True, {"judge": [YES, UNCLEAN]}),
     )  # fmt: skip
     found = apply(voting(2)[1], cast(votes))
-    assert found["said"].tolist() == [True, False, False, False, True]
+    assert found["accepted"].tolist() == [True, False, False, False, True]
     assert found["clean"].tolist() == [True, False, False, False, False]
     assert found["valid"].tolist() == [True, True, True, False, True]
     assert found["calls"].tolist() == [2, 2, 1, 1, 2]
-    row = compare(votes, voting(2)).set_index("rule").loc["voting@2"]
+    row = compare_rules(votes, voting(2)).set_index("rule").loc["voting@2"]
     assert (row["trajectories"], row["successes"], row["accepted"]) == (5, 3, 2)
     assert row["precision"] == 100 and row["recall"] == pytest.approx(200 / 3) and row["coverage"] == 80 and row["calls"] == 1.6
     assert row["labels"] == 3 and row["wrong_labels"] == 0
-    assert compare(votes, voting(1)).loc[0, "wrong_labels"] == pytest.approx(100 / 3)  # 3 of 9 labels, of the second
+    assert compare_rules(votes, voting(1)).loc[0, "wrong_labels"] == pytest.approx(100 / 3)  # 3 of 9 labels, of the second
 
 
 def test_judges_vote_in_their_order_and_the_cheap_one_filters():
@@ -50,19 +55,53 @@ def test_judges_vote_in_their_order_and_the_cheap_one_filters():
         (True, {"low": [YES, YES], "judge": [YES, YES]}), (False, {"low": [NO], "judge": [YES, YES]}),
         (False, {"low": [YES, YES], "judge": [NO]}),
     )  # fmt: skip
-    found = apply(Rule("multi-resolution", (("low", 2), ("judge", 2))), cast(votes))
-    assert found["said"].tolist() == [True, False, False] and found["calls"].tolist() == [4, 1, 3]
+    found = apply(Rule("multi-resolution", (("low", 2), ("judge", 2)), 4), cast(votes))
+    assert found["accepted"].tolist() == [True, False, False] and found["calls"].tolist() == [4, 1, 3]
     with pytest.raises(UserError, match="voting@2: trajectory gis/2 0 base has no vote 2 of 'low'"):
-        apply(Rule("voting@2", (("low", 2),)), cast(table(*[(True, {"low": [YES, YES]})] * 2, (True, {"low": [YES]}))))
+        apply(voting_of("low", 2), cast(table(*[(True, {"low": [YES, YES]})] * 2, (True, {"low": [YES]}))))
     with pytest.raises(UserError, match="no vote 1 of 'base'"):
-        apply(Rule("single", (("base", 1),)), cast(votes))
+        apply(voting_of("base", 1), cast(votes))
+
+
+def voting_of(judge: str, votes: int) -> Rule:
+    return Rule(f"voting@{votes}", ((judge, votes),), needed=votes)
+
+
+def test_a_majority_needs_fewer_and_stops_as_soon_as_it_is_decided():
+    votes = table(
+        (True, {"judge": [YES, NO, YES, YES]}), (False, {"judge": [NO, NO]}), (True, {"judge": [YES, YES, YES]}),
+        (True, {"judge": [YES, UNCLEAN, NO, YES]}), (True, {"judge": [YES, "perhaps", NO]}),
+    )  # fmt: skip
+    (*_, rule) = voting(4, "judge.rule=majority")
+    found = apply(rule, cast(votes))
+    assert rule.name == "majority@4" and found["accepted"].tolist() == [True, False, True, True, False]
+    assert found["clean"].tolist() == [True, False, True, False, False] and found["valid"].tolist() == [True] * 4 + [False]
+    assert found["calls"].tolist() == [4, 2, 3, 4, 3]
+
+
+@pytest.mark.parametrize("change", ["rule=unanimous", "rule=majority", "rule=single", "{rule: agreement, agree: 3}"])
+def test_every_rule_of_a_profile_finds_its_votes_where_each_judge_stopped(change):
+    """What the run's judge and the others leave out is never asked for by a rule of Table 2, for any replies."""
+    settings = load_profile("laptop").judge
+    settings = type(settings)(**(settings.model_dump() | yaml.safe_load("{" + change.strip("{}").replace("=", ": ") + "}")))
+    own, half = Rule.of(settings), dict(table2_rules(settings)[3].ballots)["judge"]
+    rng = np.random.default_rng(0)
+    given = []
+    for _ in range(300):
+        replies = {}
+        for judge, votes in {"judge": own.votes, "low": half, "base": half}.items():
+            drawn = [str(reply) for reply in rng.choice([YES, UNCLEAN, NO, "?"], votes, p=[0.5, 0.2, 0.2, 0.1])]
+            replies[judge] = drawn[: next((n for n in range(votes) if not own.undecided(drawn[:n])), votes)]
+        given.append((True, replies))
+    for rule in (*table2_rules(settings), *voting_rules(settings)):
+        assert len(apply(rule, cast(table(*given)))) == 300
 
 
 def test_the_interval_is_that_of_resampled_trajectories():
     rng = np.random.default_rng(0)
     solved, told = rng.random(300) < 0.3, rng.random(300) < 0.4
     votes = table(*((bool(t), {"judge": [YES if s else NO]}) for t, s in zip(solved, told, strict=True)))
-    (row,) = compare(votes, voting(1), resamples=4000).to_dict("records")
+    (row,) = compare_rules(votes, voting(1), resamples=4000).to_dict("records")
     truth = cast(votes)["success"].to_numpy(bool)
     said = cast(votes)["judge", 0].to_numpy() > 0
     drawn = [100 * truth[i][said[i]].mean() for i in rng.integers(0, 300, (4000, 300))]
@@ -71,7 +110,7 @@ def test_the_interval_is_that_of_resampled_trajectories():
 
 def test_nothing_accepted_has_no_precision_and_what_broke_has_no_truth():
     votes = table((True, {"judge": [NO]}), (None, {"judge": [YES]}))
-    (row,) = compare(votes, voting(1)).to_dict("records")
+    (row,) = compare_rules(votes, voting(1)).to_dict("records")
     assert row["trajectories"] == 1 and np.isnan(row["precision"]) and row["recall"] == 0 and np.isnan(row["wrong_labels"])
 
 
@@ -94,13 +133,13 @@ def test_votes_of_a_run_say_what_the_pipeline_said(run):
     votes = load_votes(run)
     assert len(votes) == 4 * 3 + 2 + 1 + 1 + 1
     rule = voting(4)[-1]
-    of_base = compare(votes[votes["planner"] == "script"], [rule]).iloc[0]
-    asked = score(load_trajectories(run.judged("base", "algebra")))
+    of_base = compare_rules(votes[votes["planner"] == "script"], [rule]).iloc[0]
+    asked = score(load_trajectories(run.judged("base", "algebra")), rule)
     assert (of_base["trajectories"], of_base["successes"]) == (asked.trajectories, asked.successes) == (5, 3)
     assert of_base["accepted"] == asked.true_positive + asked.false_positive == 3
     assert of_base["labels"] == 4 and of_base["wrong_labels"] == 50  # the broken one is not clean
     votes.to_parquet(run.votes, index=False)
-    pd.testing.assert_frame_equal(compare(load_votes(run), voting(4)), compare(votes, voting(4)))
+    pd.testing.assert_frame_equal(compare_rules(load_votes(run), voting(4)), compare_rules(votes, voting(4)))
     apart = grouped(votes, ["planner"], voting(2))
     assert apart["planner"].tolist() == ["script", "script", "specialist", "specialist"]
     with pytest.raises(UserError, match="1 votes are there twice, of trajectory algebra/T-01 0 script first"):

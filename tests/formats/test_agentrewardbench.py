@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import COLUMNS, compare, voting
+from coda_lib.evaluation.votes import COLUMNS, compare_rules
 from coda_lib.formats.judgments import Problem, load_annotations, load_split, read_verdict, score, write_votes
-from coda_lib.judge import Verdict, format_verdict
+from coda_lib.judge import Rule, Verdict, format_verdict
 from coda_lib.paths import REFERENCE
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
@@ -158,7 +158,7 @@ def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
 
 
 def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
-    """Two ways of counting: the benchmark's, on what `write_votes` wrote, and `votes.compare`."""
+    """Two ways of counting: the benchmark's, on what `write_votes` wrote, and `votes.compare_rules`."""
     yes, no = format_verdict(Verdict(True), details=False), format_verdict(Verdict(False, first_error_step=1), details=False)
     cases = [(True, yes), (True, yes), (True, no), (False, yes), (False, no), (False, "nothing to read"), (None, yes)]
     rows = [(f"gis/train-{i}", 0, "base", "gis", success, 2, False, "judge", 0, said) for i, (success, said) in enumerate(cases)]
@@ -168,7 +168,7 @@ def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
     *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
     assert len(whole.judged) == 6 and whole.precision == (2, 3) and whole.recall == (2, 3)
     assert whole.problems == {"no verdict tag": 1}
-    (ours,) = compare(votes[votes["vote"].eq(0)], voting(1), resamples=10).to_dict("records")
+    (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)], resamples=10).to_dict("records")
     assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
     assert ours["coverage"] == pytest.approx(100 * whole.coverage)
 

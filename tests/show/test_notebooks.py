@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from tiny_models import RULE
 
 from coda_lib.action import Action
 from coda_lib.agent import DualAgent
@@ -163,19 +164,19 @@ def test_votes_count_what_is_no_verdict(episode):
         replace(episode, verdicts=(yes,) * 4),
         replace(episode, verdicts=(yes, yes, marred, "hm"), success=False),
     ]
-    table = teaching.votes(judged)
+    table = teaching.votes(judged, RULE)
     assert table[["correct", "clean", "invalid", "positive"]].to_numpy().tolist() == [[4, 4, 0, 3], [3, 2, 1, 0]]
     assert table["judged"].tolist() == [True, False]
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    by_grade = teaching.judge_by_grade(judged, [task])
+    by_grade = teaching.judge_by_grade(judged, [task], RULE)
     assert by_grade.loc["A", ["trajectories", "true_positive", "precision", "recall"]].tolist() == [
         2,
         1,
         "100.0",
         "100.0",
     ]
-    assert teaching.by_app({"algebra": judged}).loc["algebra"].tolist() == [2, 1, 1, 3]
-    assert len(teaching.different_steps(judged)) == 3
+    assert teaching.by_app({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3]
+    assert len(teaching.different_steps(judged, RULE)) == 3
 
 
 def test_outcomes_by_stop_and_grade(episode):

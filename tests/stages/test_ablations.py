@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from datasets import Dataset
-from tiny_models import NO, YES, made_up
+from tiny_models import NO, RULE, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
@@ -20,7 +20,7 @@ from coda_lib.judge import Judge, Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.run import Run
 from coda_lib.stages import ablations, explore
-from coda_lib.stages import judges as raters
+from coda_lib.stages import judges as other_judges
 from coda_lib.trajectory import load_trajectories, save_trajectories
 
 APPS = ("algebra", "gis")
@@ -66,11 +66,10 @@ def judged(run, monkeypatch) -> Run:
     said = {"low": iter([YES, NO, YES, YES, YES] + [YES] * 4), "base": iter([NO, YES, YES, NO, NO] + [YES] * 2)}
     counts = {"judge": 4, "low": 2, "base": 2}
 
-    def load_raters(profile, stop_at_no: bool):
-        assert stop_at_no
-        return {n: lambda n=n: Judge(ReplayModel(said.get(n, iter(()))), votes=counts[n], stop_at_no=True) for n in counts}
+    def load_judges(profile):
+        return {n: lambda n=n: Judge(ReplayModel(said.get(n, iter(()))), votes=counts[n], rule=RULE) for n in counts}
 
-    monkeypatch.setattr(ablations, "load_raters", load_raters)
+    monkeypatch.setattr(ablations, "load_judges", load_judges)
     ablations.label_votes(run, "algebra")
     said |= {"low": iter([NO]), "base": iter([NO])}
     ablations.label_votes(run, "gis")
@@ -106,7 +105,7 @@ def test_the_quality_of_labels_is_counted_in_steps(judged):
 
 
 def test_the_real_judges_are_those_of_table_2():
-    assert set(raters.load_raters(load_profile("laptop"), stop_at_no=True)) == {"judge", "low", "base"}
+    assert set(other_judges.load_judges(load_profile("laptop"))) == {"judge", "low", "base"}
 
 
 # ---- training --------------------------------------------------------------------------------------------------------

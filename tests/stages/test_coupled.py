@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from datasets import Dataset
-from tiny_models import ClickingModel, made_up
+from tiny_models import LABEL, ClickingModel, made_up
 
 from coda_lib import trainer
 from coda_lib.action import Action
@@ -28,7 +28,7 @@ ACTS = (("Click 'Grid'.", Action.click(0.25, 0.5)), ("Click 'Axes'.", Action.cli
 
 @pytest.fixture
 def rows() -> Dataset:
-    return grpo_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact")
+    return grpo_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
 
 
 def executor_of(folder: Path) -> Executor:

@@ -1,4 +1,4 @@
-"""Table 2 of a run: who votes on what, and what the rules make of it."""
+"""Table 2 of a run: the votes of its judges on the mix, and the outcome of its rules."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import load_ratings, rules, table2, votes_and_rules
+from coda_lib.evaluation.votes import load_table2_votes, table2, table2_rules, votes_and_rules
 from coda_lib.judge import Judge
 from coda_lib.models.chat import ReplayModel
 from coda_lib.run import Run
-from coda_lib.stages import judges as raters
+from coda_lib.stages import judges
 from coda_lib.trajectory import save_trajectories
 
 
@@ -24,7 +24,7 @@ from coda_lib.trajectory import save_trajectories
 def run(tmp_path) -> Run:
     """Give a run with twenty trajectories of each planner, every fourth solved and one broken by the environment."""
     made = Run(str(tmp_path / "run"))
-    made.store(load_profile("laptop", ("apps=[gis]", "raters.trajectories=8")))
+    made.store(load_profile("laptop", ("apps=[gis]", "judges.trajectories=8")))
     for planner, path in {
         "base": made.rollouts("base", "gis"), "specialist": made.rollouts("specialist", "gis"),
         "stage2": made.evaluation("stage2", "gis").with_suffix(".trajectories.parquet"),
@@ -47,32 +47,32 @@ def scripted(monkeypatch) -> dict[str, list[tuple[int, int]]]:
         return Judge(ReplayModel(reply), votes=votes, resolution=resolution)
 
     made = {"judge": ("judge", 4, 1.0), "low": ("low", 2, 0.5), "base": ("base", 2, 1.0)}
-    monkeypatch.setattr(raters, "load_raters", lambda profile: {n: lambda a=a: judge(*a) for n, a in made.items()})
+    monkeypatch.setattr(judges, "load_judges", lambda profile, rule: {n: lambda a=a: judge(*a) for n, a in made.items()})
     return shown
 
 
 def test_the_mix_has_as_many_of_each_planner_and_nothing_without_truth(run):
-    drawn = raters.mix(run, "gis")
+    drawn = judges.mix(run, "gis")
     assert pd.Series([t.planner for t in drawn]).value_counts().to_dict() == {"base": 8, "specialist": 8, "stage2": 8}
     assert "gis/broken" not in {t.task_id for t in drawn}
-    assert [(t.planner, t.task_id) for t in drawn] == [(t.planner, t.task_id) for t in raters.mix(run, "gis")]
+    assert [(t.planner, t.task_id) for t in drawn] == [(t.planner, t.task_id) for t in judges.mix(run, "gis")]
 
 
 def test_every_judge_gives_all_its_votes_and_the_low_one_sees_small_pictures(run, scripted):
-    votes = raters.rate(run, "gis")
+    votes = judges.run(run, "gis")
     assert votes.groupby("judge")["vote"].agg(["size", "nunique"]).to_dict() == {
         "size": {"base": 48, "judge": 96, "low": 48}, "nunique": {"base": 2, "judge": 4, "low": 2},
     }  # fmt: skip
     (full,), (small,) = set(scripted["judge"]), set(scripted["low"])
     assert small == tuple(round(side / 2) for side in full) and set(scripted["base"]) == {full}
-    pd.testing.assert_frame_equal(load_ratings(run), votes)
+    pd.testing.assert_frame_equal(load_table2_votes(run), votes)
 
 
 def test_table_2_stands_beside_the_papers(run, scripted):
-    raters.rate(run, "gis")
+    judges.run(run, "gis")
     profile = run.profile()
-    table = table2(load_ratings(run), profile, resamples=50).set_index("rule")
-    assert list(table.index) == [rule.name for rule in rules(profile)]
+    table = table2(load_table2_votes(run), profile, resamples=50).set_index("rule")
+    assert list(table.index) == [rule.name for rule in table2_rules(profile.judge)]
     assert list(table["accepted"]) == [0, 24, 24, 24, 0]  # the base judge says no, alone and in the ensemble
     assert list(table["calls"]) == [1, 1, 4, 4, 3] and list(table["small"]) == [0, 0, 0, 2, 0]
     assert list(table["paper_precision"]) == [41.5, 43.7, 58.6, 65.7, 69.5]
@@ -83,21 +83,21 @@ def test_each_judge_is_loaded_with_its_checkpoint_its_votes_and_its_resolution(m
     loaded = []
     replay = ReplayModel(lambda _: YES)
     monkeypatch.setattr("coda_lib.models.local.LocalModel", lambda path, batch_size: loaded.append(path) or replay)
-    profile = load_profile("laptop", ("raters.low_resolution=0.5",))
-    made = {name: load() for name, load in raters.load_raters(profile).items()}
+    profile = load_profile("laptop", ("judges.low_resolution=0.5",))
+    made = {name: load() for name, load in judges.load_judges(profile, rule=None).items()}
     assert {name: (judge.votes, judge.resolution) for name, judge in made.items()} == {
         "judge": (4, 1), "low": (2, 0.5), "base": (2, 1),
     }  # fmt: skip
     assert [path.rpartition("/")[2] for path in loaded] == ["judge", "judge", "base_judge"]
-    assert not any(judge.stop_at_no for judge in made.values())
+    assert not any(judge.rule for judge in made.values())
 
 
 def test_the_command_tells_the_rules_of_table_2(run, scripted, coda):
     code, _, message = coda("judge", "votes", run.name, "--table2")
     assert code == 2 and "the votes of Table 2 are not there" in message
-    raters.rate(run, "gis")
+    judges.run(run, "gis")
     code, shown, _ = coda("judge", "votes", run.name, "--table2")
-    assert code == 0 and all(rule.name in shown for rule in rules(run.profile()))
+    assert code == 0 and all(rule.name in shown for rule in table2_rules(run.profile().judge))
     code, shown, _ = coda("judge", "votes", run.name, "--table2", "--json")
     assert code == 0 and [row["accepted"] for row in json.loads(shown)] == [0, 24, 24, 24, 0]
 
@@ -105,24 +105,24 @@ def test_the_command_tells_the_rules_of_table_2(run, scripted, coda):
 def test_claims_rest_on_the_mix_where_there_is_one(run, scripted):
     votes, asked = votes_and_rules(run)
     assert votes.empty and [rule.name for rule in asked] == ["single", "voting@2", "voting@3", "voting@4"]
-    rated = raters.rate(run, "gis")
+    rated = judges.run(run, "gis")
     votes, asked = votes_and_rules(run)
-    assert len(votes) == len(rated) and asked == rules(run.profile())
+    assert len(votes) == len(rated) and asked == table2_rules(run.profile().judge)
 
 
 def test_a_picture_at_full_resolution_is_the_picture():
     picture = Image.new("RGB", (40, 30), "red")
-    assert Judge(ReplayModel(lambda _: YES))._shown(picture) is picture
-    assert Judge(ReplayModel(lambda _: YES), resolution=0.75)._shown(picture).size == (30, 22)
+    assert Judge(ReplayModel(lambda _: YES))._resized(picture) is picture
+    assert Judge(ReplayModel(lambda _: YES), resolution=0.75)._resized(picture).size == (30, 22)
 
 
 def test_votes_that_are_not_there_are_named(run):
     with pytest.raises(UserError, match="the votes of Table 2 are not there, .*gis.parquet first"):
-        load_ratings(run)
+        load_table2_votes(run)
 
 
 def test_smoke_asks_once():
     profile = load_profile("smoke")
-    assert [dict(rule.ballots) for rule in rules(profile)] == [
+    assert [dict(rule.ballots) for rule in table2_rules(profile.judge)] == [
         {"base": 1}, {"judge": 1}, {"judge": 1}, {"low": 1, "judge": 1}, {"judge": 1, "base": 1},
     ]  # fmt: skip

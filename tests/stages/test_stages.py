@@ -9,17 +9,18 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
-from tiny_models import NO, made_up
+from tiny_models import NO, YES, made_up
 
 from coda_lib.agent import DualAgent, SoloAgent
 from coda_lib.config import FleetSettings, Profile, load_profile
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
-from coda_lib.models.chat import Sampling
+from coda_lib.judge import Judge, Rule
+from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.run import Run
-from coda_lib.stages import common, evaluate, explore, generalize, judge, specialize
+from coda_lib.stages import ablations, common, evaluate, explore, generalize, judge, specialize
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
@@ -195,6 +196,27 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
     text = json.dumps([row["prompt"] for row in asked["rows"]])
     assert [f"({number})" in text for number in (2, 3, 4, 5)] == [True, True, True, False]
     assert asked["planner"] == str(tiny_planner) and asked["folder"] == run.generalist
+
+
+@pytest.mark.parametrize(("rule", "steps"), [("unanimous", 0), ("majority", 2)])
+def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, steps):
+    settings = run.profile().judge.model_copy(update={"rule": rule, "votes": 3})
+    run.store(run.profile().model_copy(update={"judge": settings, "apps": ("gis",)}))
+    made = Judge(ReplayModel([YES, NO, YES]), votes=3, rule=Rule.of(settings))
+    monkeypatch.setattr(judge.Judge, "load", lambda profile: made)
+    rows = {}
+    monkeypatch.setattr(specialize, "specialize", lambda given, *more, **named: rows.update(stage1=len(given)))
+    monkeypatch.setattr(generalize, "generalize", lambda given, *more: rows.update(stage2=len(given)))
+    for planner in ("base", "specialist"):
+        save_trajectories(run.rollouts(planner, "gis"), [made_up(0, verdicts=())])
+        made.model = ReplayModel([YES, NO, YES])
+        judge.run(run, planner, "gis")
+    score = json.loads(run.judge_scores("base", "gis").read_text())
+    assert (score["positive_actions"], score["true_positive"]) == (steps, steps // 2)
+    specialize.run(run, "gis")
+    generalize.run(run)
+    assert rows == {"stage1": steps, "stage2": steps}
+    assert len(ablations.training_rows(run, "gis", "voting")) == steps
 
 
 # ---- evaluation ------------------------------------------------------------------------------------------------------
