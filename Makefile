@@ -1,7 +1,7 @@
 # The commands of the kit. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test test-apps smoke lint lab base-models
+.PHONY: help reproduce test test-apps smoke lint lab docs base-models
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -40,6 +40,10 @@ lint: $(INSTALLED)  ## check the style, and which module imports which (.importl
 lab: $(INSTALLED)  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyter lab notebooks
 
+docs: $(INSTALLED)  ## build docs/ and the executed notebooks of a run (RUN=laptop; default: the newest) into build/book
+	@RUN=$(RUN) NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	@echo "build/book/index.html"
+
 base-models: $(INSTALLED)  ## train the laptop's base models from scratch (some hours; replaces data/checkpoints)
 	@$(CODA) reproduce --profile laptop --run base-models --until base_models
 
@@ -49,7 +53,7 @@ $(INSTALLED): pyproject.toml
 		{ rm -rf $(VENV); echo "$(PYTHON) cannot create one: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }; }
 	@echo "installing the pinned dependencies into $(VENV) (some minutes the first time)"
 	@$(PY) -m pip install -qq --disable-pip-version-check $(TORCH)
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev,scale]'
+	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs,scale]'
 	@problem=$$($(PY) -c 'from PySide6 import QtGui, QtTest, QtWidgets' 2>&1) || { echo "$$problem" | tail -n 1; \
 		echo "Qt lacks system libraries; on Debian or Ubuntu: apt-get install $(QT_PACKAGES)"; exit 1; }
 	@touch $@

@@ -1,25 +1,27 @@
-"""The committed reference runs: `python -m tools.reference RUN` keeps a finished run and renews what the README shows.
+"""The committed reference runs: `python -m tools.reference RUN` keeps a finished run and renews what README and docs/ show.
 
 That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, the ablations, and what the commands
-print about them.
+print about them: the parts between marks such as `<!-- results -->`.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+import pandas as pd
 
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES
 from coda_lib.evaluation.ablations import kept as kept_ablations
-from coda_lib.evaluation.paper import Provenance
-from coda_lib.evaluation.report import write_tables
+from coda_lib.evaluation.paper import OVERALL, Provenance
+from coda_lib.evaluation.report import SYSTEM_LABELS, write_tables
 from coda_lib.evaluation.tables import by_seed, comparisons, load_seeds, siblings, table1
 from coda_lib.evaluation.votes import load_votes
 from coda_lib.files import atomic_path, write_text
@@ -28,20 +30,20 @@ from coda_lib.run import Run
 
 KEPT = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
-    "judged/*/*.json", "judged/votes.parquet", "raters/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
+    "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
     "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
 )  # fmt: skip
 SHOWN = "laptop"
-COMMANDS = (  # shown in the README with what they print; SEEDS stands for all kept runs of the study
-    ("coda audit", "what the paper's own tables bear out"),
-    ("coda claims results/reference/laptop", "what a run says about each of the paper's claims"),
+COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all kept runs of the study
+    ("coda audit", "What the paper's own tables bear out"),
+    ("coda claims results/reference/laptop", "What a run says about each of the paper's claims"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
-    ("coda power 4", "how many tasks, runs and seeds would settle 4 percentage points"),
-    ("coda judge votes results/reference/laptop", "what every voting rule makes of a run's votes, and what its labels are worth"),
-    ("coda judge votes results/reference/laptop --table2", "the same for the judges and rules of Table 2, on a mix of attempts"),
-    ("coda judge export results/reference/laptop --save arb", "the votes in AgentRewardBench's layout"),
+    ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
+    ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),
+    ("coda judge votes results/reference/laptop --table2", "The same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
     ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
-     "judgments as that benchmark scores them, and strictly"),
+     "Judgments as that benchmark scores them, and strictly"),
 )  # fmt: skip
 WIDTH = 140  # columns of the commands' tables
 
@@ -83,42 +85,71 @@ def pool(folder: Path) -> Path:
     return folder / "seeds"
 
 
-def readme_section(folder: Path) -> str:
-    """What the README shows of a reference run: its tables over all seeds as they are, word for word."""
+def overall_section(folder: Path) -> str:
+    """The README's part: Overall Average@k of each system over all seeds, beside the paper's."""
+    table = pd.read_csv(folder / "seeds" / "beside_paper.csv")
+    rows = table[(table["application"] == OVERALL) & table["metric"].str.startswith("Average")]
+    lines = [
+        f"| {SYSTEM_LABELS[row.system].strip('*')} | {row.value:.1f} [{row.low:.1f}, {row.high:.1f}] | {row.paper_value:.2f} |"
+        for row in rows.itertuples()
+    ]
+    head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
+    return "\n".join([head, "| --- | --- | --- |", *lines])
+
+
+def results_section(folder: Path) -> str:
+    """The tables of a reference run over all seeds as they are, word for word."""
     tables = [(folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
-    picture = f"![Table 1 as a picture, ours beside the paper's]({(folder / 'figures' / 'table1.png').relative_to(REPO)})"
-    return "\n\n".join(["<!-- results -->", tables[0], picture, tables[1], "<!-- /results -->"])
+    picture = f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
+    return "\n\n".join([tables[0], picture, tables[1]])
 
 
-def ablations_section() -> str:
-    """What the README shows of the committed ablations."""
+def ablations_section(folder: Path) -> str:
+    """The tables of the committed ablations."""
     parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
              for about, table in kept_ablations().items()]  # fmt: skip
-    return "\n\n".join(["<!-- ablations -->", *parts, "<!-- /ablations -->"])
+    return "\n\n".join(parts)
 
 
 def commands_section(folder: Path) -> str:
-    """What the README shows of the commands: each with all that it prints.  CalledProcessError if one fails."""
+    """Each command with all that it prints.  CalledProcessError if one fails."""
     runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
     parts = []
-    with TemporaryDirectory() as place:  # where they may write
-        (Path(place) / "results").symlink_to(REPO / "results")
+    with TemporaryDirectory() as scratch:  # where they may write
+        (Path(scratch) / "results").symlink_to(REPO / "results")
         for command, about in COMMANDS:
             typed = command.replace("SEEDS", runs)
             line = [sys.executable, "-m", "coda_lib.cli.main", *shlex.split(typed)[1:]]
             env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
-            said = subprocess.run(line, capture_output=True, text=True, check=True, cwd=place, env=env).stdout
-            said = "\n".join(text.rstrip() for text in said.strip("\n").splitlines())
-            parts.append(f"<details><summary><code>{typed}</code>: {about}</summary>\n\n```text\n{said}\n```\n</details>")
-    return "\n".join(["<!-- commands -->", *parts, "<!-- /commands -->"])
+            output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=scratch, env=env).stdout
+            output = "\n".join(text.rstrip() for text in output.strip("\n").splitlines())
+            parts.append(f"### {about}\n\n`{typed}`\n\n```text\n{output}\n```")
+    return "\n\n".join(parts)
 
 
-def show(folder: Path, readme: Path = REPO / "README.md") -> None:
-    text = readme.read_text()
-    sections = {"results": readme_section(folder), "ablations": ablations_section(), "commands": commands_section(folder)}
-    for name, section in sections.items():
-        text = re.sub(f"<!-- {name} -->.*<!-- /{name} -->", lambda _, new=section: new, text, flags=re.DOTALL)
-    write_text(readme, text)
+PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
+    "README.md": {"overall": overall_section},
+    "docs/results.md": {"results": results_section, "ablations": ablations_section},
+    "docs/commands.md": {"commands": commands_section},
+}
+
+
+def marked(name: str, text: str) -> str:
+    """A renewed part between its marks."""
+    return f"<!-- {name} -->\n\n{text}\n\n<!-- /{name} -->"
+
+
+def show(folder: Path, root: Path = REPO) -> None:
+    """Renew the marked parts of the pages under `root`.  UserError if a page has no such mark."""
+    for page, parts in PARTS.items():
+        text = (root / page).read_text()
+        for name, part in parts.items():
+            before, opening, rest = text.partition(f"<!-- {name} -->")
+            _, closing, after = rest.partition(f"<!-- /{name} -->")
+            if not closing:
+                raise UserError(f"{page} has no part between <!-- {name} --> and <!-- /{name} -->")
+            text = before + marked(name, part(folder)) + after
+        write_text(root / page, text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The committed reference run and what the README says of it."""
+"""The committed reference run and what README and docs/ show of it."""
 
 from __future__ import annotations
 
@@ -34,9 +34,27 @@ def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) ->
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
-def test_the_readme_shows_the_reference_run_word_for_word() -> None:
-    readme = (REPO / "README.md").read_text()
-    assert reference.readme_section(REFERENCE / "laptop") in readme and reference.ablations_section() in readme
+@pytest.mark.parametrize(
+    ("page", "name"),
+    [
+        pytest.param(page, name, marks=pytest.mark.slow if name == "commands" else ())
+        for page, parts in reference.PARTS.items()
+        for name in parts
+    ],
+)
+def test_the_pages_show_the_reference_run_word_for_word(page, name) -> None:
+    assert reference.marked(name, reference.PARTS[page][name](REFERENCE / "laptop")) in (REPO / page).read_text()
+
+
+def test_renewing_replaces_what_is_between_the_marks_and_nothing_else(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(reference, "PARTS", {"page.md": {"a": lambda folder: f"of {folder}", "b": lambda folder: r"\1"}})
+    write_text(tmp_path / "page.md", "x\n<!-- a -->old<!-- /a -->\ny\n<!-- b --><!-- /b -->\n")
+    reference.show("RUN", tmp_path)
+    a, b = reference.marked("a", "of RUN"), reference.marked("b", r"\1")
+    assert (tmp_path / "page.md").read_text() == f"x\n{a}\ny\n{b}\n"
+    write_text(tmp_path / "page.md", "<!-- a -->without an end")
+    with pytest.raises(UserError, match="page.md has no part between <!-- a --> and <!-- /a -->"):
+        reference.show("RUN", tmp_path)
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
@@ -44,12 +62,6 @@ def test_the_reference_run_has_the_ablations_beside_it() -> None:
     tables = {path.name: path.read_bytes() for path in (REFERENCE / "ablations" / "tables").glob("*.csv")}
     beside = {path.name: path.read_bytes() for path in (REFERENCE / "laptop" / "ablations").glob("*.csv")}
     assert beside and beside == {name: tables[name] for name in beside} and set(beside) == {f"{part}.csv" for part in TABLES}
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
-def test_the_readme_shows_what_the_commands_print() -> None:
-    assert reference.commands_section(REFERENCE / "laptop") in (REPO / "README.md").read_text()
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")

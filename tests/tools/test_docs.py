@@ -1,0 +1,102 @@
+"""README, docs/ and the book: every link, path and anchor in them exists, and the book needs no network."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from coda_lib.paths import NOTEBOOKS, REPO
+from tools import book
+
+PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
+ROOTS = ("coda_lib", "data", "docs", "notebooks", "profiles", "results/reference", "tests", "tools")
+
+
+def prose(path) -> str:
+    """A page without its code blocks."""
+    return re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
+
+
+def anchors(path) -> set[str]:
+    headings = re.findall(r"(?m)^#+ (.+)$", prose(path))
+    return {re.sub(r"[^\w -]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
+    for target in re.findall(r"\]\(([^)]+)\)", prose(page)):
+        if not target.startswith("https://"):
+            name, _, anchor = target.partition("#")
+            path = page.parent / name if name else page
+            assert path.is_file(), target
+            assert not anchor or anchor in anchors(path), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_every_path_that_a_page_names_exists(page):
+    paths = re.findall(rf"`((?:{'|'.join(ROOTS)})/[\w./-]*)`", prose(page))
+    assert not [path for path in paths if not (REPO / path).exists()]
+
+
+def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
+    text = (REPO / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    tree = re.search(r"(?ms)^coda_lib/ .*?(?=^data/)", text)[0]
+    library = REPO / "coda_lib"
+    there = {path.name for path in library.iterdir() if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))}
+    assert set(re.findall(r"\w+\.py", tree)) | set(re.findall(r"(?m)^  (\w+)/", tree)) == there
+
+
+def test_the_index_lists_every_notebook():
+    listed = re.findall(r"\.\./notebooks/(\w+)\.ipynb", (REPO / "docs" / "index.md").read_text())
+    assert listed == [path.stem for path in sorted(NOTEBOOKS.glob("*.ipynb"))]
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run with one executed notebook: a table, a progress bar, a picture."""
+    (source,) = NOTEBOOKS.glob("05_*.ipynb")
+    text = nbformat.v4.new_markdown_cell("# 05 · Reward\n\n1. A formula:\n   $$A^{(i)} = 1$$")
+    cell = nbformat.v4.new_code_cell("table")
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
+    outputs = ({book.WIDGET: {"model_id": "1"}, "text/plain": "a bar"}, {"text/html": "<div>42.5</div>"}, {"image/png": pixel})
+    cell.outputs = [nbformat.v4.new_output("display_data", data) for data in outputs]
+    notebook = nbformat.v4.new_notebook(cells=[text, cell])
+    (tmp_path / "run" / "notebooks").mkdir(parents=True)
+    nbformat.write(notebook, tmp_path / "run" / "notebooks" / source.name)
+    return tmp_path / "run"
+
+
+def build(run, folder, *options: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder), *options]
+    environment = {"RUN": str(run), "PATH": "", "NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.slow
+def test_the_book_shows_a_run_and_needs_no_network(run, tmp_path):
+    built = build(run, tmp_path / "book")
+    assert built.returncode == 0, built.stderr
+    (page,) = (tmp_path / "book" / "notebooks").glob("05_*.html")
+    text = page.read_text()
+    assert "Executed in the run" in text and "42.5" in text and "<math" in text and "$$" not in text and "a bar" not in text
+    assert len(list(page.parent.glob("05_*_files/*.png"))) == 1
+    (other,) = (tmp_path / "book" / "notebooks").glob("04_*.html")
+    assert "Without outputs" in other.read_text()
+    assert (tmp_path / "book" / "results" / "reference" / "laptop" / "figures" / "table1.png").is_file()
+
+
+def test_what_would_come_from_a_network_is_found():
+    for line in ('<script src="https://cdn/x.js">', "<link rel=stylesheet href=//fonts/x.css>", "<img alt='' src='http://x/y.png'>"):
+        assert book.OUTWARD.search(line)
+    assert not book.OUTWARD.search('<a href="https://arxiv.org"><script src="assets/x.js"></script>')
+
+
+@pytest.mark.slow
+def test_without_executed_notebooks_the_book_says_which_command_makes_them(tmp_path):
+    built = build(tmp_path / "none", tmp_path / "book")
+    assert built.returncode != 0 and "`make smoke` makes them" in built.stdout + built.stderr

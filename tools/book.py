@@ -1,0 +1,107 @@
+"""The book: MkDocs' hooks that add the notebooks of a run to docs/ and turn formulas into MathML.
+
+`mkdocs build --strict` (`make docs`) writes the book to build/book.  Nothing is executed: a page shows the executed copy of
+a notebook in the run's folder, or the notebook without outputs where the run has none.  The book works without a network;
+a page that would load anything from one is an error.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+
+import nbformat
+from latex2mathml.converter import convert
+from mkdocs.exceptions import PluginError
+from mkdocs.structure.files import File
+from nbconvert import MarkdownExporter
+
+REPO = Path(__file__).resolve().parent.parent
+NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"
+WIDGET = "application/vnd.jupyter.widget-view+json"  # draws nothing without a kernel
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+OUTWARD = re.compile(r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+
+
+def executed_folder(run: str) -> Path:
+    """The executed notebooks of a run, or of the newest one.  PluginError if there are none."""
+    results = [RESULTS, RESULTS / "reference"]
+    folders = [folder / run / "notebooks" for folder in results] if run else [f for r in results for f in r.glob("*/notebooks")]
+    if not (folders := [folder for folder in folders if folder.is_dir()]):
+        raise PluginError(f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some minutes")
+    return max(folders, key=lambda folder: folder.stat().st_mtime)
+
+
+def sources() -> list[Path]:
+    """The notebooks in the order of the book: the numbered ones, the appendix, then the solutions."""
+    return sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("*/*.ipynb"))
+
+
+def page_of(source: Path) -> str:
+    return f"notebooks/{source.relative_to(NOTEBOOKS).with_suffix('.md')}"
+
+
+def notebook_page(source: Path, executed: Path) -> tuple[str, dict[str, bytes]]:
+    """The page of a notebook as Markdown, and its pictures by name: of the first executed copy, if there is one."""
+    copies = sorted(executed.rglob(f"{source.stem}.ipynb")) or sorted(executed.rglob(f"{source.stem}-*.ipynb"))
+    path = copies[0] if copies else source
+    notebook = nbformat.read(path, 4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+        else:
+            cell.source = python_markdown(cell.source)
+    resources = {"unique_key": source.stem, "output_files_dir": f"{source.stem}_files"}
+    text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
+    text = re.sub(r"<style scoped>.*?</style>", "", text, flags=re.DOTALL)
+    text = text.replace('<table border="1" class="dataframe">', "<table>")
+    origin = f"Executed in the run `{executed.parent.name}`: `{path.name}`." if copies else "Without outputs: not executed here."
+    return re.sub(r"(?m)^(# .*)$", rf"\1\n\n*{origin}*", text, count=1), resources["outputs"]
+
+
+def python_markdown(text: str) -> str:
+    """A cell's text in MkDocs' dialect: formulas are blocks, what belongs to a list has four spaces, links lead to pages."""
+    text = re.sub(r"(?m)^( *)(\$\$(?:.|\n)*?\$\$)$", lambda m: f"\n{m[1] and '    '}{m[2]}\n", text)
+    text = re.sub(r"(?m)(?<=\n\n) {2,3}(?=\S)", "    ", text)
+    return re.sub(r"\]\(([\w/.-]+)\.ipynb", r"](\1.md", text)
+
+
+def on_config(config):
+    config.extra["executed"] = executed_folder(config.extra["run"])
+    config.nav.append({"Notebooks": [page_of(source) for source in sources()]})
+    return config
+
+
+def on_files(files, config):
+    for source in sources():
+        text, pictures = notebook_page(source, config.extra["executed"])
+        page = page_of(source)
+        files.append(File.generated(config, page, content=text))
+        for name, content in pictures.items():
+            files.append(File.generated(config, f"{Path(page).parent}/{name}", content=content))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """Links of docs/ that lead out of it: to a notebook's page, or to a copy of the file."""
+    if page.file.generated_by:
+        return markdown
+    for target in re.findall(r"\]\(\.\./([^)#]+)", markdown):
+        if not target.endswith(".ipynb") and files.get_file_from_path(target) is None:
+            files.append(File.generated(config, target, abs_src_path=str(REPO / target)))
+    return re.sub(r"\]\(\.\./(notebooks/[^)#]+)\.ipynb", r"](\1.md", markdown).replace("](../", "](")
+
+
+def on_page_content(html_text, page, config, files):
+    def formula(match: re.Match) -> str:
+        return convert(html.unescape(match[2]), display="block" if match[1] == "div" else "inline")
+
+    return FORMULA.sub(formula, html_text)
+
+
+def on_post_build(config):
+    """PluginError if a page would load something from a network."""
+    for path in sorted(Path(config.site_dir).rglob("*.html")):
+        if match := OUTWARD.search(path.read_text(encoding="utf-8")):
+            raise PluginError(f"{path} loads from a network: {match[0]}")
