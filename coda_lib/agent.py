@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from coda_lib.action import Action, ActionError, format_action
 from coda_lib.config import Profile
@@ -63,6 +63,28 @@ class SoloAgent:
     def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         replies = self.executor.act_alone(observations, seed)
         return [_read("", reply, o) for reply, o in zip(replies, observations, strict=True)]
+
+
+class ScriptAgent:
+    """Plays the script of a task, which it knows by its instruction, and then DONE: what a perfect agent does.
+
+    `read` turns a line of a script and the present observation into a plan and its actions.
+    """
+
+    name = "script"
+
+    def __init__(
+        self, scripts: Mapping[str, Sequence[Any]], read: Callable[[Any, Observation], tuple[str, tuple[Action, ...]]]
+    ):
+        self.scripts, self.read = scripts, read
+
+    def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
+        return [self._next(observation) for observation in observations]
+
+    def _next(self, observation: Observation) -> Decision:
+        script, steps = self.scripts[observation.instruction], len(observation.history)
+        plan, actions = self.read(script[steps], observation) if steps < len(script) else ("DONE", (Action.done(),))
+        return Decision(plan, "", actions)
 
 
 def load_agent(profile: Profile, name: str, planner: str | None, executor: str | None = None) -> Agent:

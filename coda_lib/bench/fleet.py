@@ -1,4 +1,4 @@
-"""How many machines a fleet on this computer can keep busy: `coda bench --fleet`."""
+"""How many machines a fleet on this computer keeps busy: `coda bench --fleet`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from rich.console import Console
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision
+from coda_lib.envs.scienceboard.fake import ACTION_S, HOST, RESET_S, SCREENSHOT_S
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Patience
 from coda_lib.envs.scienceboard.machine import Machine, Machines
-from coda_lib.envs.scienceboard.pretended import ACTION_S, HOST, RESET_S, SCREENSHOT_S
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.fleet.collect import collect
 from coda_lib.fleet.workers import Crew
@@ -31,21 +31,21 @@ from coda_lib.rollout import jobs
 
 COUNTS = (8, 30, 60, 120, 480)
 EPISODES = 3  # of each machine
-STEPS = 10  # of each episode, and the one that says that it is done
-PLACES = 60  # machines of a worker, at most
+STEPS = 10  # of each episode before DONE
+SHARE = 60  # most machines of a worker
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What a fleet of so many machines came to."""
+    """The measurement of a fleet of so many machines."""
 
     machines: int
     workers: int
     episodes: int
     wall_s: float
-    ideal_s: float  # if nothing but the machines themselves took time
-    cores: float  # of master and workers together, on average
-    memory_mb: float  # of master and workers together, at most
+    ideal_s: float  # the time of the machines alone
+    cores: float  # mean load of master and workers
+    memory_mb: float  # peak of master and workers
 
     @property
     def share(self) -> float:
@@ -57,48 +57,48 @@ class Scale:
 
 
 @dataclass(frozen=True)
-class Presser:
-    """Clicks so many times and is done."""
+class Clicker:
+    """An agent that clicks so many times and then is done."""
 
     steps: int
-    name: str = "presser"
+    name: str = "clicker"
 
     def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
-        acts = [Action.done() if len(seen.history) == self.steps else Action.click(0.5, 0.5) for seen in observations]
-        return [Decision("Click.", "click", (act,)) for act in acts]
+        actions = [Action.done() if len(seen.history) == self.steps else Action.click(0.5, 0.5) for seen in observations]
+        return [Decision("Click.", "click", (action,)) for action in actions]
 
 
 def measure_scale(console: Console, counts: Sequence[int] = COUNTS) -> list[Scale]:
-    """Three episodes on each of so many machines that are pretended, with the latencies of real ones."""
-    found = []
+    """Three episodes on each of so many fake machines with the latencies of real ones."""
+    scales = []
     with console.status("") as status:
         for count in counts:
             status.update(f"{count} machines, about {EPISODES * episode_s() / 60:.0f} minutes")
-            found.append(scale(count))
-    return found
+            scales.append(scale(count))
+    return scales
 
 
 def scale(count: int, episodes: int = EPISODES) -> Scale:
-    with pretended(count) as ports, tempfile.TemporaryDirectory() as folder:
-        workers = ceil(count / PLACES)
+    with fake_machines(count) as ports, tempfile.TemporaryDirectory() as folder:
+        workers = ceil(count / SHARE)
         machines = [
             Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)]) for port in ports
         ]
-        crews = [Crew(Presser(STEPS), machines[i::workers], True, 0) for i in range(workers)]
+        crews = [Crew(Clicker(STEPS), machines[i::workers], True, 0) for i in range(workers)]
         todo = jobs([task()], count * episodes)
         with watched() as used:
             start = time.monotonic()
             played = collect(todo, crews, Path(folder))
             wall = time.monotonic() - start
-        if not all(one.success for one in played):
-            raise RuntimeError(f"{sum(not one.success for one in played)} episodes failed on machines without faults")
+        if failed := sum(not trajectory.success for trajectory in played):
+            raise RuntimeError(f"{failed} episodes failed on machines without faults")
     return Scale(count, workers, len(todo), wall, episodes * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6)
 
 
 def episode_s() -> float:
-    """What an episode takes by the latencies and the pauses alone."""
+    """Seconds of an episode that latencies and pauses alone take."""
     patience = Patience()
-    looks = ceil((patience.still - SCREENSHOT_S) / (SCREENSHOT_S + patience.look))  # after the first, until it has stood still
+    looks = ceil((patience.still - SCREENSHOT_S) / (SCREENSHOT_S + patience.look))  # after the first, until the screen is settled
     look = SCREENSHOT_S + looks * (SCREENSHOT_S + patience.look)
     return RESET_S + look + STEPS * (ACTION_S + look) + look
 
@@ -113,12 +113,11 @@ def task() -> AppTask:
 
 
 @contextmanager
-def pretended(count: int) -> Iterator[list[int]]:
-    """So many pretended machines in a process of their own: the port of each."""
+def fake_machines(count: int) -> Iterator[list[int]]:
+    """The ports of so many fake machines in a process of their own."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "coda_lib.envs.scienceboard.pretended", str(count)], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, text=True,
-        preexec_fn=dies_with_its_parent,
+        [sys.executable, "-m", "coda_lib.envs.scienceboard.fake", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        text=True, preexec_fn=dies_with_its_parent,
     )  # fmt: skip
     try:
         yield json.loads(process.stdout.readline())
@@ -129,15 +128,15 @@ def pretended(count: int) -> Iterator[list[int]]:
 
 @contextmanager
 def watched() -> Iterator[dict[str, float]]:
-    """Processor time and most memory of this process and its workers; what else runs beside it does not count."""
-    used, seen, own = {"seconds": 0.0, "bytes": 0.0}, {}, psutil.Process()
-    begun = sum(own.cpu_times()[:2])
+    """Processor time and peak memory of this process and its workers."""
+    used, worker_s, own = {"seconds": 0.0, "bytes": 0.0}, {}, psutil.Process()
+    start_s = sum(own.cpu_times()[:2])
 
     def watch() -> None:
         total = own.memory_full_info().pss
-        for worker in [child for child in own.children() if "spawn_main" in " ".join(_words(child))]:
+        for worker in [child for child in own.children() if "spawn_main" in " ".join(_command(child))]:
             try:
-                seen[worker.pid] = sum(worker.cpu_times()[:2])
+                worker_s[worker.pid] = sum(worker.cpu_times()[:2])
                 total += worker.memory_full_info().pss
             except psutil.NoSuchProcess:
                 continue
@@ -145,10 +144,10 @@ def watched() -> Iterator[dict[str, float]]:
 
     with meanwhile(watch, 0.5):
         yield used
-    used["seconds"] = sum(own.cpu_times()[:2]) - begun + sum(seen.values())
+    used["seconds"] = sum(own.cpu_times()[:2]) - start_s + sum(worker_s.values())
 
 
-def _words(process: psutil.Process) -> list[str]:
+def _command(process: psutil.Process) -> list[str]:
     try:
         return process.cmdline()
     except psutil.Error:

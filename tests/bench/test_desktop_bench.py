@@ -1,6 +1,8 @@
-"""`coda apps soak`: what it counts, and what it calls growing."""
+"""`coda apps soak`: its counts, and its threshold of growth."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,14 +11,14 @@ from app_tests import installed
 from coda_lib.bench import desktop as app_checks
 from coda_lib.bench.desktop import soak, soak_rows, strays
 from coda_lib.envs.desktop.display import Display, lacking
-from coda_lib.envs.scienceboard.tasks import app_tasks, solution
+from coda_lib.envs.scienceboard.tasks import app_tasks
 
 
 @pytest.mark.skipif(not installed("PyMOL"), reason="PyMOL is not installed")
 def test_a_soak_counts_what_is_solved_and_names_what_is_not(monkeypatch):
     first, second, third = app_tasks("PyMOL")[:3]
-    monkeypatch.setattr(app_checks, "app_tasks", lambda kind: [first, second, third])
-    monkeypatch.setattr(app_checks, "solution", lambda task, size: [] if task is second else solution(task, size))
+    idle = replace(second, board=second.board.model_copy(update={"solution": []}))
+    monkeypatch.setattr(app_checks, "app_tasks", lambda kind: [first, idle, third])
     (row,) = soak_rows(soak(0, ["PyMOL"]))
     assert (row["episodes"], row["solved"], row["failed"], row["flat"]) == (3, 2, [second.id], True)
     assert row["memory_mb"][0] > 50 and row["processes"][0] >= 4

@@ -1,4 +1,4 @@
-"""Pretended machines, and a fleet measured on them; at full length by hand: `coda bench --fleet`, `pytest -m chaos`."""
+"""Fake machines, and a fleet measured on them; at full length by hand: `coda bench --fleet`, `pytest -m chaos`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from coda_lib.bench import fleet as bench_fleet
-from coda_lib.envs.scienceboard import pretended
+from coda_lib.envs.scienceboard.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
 from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded
 from coda_lib.envs.scienceboard.machine import Machine, ScienceBoard
 from coda_lib.fleet.collect import Collection, read_status
@@ -27,23 +27,23 @@ from coda_lib.trajectory import StopReason
 CHAOS_MIN, CHAOS_MACHINES = 10, 120
 
 
-def test_a_pretended_machine_is_as_slow_as_a_real_one_and_counts():
-    with bench_fleet.pretended(2) as ports:
-        guest, start = Guest(f"{pretended.HOST}:{ports[0]}", Patience()), time.monotonic()
+def test_a_fake_machine_is_as_slow_as_a_real_one_and_counts():
+    with bench_fleet.fake_machines(2) as ports:
+        guest, start = Guest(f"{HOST}:{ports[0]}", Patience()), time.monotonic()
         first = guest.screenshot()
-        assert pretended.SCREENSHOT_S <= time.monotonic() - start < 1 and decoded(first).shape == (*pretended.SIZE[::-1], 3)
+        assert SCREENSHOT_S <= time.monotonic() - start < 1 and decoded(first).shape == (*REAL_SIZE[::-1], 3)
         guest.act([("click", (1, 2), {})])
-        assert pretended.SCREENSHOT_S + pretended.ACTION_S <= time.monotonic() - start < 3
-        assert guest.screenshot() != first and guest.json("GET", "/vars") == {"n": "1"}
-        assert Guest(f"{pretended.HOST}:{ports[1]}", Patience()).json("GET", "/vars") == {"n": "0"}
+        assert SCREENSHOT_S + ACTION_S <= time.monotonic() - start < 3
+        assert guest.screenshot() != first and guest.json("GET", "/vars")["n"] == "1"
+        assert Guest(f"{HOST}:{ports[1]}", Patience()).json("GET", "/vars")["n"] == "0"
 
 
 def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
     monkeypatch.setattr(bench_fleet, "RESET_S", 0.0)
-    with bench_fleet.pretended(1) as (port,):
-        env = ScienceBoard(Machine(address=f"{pretended.HOST}:{port}", state_port=port))
+    with bench_fleet.fake_machines(1) as (port,):
+        env = ScienceBoard(Machine(address=f"{HOST}:{port}", state_port=port))
         start = time.monotonic()
-        played, fault = play(bench_fleet.Presser(bench_fleet.STEPS), env, bench_fleet.task(), 0, 0)
+        played, fault = play(bench_fleet.Clicker(bench_fleet.STEPS), env, bench_fleet.task(), 0, 0)
         took = time.monotonic() - start
     assert played.success and fault is None and len(played.steps) == bench_fleet.STEPS + 1
     assert bench_fleet.episode_s() <= took < 1.2 * bench_fleet.episode_s()
@@ -63,7 +63,7 @@ def test_a_fleet_is_measured(monkeypatch, coda):
 MASTER = """
 import sys
 from pathlib import Path
-from coda_lib.bench.fleet import STEPS, Presser, task
+from coda_lib.bench.fleet import STEPS, Clicker, task
 from coda_lib.envs.scienceboard.guest import Patience
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.fleet.collect import collect
@@ -73,7 +73,7 @@ if __name__ == "__main__":
     folder, runs, *ports = sys.argv[1:]
     listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
     machines = [Machines([machine], Patience(boot=20.0, tries=2)) for machine in listed]
-    crews = [Crew(Presser(STEPS), machines[i::4], True, 0) for i in range(4)]
+    crews = [Crew(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
     collect(jobs([task()], int(runs)), crews, Path(folder))
 """
 
@@ -84,7 +84,7 @@ def test_ten_minutes_of_random_kills_lose_no_finished_episode(tmp_path):
     rng, folder, script = random.Random(0), tmp_path / "fleet", tmp_path / "master.py"
     script.write_text(MASTER)
     runs, kept, killed = 100_000, {}, Counter()
-    with bench_fleet.pretended(CHAOS_MACHINES // 2) as stable, bench_fleet.pretended(CHAOS_MACHINES // 2) as shaky:
+    with bench_fleet.fake_machines(CHAOS_MACHINES // 2) as stable, bench_fleet.fake_machines(CHAOS_MACHINES // 2) as shaky:
         (server,) = [one for one in psutil.Process().children() if _listens(one, shaky[0])]
         words = [sys.executable, str(script), str(folder), str(runs), *map(str, stable + shaky)]
         master, end = subprocess.Popen(words), time.monotonic() + 60 * CHAOS_MIN

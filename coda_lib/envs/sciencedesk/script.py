@@ -8,14 +8,17 @@ the widget tree behind the names.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from coda_lib.action import Action
 from coda_lib.envs.sciencedesk.desk import Desk, Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
+
+if TYPE_CHECKING:
+    from coda_lib.planner import Observation
 
 _POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
 
@@ -26,13 +29,22 @@ class ScriptError(LookupError):
 
 def find(desk: Desk, name: str) -> Element:
     """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
-    found = [e for e in desk.elements() if e.name == name]
-    if len(found) > 1:
-        found = [e for e in found if e.role != "value"]
-    if len(found) != 1:
-        names = ", ".join(e.name for e in desk.elements())
-        raise ScriptError(f"{len(found)} elements are called {name!r} in {desk.app}; visible: {names}")
-    return found[0]
+    return _named(desk.elements(), name)
+
+
+def _named(elements: Sequence[Element], name: str) -> Element:
+    named = [e for e in elements if e.name == name]
+    if len(named) > 1:
+        named = [e for e in named if e.role != "value"]
+    if len(named) != 1:
+        raise ScriptError(f"{len(named)} elements are called {name!r}; visible: {', '.join(e.name for e in elements)}")
+    return named[0]
+
+
+def read_step(step: Mapping[str, Any], observation: Observation) -> tuple[str, tuple[Action, ...]]:
+    """Plan and action of a script step on the screen seen, for `agent.ScriptAgent`."""
+    elements = observation.elements()
+    return to_plan(step), (action_of(step, lambda name: _named(elements, name).center),)
 
 
 def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:

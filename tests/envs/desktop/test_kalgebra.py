@@ -8,10 +8,9 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_refused, check_task, check_tasks, installed, parametrized
+from app_tests import check_refused, check_task, check_tasks, installed, parametrized, play_script
 
 from coda_lib.action import Action
-from coda_lib.bench.desktop import replay
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.kalgebra import KAlgebra, calculate, question
 from coda_lib.envs.scienceboard.tasks import app_tasks
@@ -48,7 +47,7 @@ def test_another_way_to_the_goal_counts(env):
 def test_a_reset_brings_everything_back(env):
     env.reset(TASKS["A-02"])
     first = env.snapshot()
-    replay(env, TASKS["D-03"])
+    play_script(env, TASKS["D-03"])
     assert env.snapshot() != first
     env.reset(TASKS["A-02"])
     assert env.snapshot() == first
@@ -144,5 +143,5 @@ def test_pictures_are_given_out_at_the_size_at_which_models_see_them():
     env = KAlgebra(fit=lambda size: (size[0] // 2, size[1] // 2))
     seen, _ = env.reset(TASKS["A-02"])
     assert seen.shape == env.observation_space.shape == env.render().shape == (240, 320, 3)
-    assert replay(env, TASKS["A-02"])[0] == StopReason.DONE and env.check(StopReason.DONE)
+    assert play_script(env, TASKS["A-02"]).stop == StopReason.DONE and env.check(StopReason.DONE)
     env.close()

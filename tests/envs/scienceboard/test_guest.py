@@ -1,4 +1,4 @@
-"""Virtual machines: what is asked of them, and that a machine that breaks is never a failed task nor an action done twice."""
+"""Virtual machines: the requests to them; a broken machine is never a failed task, and no action is carried out twice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from guest_server import SIZE, GuestServer
 from PIL import Image
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision
 from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.scienceboard.fake import SIZE, FakeMachine, screen
 from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded, program
 from coda_lib.envs.scienceboard.machine import Machine, Machines, ScienceBoard, load_machines
 from coda_lib.envs.scienceboard.tasks import app_task
@@ -34,9 +34,9 @@ TASK = {
 
 @pytest.fixture
 def server():
-    made = GuestServer()
-    yield made
-    made.close()
+    fake = FakeMachine()
+    yield fake
+    fake.close()
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def make_task(tmp_path):
     return make
 
 
-def machine(server: GuestServer, **changes) -> Machine:
+def machine(server: FakeMachine, **changes) -> Machine:
     return Machine(address=server.address, state_port=server.port, **changes)
 
 
@@ -89,9 +89,9 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
           ("turn y 1", "rainbow", "open 251d", "clear", "alphafold match A", "destroy")),
     ]  # fmt: skip
     seen, _, ended, _, info = env.step(Action.click(0.5, 0.5))
-    assert server.done == ["click 32 24"] and not np.array_equal(seen, picture) and not ended and info["stop"] is None
+    assert server.actions == ["click 80 60"] and not np.array_equal(seen, picture) and not ended and info["stop"] is None
     env.step(Action.type_text("it's \"x\"\n"))
-    assert server.done[1:] == ["write it's \"x\"", "press enter"]
+    assert server.actions[1:] == ["write it's \"x\"", "press enter"]
     png = server.picture
     assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None})
     shown, ended = env.proceed(Action.done())
@@ -107,7 +107,7 @@ def test_what_cannot_be_typed_is_nothing_done(server, make_task):
     env = ScienceBoard(machine(server), HASTE)
     env.reset(make_task())
     *_, info = env.step(Action.type_text("π"))
-    assert server.done == [] and "cannot type" in info["refused"]
+    assert server.actions == [] and "cannot type" in info["refused"]
 
 
 @pytest.mark.parametrize("text", ["'", '"', "\\", "'); import os; os.system('id') #", "\n'''\n", "{0}", "%s", "a\\'b"])
@@ -132,7 +132,7 @@ def test_snapshots_are_reverted_by_the_users_command(server, make_task, tmp_path
 
 
 def test_a_slow_boot_is_waited_for_and_a_dead_machine_is_not_for_ever(make_task):
-    slow = GuestServer(boot_s=0.3)
+    slow = FakeMachine(boot_s=0.3)
     ScienceBoard(machine(slow), HASTE).reset(make_task())
     slow.dead = True
     with pytest.raises(EnvironmentFault, match="does not answer 0.6 s after"):
@@ -144,7 +144,7 @@ def test_a_slow_boot_is_waited_for_and_a_dead_machine_is_not_for_ever(make_task)
 
 @pytest.mark.parametrize("fault", ["error", "reset before", "truncated", "hang"])
 def test_a_question_is_asked_again_and_at_last_given_up(fault):
-    server = GuestServer({fault: 0.5}, seed=3, hang_s=0.4)
+    server = FakeMachine({fault: 0.5}, seed=3, hang_s=0.4)
     guest = Guest(server.address, Patience(**(vars(HASTE) | {"tries": 12})))
     for _ in range(5):
         assert decoded(guest.screenshot()).shape == (*SIZE[::-1], 3)
@@ -157,20 +157,20 @@ def test_a_question_is_asked_again_and_at_last_given_up(fault):
 
 @pytest.mark.parametrize(("fault", "done"), [("error", 0), ("reset before", 0), ("reset after", 1), ("hang", 1)])
 def test_an_action_is_never_sent_twice(fault, done):
-    server = GuestServer({fault: 1.0}, hang_s=0.4)
+    server = FakeMachine({fault: 1.0}, hang_s=0.4)
     guest = Guest(server.address, HASTE)
     with pytest.raises(EnvironmentFault):
         guest.act([("click", (1, 2), {})])
     server.close()
     time.sleep(0.3)  # what hung is done later
-    assert len(server.done) <= done and sum(path == "/execute" for path, _ in server.requests) == 1
+    assert len(server.actions) <= done and sum(path == "/execute" for path, _ in server.requests) == 1
 
 
 def test_a_picture_counts_once_it_stands_still(server):
     guest = Guest(server.address, Patience(**(vars(HASTE) | {"still": 0.08, "settle": 1.0})))
     server.rates = {"stale": 0.3}
     server.execute(["python", "-c", "pyautogui.click(1, 2)"])
-    assert decoded(guest.settled())[0, 0, 0] == 1  # and not the picture from before
+    assert guest.settled() == screen(1)  # not the picture before the action
 
 
 def test_a_screen_that_changes_its_size_is_a_fault(server, make_task, monkeypatch):
@@ -201,7 +201,7 @@ def test_machines_come_from_a_file(tmp_path):
 
 
 def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):
-    dead = GuestServer()
+    dead = FakeMachine()
     dead.dead = True
     told = []
     found = rollout(Typist(), jobs([make_task()], 5), Machines([machine(dead)], HASTE), 0, 4, report=told.append)
@@ -215,7 +215,7 @@ def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):
 def test_a_thousand_episodes_on_machines_that_misbehave(make_task, monkeypatch):
     rates = dict.fromkeys(("latency", "truncated", "stale"), 0.02) | dict.fromkeys(("error", "reset before", "reset after"), 0.01)
     rates["hang"] = 0.003
-    servers = [GuestServer(rates, seed, hang_s=0.35, boot_s=0.02) for seed in range(8)]
+    servers = [FakeMachine(rates, seed, hang_s=0.35, boot_s=0.02) for seed in range(8)]
     servers[5].dead = True
     of = {server.address: server for server in servers}
     monkeypatch.setattr(ScienceBoard, "_command", lambda env, words: of[env.machine.address].revert() if words else None)
@@ -227,7 +227,7 @@ def test_a_thousand_episodes_on_machines_that_misbehave(make_task, monkeypatch):
     assert [(t.task_id, t.run) for t in found] == [(task.id, run) for task, run in todo]  # none lost, none twice
     broken = [t for t in found if t.stop is StopReason.ENVIRONMENT_ERROR]
     assert all(t.success is None for t in broken) and all(t.success for t in found if t not in broken)
-    done = Counter(said for server in servers for said in server.done)
+    done = Counter(said for server in servers for said in server.actions)
     assert max(done.values()) == 1 and len(done) >= 2 * (1000 - len(broken))
     faults = sum((server.faults for server in servers), Counter())
     assert all(faults[name] > 10 for name in rates) and 0 < len(broken) < 50

@@ -1,0 +1,27 @@
+"""What the notebook on virtual machines shows, played on fake machines."""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+
+from coda_lib.envs.scienceboard.fake import FakeMachine
+from coda_lib.paths import REPO
+from coda_lib.show.desktop import outcomes, played_on, repeated, requests, typing_task
+
+
+def test_a_script_solves_its_task_on_a_fake_machine():
+    with closing(FakeMachine()) as fake:
+        (episode,) = played_on([fake.machine], [typing_task(2)], 1, faults := [])
+        assert episode.success and not faults and episode.steps[0].plan == "type(content='word 0')"
+        assert outcomes([episode])["episodes"].to_dict() == {("DONE", "yes"): 1}
+        table = requests(fake)
+        assert list(table["request"]) == ["/platform", "/setup/launch", "/execute", "/execute", "/vars"]
+        assert "word 0" in table["body"][2] and repeated(fake) == 0
+        fake.episodes.append(["write a", "write a"])
+        assert repeated(fake) == 1
+
+
+def test_no_module_of_the_library_reads_the_tests():
+    readers = [path for path in (REPO / "coda_lib").rglob("*.py") if re.search(r"['\"]tests['\"/]", path.read_text())]
+    assert not readers
