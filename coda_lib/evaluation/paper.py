@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from coda_lib.config import Profile
 from coda_lib.paths import DATA
 
 OVERALL = "overall"  # unweighted mean of the four
@@ -24,6 +25,11 @@ class Provenance(StrEnum):
     MEASURED = "measured"
     PAPER = "reported by the paper"
     SMOKE = "smoke"  # measured on so few tasks and runs that it only shows that the pipeline works
+
+    @classmethod
+    def of(cls, profile: Profile) -> Provenance:
+        """The provenance of the figures of a run with this profile."""
+        return cls.SMOKE if profile.name == "smoke" else cls.MEASURED
 
 
 def load_table1(folder: Path = DATA / "paper") -> pd.DataFrame:

@@ -1,6 +1,6 @@
-"""The figures of a run as tidy data frames: Table 1, comparisons of systems, the paper's beside ours, the judge.
+"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours, the judge.
 
-Everything is computed from evaluation tables: one row per episode with task_id, app, run, system, success, stop.
+All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,6 +42,14 @@ def load_episodes(run: Run, systems: Sequence[str] | None = None) -> pd.DataFram
     return pd.concat(map(pd.read_parquet, paths))
 
 
+def table_settings(profile: Profile) -> dict[str, Any]:
+    """What a profile sets of `table1` and `comparisons`: applications, resamples, seed, provenance."""
+    return {
+        "apps": profile.apps, "resamples": profile.bootstrap_resamples, "seed": profile.seed,
+        "provenance": Provenance.of(profile),
+    }  # fmt: skip
+
+
 def table1(
     episodes: pd.DataFrame,
     systems: Sequence[str] = SYSTEMS,
@@ -51,16 +60,21 @@ def table1(
     provenance: Provenance = Provenance.MEASURED,
     k: int | None = None,
 ) -> pd.DataFrame:
-    """Table 1 of a run, or of several seeds (`seeds.load_seeds`), a row per cell.
+    """Table 1 of a run, or of several seeds (`load_seeds`), a row per cell.
 
     Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
-    and Pass@k with k the number of runs of a seed (default: all that are found); with several seeds they are means over
+    and Pass@k with k the number of runs of a seed (default: all runs of a task); with several seeds they are means over
     the seeds.  Value, low and high are percent, low to high the 95 % interval.
-    `interval` says how it was made: Wilson's for Pass@k of one application (tasks are independent trials), a bootstrap
+    `interval` names its method: Wilson's for Pass@k of one application (tasks are independent trials), a bootstrap
     over tasks for Average@k, stratified by application for Overall, the unweighted mean of `apps`.  Every cell draws
-    from a generator of its own with the same seed, so no cell depends on which others are computed.
+    from its own generator with the same seed, so that it does not depend on the other cells.
 
     Raises EpisodesError unless all systems have the same tasks and runs.
+
+    >>> rows = [("gis/A-01", 0, True), ("gis/A-01", 1, False), ("gis/A-02", 0, False), ("gis/A-02", 1, False)]
+    >>> episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"]).assign(app="gis", system="base", stop="DONE")
+    >>> table1(episodes, ["base"], apps=["gis"])[["metric", "application", "value"]].to_numpy().tolist()[::2]
+    [['Average@2', 'gis', 25.0], ['Pass@2', 'gis', 50.0]]
     """
     matrices = success_matrices(episodes, systems, apps)
     rows = []
@@ -139,11 +153,11 @@ def compare(
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
-    """Our Table 1 with the paper's figure beside each of ours; show `BESIDE_NOTE` wherever this is shown.
+    """Our Table 1 with the paper's figure beside each of ours; goes with `BESIDE_NOTE`.
 
     Adds paper_metric, paper_model, paper_value (percent) and paper_tasks to the rows of `table`.  Average@k stands
-    beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  Its Overall is left out where ours does
-    not cover the same four applications.
+    beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  The paper's Overall is left out unless ours
+    covers the same four applications.
     """
     paper = load_table1()
     if not set(APPS) <= set(table["application"]):
@@ -157,17 +171,17 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def judge_table(scores: dict[str, dict]) -> pd.DataFrame:
-    """Precision and recall of the judge per application with Wilson's 95 % intervals, for `plotting.judge_bars`.
+    """Precision and recall of the judge per application with Wilson's 95 % intervals, for `show.judge_bars`.
 
-    `scores` maps applications to what notebook 04 wrote (`Run.judge_scores`).  Columns: application, measure, value,
-    low, high (percent; empty where the judge said yes to nothing, or there was no success to find), of (trajectories).
+    `scores` maps applications to the file of notebook 04 (`Run.judge_scores`).  Columns: application, measure, value,
+    low, high (percent; empty where the judge accepts nothing, or there is no success), of (trajectories).
     """
     rows = []
     for application, score in scores.items():
-        said = score["true_positive"] + score["false_positive"]
-        for measure, of in (("precision", said), ("recall", score["successes"])):
-            found = statistics.wilson(score["true_positive"], of) if of else None
-            low, value, high = (100 * found.low, 100 * found.value, 100 * found.high) if found else [np.nan] * 3
+        accepted = score["true_positive"] + score["false_positive"]
+        for measure, of in (("precision", accepted), ("recall", score["successes"])):
+            share = statistics.wilson(score["true_positive"], of) if of else None
+            low, value, high = (100 * share.low, 100 * share.value, 100 * share.high) if share else [np.nan] * 3
             rows.append((application, measure, value, low, high, of))
     return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
 
@@ -175,7 +189,7 @@ def judge_table(scores: dict[str, dict]) -> pd.DataFrame:
 def success_matrices(episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, apps: Sequence[str] = APPS) -> Matrices:
     """Success matrices by (system, application), all systems with the same tasks and runs.
 
-    Raises EpisodesError, naming what is missing, unless that is so.
+    Raises EpisodesError that names missing episodes.
     """
     episodes = episodes[episodes["system"].isin(systems)]
     if unknown := sorted(set(episodes["app"]) - set(apps)):
@@ -205,7 +219,7 @@ def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarr
 
 
 def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance) -> dict:
-    """The columns that say how sure a figure is and what it rests on."""
+    """The columns for the interval of a figure and its sample."""
     tasks, runs = sum(len(matrix) for matrix in matrices), matrices[0].shape[1]
     interval = {"low": 100 * estimate.low, "high": 100 * estimate.high}
     return interval | {"tasks": tasks, "runs": runs, "interval": estimate.method, "provenance": str(provenance)}
@@ -214,8 +228,8 @@ def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], p
 def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
     """The episodes of all runs in one table, with their seed, and the first run's profile.
 
-    The runs of a task are numbered on from seed to seed, so that `tables.table1(episodes, ..., k=profile.evaluation_runs)` gives
-    the means over the seeds.  UserError if two have the same seed or differ in anything else, naming it.
+    The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
+    the means over the seeds.  UserError if two runs have the same seed or differ in another setting.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
@@ -234,15 +248,20 @@ def _settings(profile: Profile) -> dict:
     return profile.model_dump(exclude={"seed"})
 
 
+def reference_run(name: str = "laptop") -> Run:
+    """A committed run: its tables, episodes and votes, without checkpoints and trajectories."""
+    return Run(str(REFERENCE / name))
+
+
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and, of the finished runs in these folders, those of the same study with other seeds, by seed."""
-    found = {run.profile().seed: run}
+    """The run and the finished runs of these folders that differ from it in the seed alone, by seed."""
+    runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
         profile = other.profile()
         if _settings(profile) == _settings(run.profile()):
-            found.setdefault(profile.seed, other)
-    return [found[seed] for seed in sorted(found)]
+            runs.setdefault(profile.seed, other)
+    return [runs[seed] for seed in sorted(runs)]
 
 
 def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
