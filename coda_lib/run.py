@@ -96,6 +96,10 @@ class Run:
     def evaluation(self, system: str, app: str) -> Path:
         return self.folder / "evaluation" / system / f"{app}.parquet"
 
+    def trajectories(self, system: str, app: str) -> Path:
+        """The trajectories behind `evaluation`."""
+        return self.evaluation(system, app).with_suffix(".trajectories.parquet")
+
     def fleet(self, purpose: str, system: str, app: str) -> Path:
         """Where the episodes of a stage are kept one by one while a fleet plays them."""
         return self.folder / "fleet" / purpose / system / app

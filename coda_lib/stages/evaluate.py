@@ -27,7 +27,7 @@ def run(here: Run, system: str, app: str, progress: Progress = lambda done, tota
     trajectories = play(here, agent, app, tasks, profile.evaluation_runs, seed, folder, progress)
     note_usage(here, f"evaluate/{system}/{app}", **models_of(agent))
     table = episodes(trajectories, tasks, system, profile.seed)
-    save_trajectories(here.evaluation(system, app).with_suffix(".trajectories.parquet"), trajectories)
+    save_trajectories(here.trajectories(system, app), trajectories)
     write_table(here.evaluation(system, app), table)
     Collection(folder).clear()
     return table

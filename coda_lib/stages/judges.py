@@ -36,9 +36,8 @@ def run(here: Run, app: str) -> pd.DataFrame:
 def mix(here: Run, app: str) -> list[Trajectory]:
     """A seeded draw of trajectories with an outcome: as many of the base planner, of the specialist and of the generalist."""
     profile = here.profile()
-    played = here.evaluation("stage2", app).with_suffix(".trajectories.parquet")
     drawn: list[Trajectory] = []
-    for path in (here.rollouts("base", app), here.rollouts("specialist", app), played):
+    for path in (here.rollouts("base", app), here.rollouts("specialist", app), here.trajectories("stage2", app)):
         known = [trajectory for trajectory in load_trajectories(path) if trajectory.success is not None]
         rng = random.Random(stage_seed(profile, _SEED, app, path.parent.name))
         drawn += rng.sample(known, min(profile.judges.trajectories, len(known)))

@@ -17,6 +17,7 @@ from rapidfuzz import process
 
 from coda_lib.action import Action, ActionError, ActionType, format_action, parse_actions
 from coda_lib.agent import Agent, DualAgent
+from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.script import ScriptError, action_of, read_plan
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
@@ -28,7 +29,7 @@ from coda_lib.run import Run
 from coda_lib.stages.common import Progress, begin, system_agent
 from coda_lib.stages.evaluate import held_out_tasks, play_held_out
 
-__all__ = ["begin", "held_out_tasks", "run"]
+__all__ = ["WidgetTreeExecutor", "begin", "executors", "held_out_tasks", "run"]
 
 CALL = "CODER_CALL"  # stands where a delegated text would
 _TYPED = re.compile(r"(?<=^Type ')(.*)(?='(?: and press Enter)?\.$)")
@@ -109,6 +110,12 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
 # ---- what is measured ------------------------------------------------------------------------------------------------
 
 
+def executors(profile: Profile) -> dict[str, Executor]:
+    """The new executors."""
+    usual, coder = Executor.load(profile), load_model(profile, "executor", profile.models.coder)
+    return {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, coder, usual.sampling)}
+
+
 def agents(here: Run, app: str) -> list[Agent]:
     """Base planner and generalist with each new executor.
 
@@ -117,11 +124,9 @@ def agents(here: Run, app: str) -> list[Agent]:
     profile, planners = here.profile(), ("base", "stage2")
     if app not in profile.apps:
         return [system_agent(here, system, app) for system in ("base", "executor", "stage2")]
-    usual = Executor.load(profile)
-    coder = load_model(profile, "executor", profile.models.coder)
-    executors = {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, coder, usual.sampling)}
+    new = executors(profile)
     loaded = {name: Planner.load(profile, here.planner_checkpoint(name, app)) for name in planners}
-    return [DualAgent(loaded[name], executors[kind], f"{name}, {kind}") for kind, name in product(executors, planners)]
+    return [DualAgent(loaded[name], new[kind], f"{name}, {kind}") for kind, name in product(new, planners)]
 
 
 def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:

@@ -27,7 +27,7 @@ def run(tmp_path) -> Run:
     made.store(load_profile("laptop", ("apps=[gis]", "judges.trajectories=8")))
     for planner, path in {
         "base": made.rollouts("base", "gis"), "specialist": made.rollouts("specialist", "gis"),
-        "stage2": made.evaluation("stage2", "gis").with_suffix(".trajectories.parquet"),
+        "stage2": made.trajectories("stage2", "gis"),
     }.items():  # fmt: skip
         some = [made_up(task_id=f"gis/{i}", app="gis", planner=planner, success=i % 4 == 0) for i in range(20)]
         save_trajectories(path, [replace(some[0], task_id="gis/broken", success=None), *some[1:]])
