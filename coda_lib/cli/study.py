@@ -132,7 +132,7 @@ def judge_votes(
         costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", f"{row.labels}", f"{row.wrong_labels:.1f}")
         table.add_row(*(getattr(row, name) for name in by or ()), row.rule, *counts, *map(escape, shares), *costs)
     show(table)
-    said = "percent, with 95 % intervals over trajectories; calls: votes asked for each; labels: steps to be trained on"
+    said = "percent, with 95 % intervals over tasks; calls: votes asked for each; labels: steps to be trained on"
     out.print(said, markup=False, soft_wrap=True)
 
 
@@ -174,12 +174,12 @@ def judge_score(
     table = Table("judge", "benchmark", "n", "precision", "recall", "coverage", "strict precision", "strict recall", "no verdict",
                   box=None, pad_edge=False)  # fmt: skip
     for one in found.scores:
-        shares = [arb.percent(*share) for share in (one.precision, one.recall, one.strict_precision, one.strict_recall)]
+        shares = [arb.percent(share) for share in one.shares()]
         why = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
         row = (str(len(one.judged)), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], why)
         table.add_row(one.judge, one.benchmark, *(escape(cell) for cell in row))
     show(table)
-    out.print("percent, with Wilson's 95 % interval over trajectories", markup=False)
+    out.print("percent, with 95 % intervals over tasks", markup=False)
     out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
     for judge, count in found.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)

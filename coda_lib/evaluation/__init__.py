@@ -4,7 +4,9 @@ import lazy_loader
 
 PUBLIC = {  # module: names
     "paper": ["LABELS", "Provenance", "load_table1", "load_table2"],
-    "tables": ["beside_paper", "by_seed", "comparisons", "judge_table", "load_episodes", "load_seeds", "siblings", "table1"],
+    "tables": ["beside_paper", "by_seed", "comparisons", "load_episodes", "load_seeds", "siblings", "table1"],
+    "votes": ["compare_rules", "judge_table", "load_table2_votes", "load_votes", "table2", "table2_rules", "voting_rules"],
+    "claims": ["decide_claims", "load_claims"],
     "results": ["save_results", "save_tables"],
 }
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

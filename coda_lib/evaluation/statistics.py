@@ -150,6 +150,45 @@ def wilson(successes: float, trials: float, level: float = LEVEL) -> Estimate:
     return Estimate(float(successes / trials), float(low), float(high), "Wilson")
 
 
+def precision_and_recall(
+    tasks: Sequence[str], accepted: Sequence[bool], success: Sequence[bool], rng: np.random.Generator, resamples: int = RESAMPLES
+) -> tuple[Estimate, Estimate]:
+    """Share of the accepted trajectories that are successes, and share of the successes that are accepted; see `ratio`.
+
+    `tasks`, `accepted` and `success` have an entry for each trajectory.
+    """
+    yes, truth = np.asarray(accepted, bool), np.asarray(success, bool)
+    counts = pd.DataFrame({"right": yes & truth, "accepted": yes, "successes": truth}).groupby(np.asarray(tasks)).sum()
+    right = counts["right"].to_numpy()
+    return tuple(ratio(right, counts[of].to_numpy(), rng, resamples) for of in ("accepted", "successes"))
+
+
+def ratio(
+    parts: np.ndarray, wholes: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES, level: float = LEVEL
+) -> Estimate:
+    """Share of trajectories, sum(parts) / sum(wholes), from the counts of each task, (tasks,) both; NaN if `wholes` are zero.
+
+    The trajectories of a task are not independent: the interval is a percentile bootstrap over tasks.  It is Wilson's where each
+    task has at most one trajectory, and, with tasks as the trials, where all tasks have the same share.
+    """
+    parts, wholes = parts[wholes > 0], wholes[wholes > 0]
+    if not wholes.size:
+        return Estimate(np.nan, np.nan, np.nan, "none")
+    value, tasks = float(parts.sum() / wholes.sum()), len(wholes)
+    if wholes.max() == 1 or np.ptp(parts / wholes) == 0:
+        return Estimate(value, *_bounds(wilson(value * tasks, tasks, level)), "Wilson")
+    drawn = resampled_sums(np.stack([parts, wholes], axis=1), rng, resamples)
+    tail = 50 * (1 - level)
+    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [tail, 100 - tail])
+    return Estimate(value, float(low), float(high), "bootstrap")
+
+
+def resampled_sums(counts: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
+    """Sums of counts (tasks x kinds) over tasks that are drawn with replacement, as many as there are: (resamples x kinds)."""
+    tasks = len(counts)
+    return rng.multinomial(tasks, np.full(tasks, 1 / tasks), resamples) @ counts
+
+
 def bootstrap_mean(
     strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES, level: float = LEVEL
 ) -> Estimate:

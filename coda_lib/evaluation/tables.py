@@ -1,4 +1,4 @@
-"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours, the judge.
+"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours.
 
 All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
 """
@@ -168,22 +168,6 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
         paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS)
     )
     return ours.merge(paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one")
-
-
-def judge_table(scores: dict[str, dict]) -> pd.DataFrame:
-    """Precision and recall of the judge per application with Wilson's 95 % intervals, for `show.judge_bars`.
-
-    `scores` maps applications to the file of notebook 04 (`Run.judge_scores`).  Columns: application, measure, value,
-    low, high (percent; empty where the judge accepts nothing, or there is no success), of (trajectories).
-    """
-    rows = []
-    for application, score in scores.items():
-        accepted = score["true_positive"] + score["false_positive"]
-        for measure, of in (("precision", accepted), ("recall", score["successes"])):
-            share = statistics.wilson(score["true_positive"], of) if of else None
-            low, value, high = (100 * share.low, 100 * share.value, 100 * share.high) if share else [np.nan] * 3
-            rows.append((application, measure, value, low, high, of))
-    return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
 
 
 def success_matrices(episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, apps: Sequence[str] = APPS) -> Matrices:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.paper import load_table2
-from coda_lib.evaluation.statistics import LEVEL, RESAMPLES
+from coda_lib.evaluation.paper import LABELS, load_table2
+from coda_lib.evaluation.statistics import LEVEL, RESAMPLES, Estimate, precision_and_recall, resampled_sums
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.run import Run
@@ -68,9 +68,9 @@ def compare_rules(votes: pd.DataFrame, rules: Iterable[Rule], resamples: int = R
     """Table 2 of a run, a row per rule.
 
     Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall, recall_low, recall_high
-    (percent, 95 % by bootstrap over trajectories; empty where nothing was accepted or there was no success), coverage (percent of
-    trajectories with a verdict in every vote), calls (votes asked per trajectory), small (of these, about small screenshots),
-    labels (steps of clean trajectories, which would be trained on), wrong_labels (percent of them from trajectories that failed).
+    (percent, 95 % as of `statistics.ratio`; empty where nothing was accepted or there was no success), coverage (percent of
+    trajectories with a verdict in every vote), calls (votes asked per trajectory), small (of these, on small screenshots), labels
+    (steps of clean trajectories, which would be trained on), wrong_labels (percent of them from trajectories that failed).
     Trajectories without an outcome are left out.
     """
     ballots = cast(votes[votes["success"].notna()])
@@ -81,28 +81,19 @@ def _row(rule: Rule, judged: pd.DataFrame, resamples: int, seed: int) -> dict:
     truth = judged["success"].astype(bool)
     score = JudgeScore.of(judged["accepted"], truth)
     labels = judged["steps"].where(judged["clean"], 0)
-    right, wrong, missed = score.true_positive, score.false_positive, score.successes - score.true_positive
-    # Resampling trajectories changes nothing but how many of them are of each kind: the counts are drawn directly.
-    kinds = np.array([right, wrong, missed, len(judged) - right - wrong - missed])
-    drawn = np.random.default_rng(seed).multinomial(len(judged), kinds / max(1, len(judged)), resamples)
+    tasks, rng = judged.index.get_level_values("task_id"), np.random.default_rng(seed)
+    precision, recall = precision_and_recall(tasks, judged["accepted"], truth, rng, resamples)
     return {
         "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes, "accepted": score.accepted,
-        **_share("precision", right, wrong, drawn[:, 0], drawn[:, 1]),
-        **_share("recall", right, missed, drawn[:, 0], drawn[:, 2]),
+        **_percent("precision", precision), **_percent("recall", recall),
         "coverage": 100 * judged["valid"].mean(), "calls": judged["calls"].mean(),
         "small": judged["small"].mean(), "labels": int(labels.sum()),
         "wrong_labels": 100 * labels[~truth].sum() / labels.sum() if labels.sum() else np.nan,
     }  # fmt: skip
 
 
-def _share(name: str, part: int, rest: int, parts: np.ndarray, rests: np.ndarray) -> dict[str, float]:
-    """Percent of part in part + rest with the interval that the resampled counts give."""
-    if not part + rest:
-        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), np.nan)
-    some = parts + rests > 0
-    tail = 50 * (1 - LEVEL)
-    low, high = np.percentile(100 * parts[some] / (parts + rests)[some], [tail, 100 - tail])
-    return {name: 100 * part / (part + rest), f"{name}_low": float(low), f"{name}_high": float(high)}
+def _percent(name: str, share: Estimate) -> dict[str, float]:
+    return {name: 100 * share.value, f"{name}_low": 100 * share.low, f"{name}_high": 100 * share.high}
 
 
 def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule], **drawing: int) -> pd.DataFrame:
@@ -115,26 +106,35 @@ def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule], **dra
     return pd.concat(parts, ignore_index=True)[[*by, *columns]]
 
 
+def judge_table(votes: pd.DataFrame, rule: Rule, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Precision and recall of a rule in each application, for `show.judge_bars`; intervals as of `compare_rules`.
+
+    Columns: application, measure, value, low, high (percent; empty where there is none), of (trajectories).
+    """
+    table = grouped(votes, ["app"], [rule], resamples=resamples, seed=seed).set_index("app")
+    rows = [
+        (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app, whole]))
+        for app in LABELS if app in table.index for measure, whole in (("precision", "accepted"), ("recall", "successes"))
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
+
+
 def difference(
     votes: pd.DataFrame, measure: str, first: Rule, second: Rule, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float, float]:
     """Second rule minus first in `measure` (precision or recall) on the same trajectories: percentage points, 95 % interval.
 
-    The interval is a paired bootstrap over trajectories.  NaN where a rule accepts nothing, or nothing succeeded.
+    The interval is a paired bootstrap over tasks.  NaN where a rule accepts nothing, or nothing succeeded.
     """
     ballots = cast(votes[votes["success"].notna()])
-    truth = ballots["success"].to_numpy(bool)
-    said = [apply(rule, ballots)["accepted"].to_numpy() for rule in (first, second)]
-    kind = truth * 4 + said[0] * 2 + said[1]
-    counts = np.bincount(kind, minlength=8)
-    drawn = np.vstack([counts, np.random.default_rng(seed).multinomial(len(kind), counts / len(kind), resamples)])
-    truths, *saids = (np.array([code >> bit & 1 for code in range(8)], bool) for bit in (2, 1, 0))
-    shares = []
-    for yes in saids:
-        of = yes if measure == "precision" else truths
-        with np.errstate(invalid="ignore"):
-            shares.append(100 * drawn[:, yes & truths].sum(axis=1) / drawn[:, of].sum(axis=1))
-    gap = shares[1] - shares[0]
+    truth, kinds = ballots["success"].astype(bool), {}
+    for i, rule in enumerate((first, second)):
+        accepted = apply(rule, ballots)["accepted"]
+        kinds |= {f"right{i}": accepted & truth, f"of{i}": accepted if measure == "precision" else truth}
+    counts = pd.DataFrame(kinds).groupby(level="task_id").sum().to_numpy()
+    sums = np.vstack([counts.sum(axis=0), resampled_sums(counts, np.random.default_rng(seed), resamples)])
+    with np.errstate(invalid="ignore"):
+        gap = 100 * (sums[:, 2] / sums[:, 3] - sums[:, 0] / sums[:, 1])
     tail = 50 * (1 - LEVEL)
     low, high = np.nanpercentile(gap[1:], [tail, 100 - tail]) if np.isfinite(gap[0]) else (np.nan, np.nan)
     return float(gap[0]), float(low), float(high)

@@ -1,9 +1,9 @@
-"""AgentRewardBench's folders: judgments scored as that benchmark scores them, and more strictly beside it.
+"""AgentRewardBench's folders: judgments scored as that benchmark scores them, and strictly.
 
 Layout (github.com/McGill-NLP/agent-reward-bench, scripts/score_judgments.py, eval/metrics.py, judge/): one reply of a judge is
-`JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`; people's labels are rows of annotations.csv.  The published scorer drops a
-trajectory whose judgment is missing or has no reply, and takes a reply without a verdict for a "no"; so a judge that fails
-often can look better than it is.  Here such replies are counted, and the strict figures take each for a wrong verdict.
+`JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`; the human labels are rows of annotations.csv.  The published scorer drops
+a trajectory whose judgment is missing or has no reply, and reads a reply without a verdict as a "no": a judge that fails often
+can get too good a score.  Here such replies are counted, and the strict score takes each for a wrong verdict.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from coda_lib.errors import UserError
-from coda_lib.evaluation.statistics import wilson
+from coda_lib.evaluation.statistics import Estimate, precision_and_recall
 from coda_lib.files import write_json, write_text
-from coda_lib.judge import VerdictError, parse_verdict
+from coda_lib.judge import JudgeScore, read_verdict
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +45,7 @@ class Problem(StrEnum):
 
 @dataclass(frozen=True)
 class Annotation:
-    """What people say of a trajectory; `success` is None where they are unsure."""
+    """The human label of a trajectory; `success` is None where it is "unsure"."""
 
     benchmark: str
     agent: str
@@ -57,24 +59,26 @@ class Annotation:
 
 
 class Judged(NamedTuple):
-    """A trajectory: people's label, the published scorer's reading of the judgment (None: neither yes nor no), its problem."""
+    """A trajectory with a human label."""
 
-    success: bool
-    reading: bool | None
+    task_id: str
+    success: bool  # the label
+    reading: bool | None  # of the published scorer: accepted or refused; None: neither
     problem: Problem | None
+
+    @property
+    def strict(self) -> bool:
+        """Whether it counts as accepted in the strict score: a reply without a verdict is a wrong verdict."""
+        return not self.success if self.problem else bool(self.reading)
 
 
 @dataclass(frozen=True)
 class Score:
-    """A judge against people.  Counts are trajectories; those that people are unsure of are not among them."""
+    """A judge against the human labels; trajectories labelled "unsure" are left out."""
 
     judge: str
     benchmark: str
     judged: tuple[Judged, ...]
-
-    def count(self, success: bool, reading: bool) -> int:
-        """Trajectories with this label that the published scorer reads so."""
-        return sum(j.success == success and j.reading is reading for j in self.judged)
 
     @property
     def problems(self) -> dict[str, int]:
@@ -86,49 +90,45 @@ class Score:
         return sum(j.problem is None for j in self.judged) / len(self.judged) if self.judged else 0.0
 
     @property
-    def precision(self) -> tuple[int, int]:
-        """(rightly called successful, called successful), as published."""
-        right = self.count(True, True)
-        return right, right + self.count(False, True)
+    def published(self) -> JudgeScore:
+        """As the published scorer counts: without the trajectories that it reads as neither accepted nor refused."""
+        read = self._read()
+        return JudgeScore.of([bool(j.reading) for j in read], [j.success for j in read])
 
     @property
-    def recall(self) -> tuple[int, int]:
-        """(rightly called successful, successful and called anything), as published."""
-        right = self.count(True, True)
-        return right, right + self.count(True, False)
+    def strict(self) -> JudgeScore:
+        return JudgeScore.of([j.strict for j in self.judged], [j.success for j in self.judged])
 
-    @property
-    def strict_precision(self) -> tuple[int, int]:
-        """As `precision`, but a failure without a verdict counts as called successful."""
-        wrong = sum(not j.success and (j.reading is True or j.problem is not None) for j in self.judged)
-        return self._right(), self._right() + wrong
+    def shares(self) -> tuple[Estimate, Estimate, Estimate, Estimate]:
+        """Precision and recall, published and strict, with 95 % intervals as of `statistics.ratio`."""
+        read, rng = self._read(), np.random.default_rng(0)
+        published, strict = (
+            precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some], rng)
+            for some, accepted in ((read, [j.reading for j in read]), (self.judged, [j.strict for j in self.judged]))
+        )
+        return *published, *strict
 
-    @property
-    def strict_recall(self) -> tuple[int, int]:
-        """As `recall`, but a success without a verdict counts as not found."""
-        return self._right(), sum(j.success for j in self.judged)
-
-    def _right(self) -> int:
-        return sum(j.success and j.reading is True and j.problem is None for j in self.judged)
+    def _read(self) -> list[Judged]:
+        return [j for j in self.judged if j.reading is not None]
 
 
 @dataclass(frozen=True)
 class Scores:
-    """All that is found in a folder of judgments, and what was not used."""
+    """The scores of a folder of judgments, and the numbers of what was not used."""
 
     scores: tuple[Score, ...]
     unsure: int  # annotations
-    repeated: int  # annotations of a trajectory that has one; the first counts
-    unknown: dict[str, int]  # judge -> judgments of trajectories that nobody has annotated
+    repeated: int  # further annotations of a trajectory; the first counts
+    unknown: dict[str, int]  # judge -> judgments of trajectories without annotation
 
 
 def load_annotations(path: Path) -> tuple[list[Annotation], int]:
     """The first row of each trajectory in annotations.csv, and how many further rows there are.
 
-    UserError names file, line and what is wrong: a column that is not there, a label that is not the benchmark's.
+    UserError names the file, the line and the missing column or unknown label.
     """
     if not path.is_file():
-        raise UserError(f"there is no file {path}: --annotations wants AgentRewardBench's annotations.csv")
+        raise UserError(f"no file {path}: --annotations needs AgentRewardBench's annotations.csv")
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if absent := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
@@ -137,18 +137,18 @@ def load_annotations(path: Path) -> tuple[list[Annotation], int]:
     first: dict[tuple[str, str, str], Annotation] = {}
     for line, row in rows:
         key = (row["benchmark"], row["model_name"], row["task_id"])
-        said = _label(row["trajectory_success"])
-        if said not in (*YES, *NO, "unsure"):
+        label = _label(row["trajectory_success"])
+        if label not in (*YES, *NO, "unsure"):
             given = row["trajectory_success"]
             raise UserError(f"{path}, line {line}: trajectory_success is {given!r}, which is no label of the benchmark")
-        first.setdefault(key, Annotation(*key, None if said == "unsure" else said in YES))
+        first.setdefault(key, Annotation(*key, None if label == "unsure" else label in YES))
     return list(first.values()), len(rows) - len(first)
 
 
 def load_split(path: Path, split: str) -> set[str]:
     """The task ids of a split (`test` or `dev`) in the benchmark's splits.csv (columns task_id, split)."""
     if not path.is_file():
-        raise UserError(f"there is no file {path}: --splits wants AgentRewardBench's splits.csv")
+        raise UserError(f"no file {path}: --splits needs AgentRewardBench's splits.csv")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     if not rows or not {"task_id", "split"} <= rows[0].keys():
@@ -166,32 +166,32 @@ def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0,
     judges = sorted({path.parent.name for path in judgments.glob("*/*/*/*.json")})
     if not judges:
         raise UserError(f"no judgments under {judgments}: expected {{benchmark}}/{{agent}}/{{judge}}/{{task_id}}.json")
-    wanted = [a for a in annotations if split is None or re.sub(r"\.resized|\.improved", "", a.task_id) in split]
-    sure = [a for a in wanted if a.success is not None]
+    counted = [a for a in annotations if split is None or re.sub(r"\.resized|\.improved", "", a.task_id) in split]
+    sure = [a for a in counted if a.success is not None]
     scores = [part for judge in judges for part in _score(judgments, judge, sure)]
     known = {(a.benchmark, a.agent, a.task_id) for a in annotations}
     unknown = {judge: sum(key not in known for key in _keys(judgments, judge)) for judge in judges}
-    return Scores(tuple(scores), len(wanted) - len(sure), repeated, {judge: n for judge, n in unknown.items() if n})
+    return Scores(tuple(scores), len(counted) - len(sure), repeated, {judge: n for judge, n in unknown.items() if n})
 
 
 def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> Iterator[Score]:
     judged = []
     for a in annotations:
-        reading, problem = read_verdict(judgments / a.benchmark / a.agent / judge / f"{a.task_id}.json", judge)
-        judged.append((a.group, Judged(bool(a.success), reading, problem)))
+        reading, problem = read_judgment(judgments / a.benchmark / a.agent / judge / f"{a.task_id}.json", judge)
+        judged.append((a.group, Judged(a.task_id, bool(a.success), reading, problem)))
     for name in (*sorted({group for group, _ in judged}), ALL):
         yield Score(judge, name, tuple(one for group, one in judged if name in (group, ALL)))
 
 
 def _keys(judgments: Path, judge: str) -> Iterator[tuple[str, str, str]]:
-    """Which trajectories a judge was asked about; `_error.json` is what the benchmark leaves where the model refused."""
+    """The trajectories with a judgment; the benchmark writes `_error.json` where the model refused."""
     for path in judgments.glob(f"*/*/{judge}/*.json"):
         benchmark, agent = path.relative_to(judgments).parts[:2]
         yield benchmark, agent, path.stem.removesuffix("_error")
 
 
-def read_verdict(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
-    """How the published scorer reads a judgment (None: it counts neither as yes nor as no), and why it is no verdict, if so."""
+def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
+    """The published scorer's reading of a judgment (None: neither accepted nor refused), and why it is no verdict, if so."""
     if not path.is_file():
         return None, Problem.MISSING
     try:
@@ -201,16 +201,16 @@ def read_verdict(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
         if not (judgment.get("response") or {}).get("choices"):
             return None, Problem.NO_REPLY
         reply = judgment["response"]["choices"][0]["message"]["content"]
-        said = _verdict(reply, judge)
+        verdict = _verdict(reply, judge)
     except (ValueError, RecursionError, AttributeError, KeyError, TypeError, IndexError):
         return None, Problem.UNREADABLE
-    if said is None or not said.strip():
+    if verdict is None or not verdict.strip():
         return False, Problem.NO_TAG
-    return _reading(_label(said))
+    return _reading(_label(verdict))
 
 
 def _verdict(reply: str, judge: str) -> str | None:
-    """The words of a reply that are its verdict, by the form in which the benchmark asks this judge."""
+    """The part of a reply that is its verdict, in the form that the benchmark's prompt for this judge demands."""
     if judge in ("aer", "aerv"):
         lines = [line for line in reply.split("\n") if line.startswith("Status:")]
         return lines[-1].removeprefix("Status:") if lines else None
@@ -221,23 +221,23 @@ def _verdict(reply: str, judge: str) -> str | None:
     return None if start < 0 or end < 0 else reply[start + len("<success>") : end]
 
 
-def _label(said: Any) -> str:
-    return str(said).strip().lower().replace("'", "").replace('"', "")
+def _label(text: Any) -> str:
+    return str(text).strip().lower().replace("'", "").replace('"', "")
 
 
-def _reading(said: str) -> tuple[bool | None, Problem | None]:
-    if said in YES or said in NO:
-        return said in YES, None
-    if said.startswith("1.") or "complete failure" in said:  # read as the lowest mark of another question, which is 1
+def _reading(label: str) -> tuple[bool | None, Problem | None]:
+    if label in YES or label in NO:
+        return label in YES, None
+    if label.startswith("1.") or "complete failure" in label:  # read as the lowest mark of another question, which is 1
         return True, Problem.UNKNOWN
     return None, Problem.UNKNOWN
 
 
 def write_votes(votes: pd.DataFrame, folder: Path) -> None:
-    """Write the first vote of each judge of a run (`votes.find_votes`) as `folder`/judgments, the truth as annotations.csv.
+    """Write the first vote of each judge of a run (`votes.find_votes`) to `folder`/judgments, the outcomes to annotations.csv.
 
-    The application stands for the benchmark, the planner and the number of its attempt for the agent.  A reply of our judges is
-    JSON; the tag that the benchmark looks for is put behind it, and behind one without a verdict nothing.
+    The application stands for the benchmark, the planner with the number of its attempt for the agent.  A reply of our judges is
+    JSON; if it is a verdict, the benchmark's tag follows it.
     """
     first = votes[votes["vote"].eq(0) & votes["success"].notna()]
     rows = {}
@@ -247,42 +247,43 @@ def write_votes(votes: pd.DataFrame, folder: Path) -> None:
         message = {"role": "assistant", "content": row.reply + _tag(row.reply)}
         judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
         write_json(folder / "judgments" / row.app / agent / row.judge / f"{task}.json", judgment)
-    lines = [",".join((*key, said)) for key, said in rows.items()]
+    lines = [",".join((*key, label)) for key, label in rows.items()]
     write_text(folder / "annotations.csv", "\n".join(["benchmark,task_id,model_name,trajectory_success", *lines]) + "\n")
 
 
 def _tag(reply: str) -> str:
-    try:
-        said = YES if parse_verdict(reply).correct else NO
-    except VerdictError:
-        return ""
-    return f"\n<success>{said[0].capitalize()}</success>"
+    verdict = read_verdict(reply)
+    return f"\n<success>{(YES if verdict.correct else NO)[0].capitalize()}</success>" if verdict else ""
 
 
-def percent(part: int, whole: int) -> str:
-    """`61.5 [45.1, 75.8]`: a share in percent with Wilson's interval; 0.0 of nothing, as the benchmark has it."""
-    if not whole:
+def percent(share: Estimate) -> str:
+    """`61.5 [45.1, 75.8]`: a share in percent with its interval; 0.0 of none, as in the benchmark."""
+    if np.isnan(share.value):
         return "0.0 (of none)"
-    share = wilson(part, whole)
     return f"{100 * share.value:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"
 
 
-def record(found: Scores) -> dict[str, Any]:
-    """All figures as plain data; shares in percent, rounded as the benchmark rounds them."""
-    rows = [
-        {
-            "judge": one.judge, "benchmark": one.benchmark, "trajectories": len(one.judged),
-            "true_positive": one.count(True, True), "false_positive": one.count(False, True),
-            "false_negative": one.count(True, False), "true_negative": one.count(False, False),
-            "precision": _rounded(one.precision), "recall": _rounded(one.recall), "coverage": round(100 * one.coverage, 1),
-            "strict_precision": _rounded(one.strict_precision), "strict_recall": _rounded(one.strict_recall),
-            "no_verdict": one.problems,
-        }
-        for one in found.scores
-    ]  # fmt: skip
-    return {"scores": rows, "unsure": found.unsure, "repeated": found.repeated, "unknown": found.unknown}
+def record(scores: Scores) -> dict[str, Any]:
+    """All figures as plain data; shares in percent, rounded as in the benchmark."""
+    return {
+        "scores": [_record(score) for score in scores.scores],
+        "unsure": scores.unsure, "repeated": scores.repeated, "unknown": scores.unknown,
+    }  # fmt: skip
 
 
-def _rounded(share: tuple[int, int]) -> float:
-    part, whole = share
-    return round(part / whole * 100, 1) if whole else 0.0
+def _record(score: Score) -> dict[str, Any]:
+    published, strict = score.published, score.strict
+    return {
+        "judge": score.judge, "benchmark": score.benchmark, "trajectories": len(score.judged),
+        "true_positive": published.true_positive, "false_positive": published.false_positive,
+        "false_negative": published.successes - published.true_positive,
+        "true_negative": published.trajectories - published.successes - published.false_positive,
+        "precision": _rounded(published.precision), "recall": _rounded(published.recall),
+        "coverage": round(100 * score.coverage, 1),
+        "strict_precision": _rounded(strict.precision), "strict_recall": _rounded(strict.recall),
+        "no_verdict": score.problems,
+    }  # fmt: skip
+
+
+def _rounded(share: float | None) -> float:
+    return round(100 * share, 1) if share else 0.0

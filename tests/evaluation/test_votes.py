@@ -12,7 +12,18 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import apply, cast, compare_rules, grouped, load_votes, table2_rules, voting_rules
+from coda_lib.evaluation.statistics import wilson
+from coda_lib.evaluation.votes import (
+    apply,
+    cast,
+    compare_rules,
+    difference,
+    grouped,
+    judge_table,
+    load_votes,
+    table2_rules,
+    voting_rules,
+)
 from coda_lib.judge import Rule, Verdict, format_verdict, score
 from coda_lib.run import Run
 from coda_lib.trajectory import Step, load_trajectories, save_trajectories
@@ -97,15 +108,51 @@ def test_every_rule_of_a_profile_finds_its_votes_where_each_judge_stopped(change
         assert len(apply(rule, cast(table(*given)))) == 300
 
 
-def test_the_interval_is_that_of_resampled_trajectories():
+def attempts(tasks: int, runs: int) -> pd.DataFrame:
+    """One vote on each of several attempts at a task; attempts at a task are solved and accepted alike."""
     rng = np.random.default_rng(0)
-    solved, told = rng.random(300) < 0.3, rng.random(300) < 0.4
-    votes = table(*((bool(t), {"judge": [YES if s else NO]}) for t, s in zip(solved, told, strict=True)))
+    chances = np.repeat(rng.random((tasks, 2)) ** 2, runs, axis=0)
+    outcomes = rng.random(chances.shape) < chances
+    votes = table(*((bool(truth), {"judge": [YES if yes else NO]}) for truth, yes in outcomes))
+    return votes.assign(task_id=[f"gis/{i // runs:03d}" for i in range(len(votes))], run=[i % runs for i in range(len(votes))])
+
+
+def test_the_interval_is_that_of_resampled_tasks():
+    votes, rng = attempts(60, 8), np.random.default_rng(1)
     (row,) = compare_rules(votes, voting(1), resamples=4000).to_dict("records")
-    truth = cast(votes)["success"].to_numpy(bool)
-    said = cast(votes)["judge", 0].to_numpy() > 0
-    drawn = [100 * truth[i][said[i]].mean() for i in rng.integers(0, 300, (4000, 300))]
+    truth, yes = votes["success"].to_numpy(bool).reshape(60, 8), votes["reply"].eq(YES).to_numpy().reshape(60, 8)
+    drawn = [100 * truth[tasks][yes[tasks]].mean() for tasks in rng.integers(0, 60, (4000, 60))]
     assert (row["precision_low"], row["precision_high"]) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=1.5)
+    single = wilson(truth[yes].sum(), yes.sum())
+    assert row["precision"] == pytest.approx(100 * single.value)
+    assert row["precision_high"] - row["precision_low"] > 120 * (single.high - single.low)  # attempts at a task are alike
+
+
+def test_with_one_attempt_at_a_task_the_interval_is_wilsons():
+    votes = attempts(60, 1)
+    (row,) = compare_rules(votes, voting(1), resamples=50).to_dict("records")
+    share = wilson((votes["success"] & votes["reply"].eq(YES)).sum(), votes["success"].sum())
+    expected = [100 * figure for figure in (share.value, share.low, share.high)]
+    assert [row["recall"], row["recall_low"], row["recall_high"]] == pytest.approx(expected)
+
+
+def test_a_difference_of_two_rules_is_paired_over_tasks():
+    votes = attempts(60, 8)
+    again = votes.assign(vote=1, reply=votes["reply"].where(votes["run"] % 2 == 0, NO))
+    both = pd.concat([votes, again[votes["reply"].eq(YES)]])
+    value, low, high = difference(both, "recall", *voting(2), 2000)
+    separate = compare_rules(both, voting(2), 2000)
+    assert value == pytest.approx(separate["recall"][1] - separate["recall"][0]) and low < value < high < 0
+
+
+def test_the_judges_table_has_both_shares_of_each_application():
+    votes = pd.concat([attempts(20, 4), attempts(20, 4).assign(app="algebra", success=False)])
+    table = judge_table(votes, voting(1)[0], resamples=200)
+    assert table["application"].tolist() == ["algebra", "algebra", "gis", "gis"]
+    assert table["measure"].tolist() == ["precision", "recall"] * 2
+    row = compare_rules(votes[votes["app"] == "gis"], voting(1), resamples=200).iloc[0]
+    assert table.iloc[2, 2:].tolist() == [row["precision"], row["precision_low"], row["precision_high"], row["accepted"]]
+    assert table["of"][1] == 0 and np.isnan(table["value"][1]) and table["value"][0] == 0 < table["high"][0]
 
 
 def test_nothing_accepted_has_no_precision_and_what_broke_has_no_truth():
@@ -148,7 +195,7 @@ def test_votes_of_a_run_say_what_the_pipeline_said(run):
 
 def test_the_command(run, coda):
     code, shown, _ = coda("judge", "votes", run.name)
-    assert code == 0 and "voting@4" in shown and "66.7 [0.0, 100.0]" in shown
+    assert code == 0 and "voting@4" in shown and "66.7 [20.8, 93.9]" in shown
     code, shown, _ = coda("judge", "votes", run.name, "--by", "planner", "--json")
     told = json.loads(shown)
     assert code == 0 and len(told) == 8 and told[-1]["planner"] == "specialist" and told[-1]["precision"] is None

@@ -10,8 +10,17 @@ import pytest
 
 from coda_lib.errors import UserError
 from coda_lib.evaluation.votes import COLUMNS, compare_rules
-from coda_lib.formats.judgments import Problem, load_annotations, load_split, read_verdict, score, write_votes
-from coda_lib.judge import Rule, Verdict, format_verdict
+from coda_lib.formats.judgments import (
+    Problem,
+    load_annotations,
+    load_split,
+    percent,
+    read_judgment,
+    record,
+    score,
+    write_votes,
+)
+from coda_lib.judge import JudgeScore, Rule, Verdict, format_verdict
 from coda_lib.paths import REFERENCE
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
@@ -71,7 +80,7 @@ def test_each_trap_is_read_as_the_published_scorer_reads_it(folder):
     for task, _, _, reading in CASES:
         if task != "webarena.14":
             path = folder / "judgments" / task.split(".")[0] / AGENT / JUDGE / f"{task}.json"
-            assert read_verdict(path, JUDGE)[0] is reading, task
+            assert read_judgment(path, JUDGE)[0] is reading, task
 
 
 def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
@@ -81,10 +90,10 @@ def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
     of = {one.benchmark: one for one in found.scores}
     assert list(of) == ["webarena", "workarena++", "all"] and len(of["workarena++"].judged) == 1
     whole = of["all"]
-    assert [whole.count(*pair) for pair in ((True, True), (False, True), (True, False), (False, False))] == [3, 1, 2, 2]
-    assert whole.precision == (3, 4) and whole.recall == (3, 5)
-    # strict: the failures 7, 9, 11, 13 as called successful, the successes 6, 8, 10, 12 as not found
-    assert whole.strict_precision == (3, 8) and whole.strict_recall == (3, 8)
+    assert whole.published == JudgeScore(trajectories=8, successes=5, true_positive=3, false_positive=1)
+    # strict: the failures 7, 9, 11, 13 as accepted, the successes 6, 8, 10, 12 as refused
+    assert whole.strict == JudgeScore(trajectories=14, successes=8, true_positive=3, false_positive=5)
+    assert [share.value for share in whole.shares()] == [3 / 4, 3 / 5, 3 / 8, 3 / 8]
     assert whole.problems == {"no verdict tag": 2, "no reply": 2, "missing": 1, "unreadable": 2, "unknown verdict": 1}
     assert whole.coverage == 6 / 14
 
@@ -93,7 +102,7 @@ def test_only_a_split_counts(folder):
     (folder / "splits.csv").write_text("task_id,split\nwebarena.1,dev\nwebarena.3,test\nwebarena.5,test\n")
     annotations, _ = load_annotations(folder / "annotations.csv")
     *_, whole = score(folder / "judgments", annotations, 0, load_split(folder / "splits.csv", "test")).scores
-    assert whole.precision == (0, 1) and whole.recall == (0, 1)
+    assert whole.published == JudgeScore(trajectories=2, successes=1, true_positive=0, false_positive=1)
     with pytest.raises(UserError, match="no split 'train': choose one of dev, test"):
         load_split(folder / "splits.csv", "train")
 
@@ -118,7 +127,7 @@ def test_only_a_split_counts(folder):
 )
 def test_each_kind_of_judge_is_read_in_its_form(tmp_path, judge, text, expected):
     (tmp_path / "x.json").write_text(text)
-    assert read_verdict(tmp_path / "x.json", judge) == expected
+    assert read_judgment(tmp_path / "x.json", judge) == expected
 
 
 def test_a_judge_that_calls_nothing_successful_has_precision_zero_of_none(tmp_path):
@@ -127,7 +136,10 @@ def test_a_judge_that_calls_nothing_successful_has_precision_zero_of_none(tmp_pa
     path.parent.mkdir(parents=True)
     path.write_text(said("Unsuccessful"))
     *_, whole = score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]).scores
-    assert whole.precision == whole.recall == (0, 0) and whole.coverage == 1
+    assert whole.published.precision is None and whole.published.recall is None and whole.coverage == 1
+    figures = record(score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]))["scores"][-1]
+    assert (figures["precision"], figures["recall"], figures["true_negative"]) == (0.0, 0.0, 1)
+    assert {percent(share) for share in whole.shares()} == {"0.0 (of none)"}
 
 
 @pytest.mark.parametrize(
@@ -166,7 +178,7 @@ def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
     write_votes(votes, tmp_path)
     annotations, repeated = load_annotations(tmp_path / "annotations.csv")
     *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
-    assert len(whole.judged) == 6 and whole.precision == (2, 3) and whole.recall == (2, 3)
+    assert whole.strict.trajectories == 6 and whole.published == JudgeScore(6, successes=3, true_positive=2, false_positive=1)
     assert whole.problems == {"no verdict tag": 1}
     (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)], resamples=10).to_dict("records")
     assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))

@@ -8,7 +8,6 @@ import re
 from dataclasses import replace
 
 import nbformat
-import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
@@ -17,7 +16,6 @@ from tiny_models import RULE
 from coda_lib.action import Action
 from coda_lib.agent import DualAgent
 from coda_lib.errors import UserError
-from coda_lib.evaluation import tables
 from coda_lib.executor import Executor
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel, Sampling
@@ -221,17 +219,3 @@ def test_progress_moves(capsys):
     with progress("episodes") as move:
         move(0, 2)
         move(2, 2)
-
-
-# ------------------------------------------------------------------------------------------------------------- judge
-
-
-def test_judge_table_has_no_figure_where_there_is_no_denominator():
-    scores = {
-        "algebra": {"true_positive": 3, "false_positive": 1, "successes": 6},
-        "gis": {"true_positive": 0, "false_positive": 0, "successes": 0},
-    }
-    table = tables.judge_table(scores)
-    assert table["value"].tolist()[:2] == [75, 50] and table["of"].tolist() == [4, 6, 0, 0]
-    assert np.isnan(table[["value", "low", "high"]].to_numpy()[2:]).all()
-    assert (table["low"][:2] < table["value"][:2]).all() and (table["high"][:2] > table["value"][:2]).all()
