@@ -63,7 +63,7 @@ _LEARNED = {
     "judge": "stretches of random walks, attempts by script, whole or marred, and rollouts of the base planner, at "
     "instructions of neither test nor train tasks, labelled by the application's own check; a reply says what each step did, "
     "what holds at the end of that which was asked, and then rules. Each attempt is also asked up to 4 further questions about "
-    "how it ended. The plans are told beside the screenshots. One batch in four is without pictures: there what each step did is "
+    "how it ended. The plans are told beside the screenshots. One batch in three is without pictures: there what each step did is "
     "given, and what then holds is learned",
 }
 _BEGAN = {

@@ -38,6 +38,7 @@ from coda_lib.explore import aims, sentence, train_pool
 from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
+from coda_lib.paths import CHECKPOINTS
 from coda_lib.task import APPS, goal_text, holds, test_tasks
 from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
 
@@ -389,6 +390,9 @@ def test_the_judges_batches_are_of_one_kind_each(walks):
     shown = [{bool(row.pictures) for rows in batch for row in rows} for batch in batches]
     assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 12
     assert all(rows for batch in batches for rows in batch)
+    recipe = base_recipe.Recipe()
+    for card in (base_recipe.card("judge", {}, recipe), (CHECKPOINTS / "judge" / "README.md").read_text()):
+        assert "One batch in three is without pictures" in card  # 12 of 36
 
 
 @pytest.mark.parametrize("app", APPS)
