@@ -1,6 +1,6 @@
-"""The tables of a run in the shape of the paper's, their captions and files, and the HTML evidence pack.
+"""The tables of a run in the layout of the paper's, their captions and files, and the HTML report.
 
-`tables` computes tidy data frames in percent; `grid` lays one out as the paper prints it, and the writers take it from there.
+`tables` computes tidy data frames in percent; `grid` lays them out as the paper does, and the writers make files of these.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BESIDE_NOTE = (
 
 
 def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
-    """What the figures of a tidy table are: subject, run, provenance, tasks, runs, interval."""
+    """The caption of a tidy table: subject, run, provenance, tasks, runs, interval."""
     tasks = table.groupby("application")["tasks"].first()
     apps = [app for app in LABELS if app in tasks and app != OVERALL]
     methods = " or ".join(sorted(table["interval"].unique(), key=str.lower))
@@ -61,12 +61,12 @@ def _runs(table: pd.DataFrame) -> str:
     """`8 runs per task`, or with several seeds `8 runs per task and seed, 3 seeds`."""
     each = table["metric"].str.split("@").str[1].astype(int)
     seeds = (table["runs"] // each).unique()
-    said = f"{' or '.join(map(str, each.unique()))} runs per task"
-    return said if set(seeds) == {1} else f"{said} and seed, {' or '.join(map(str, seeds))} seeds"
+    runs = f"{' or '.join(map(str, each.unique()))} runs per task"
+    return runs if set(seeds) == {1} else f"{runs} and seed, {' or '.join(map(str, seeds))} seeds"
 
 
 def grid(table: pd.DataFrame) -> pd.DataFrame:
-    """Table 1 as the paper prints it: a row per metric and system, a column per application, `12.9 [5.1, 22.4]`."""
+    """Table 1 as in the paper: a row per metric and system, a column per application, `12.9 [5.1, 22.4]`."""
     table = table.assign(cell=_cells(table, "value"), system=table["system"].replace(SYSTEM_LABELS))
     return _wide(table, {"metric": "Metric", "system": "System"})
 
@@ -80,7 +80,7 @@ def comparisons_grid(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def beside_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """`beside_paper` laid out: for each metric and system a row of ours and, under it, the paper's."""
+    """`beside_paper` laid out: for each metric and system our row and below it the paper's."""
     table = table.assign(system=table["system"].replace(SYSTEM_LABELS))
     ours = table.assign(cell=_cells(table, "value"), source=f"ours, {table['provenance'].iloc[0]}")
     printed = table["paper_value"].map("{:.2f}".format, na_action="ignore").fillna("–")
@@ -105,15 +105,20 @@ def to_latex(layout: pd.DataFrame, text: str, label: str) -> str:
 
 
 def _wide(table: pd.DataFrame, keys: dict[str, str]) -> pd.DataFrame:
-    """One row per combination of keys, in order of appearance; one column per application, in the paper's order."""
+    """One row per combination of keys, in order of appearance; one column per application, in the paper's order.
+
+    UserError names applications without a column.
+    """
     wide = table.pivot(index=list(keys), columns="application", values="cell")
+    if unknown := sorted(set(wide) - set(LABELS)):
+        raise UserError(f"the layout of Table 1 has no column for {', '.join(unknown)}")
     wide = wide.loc[list(table[list(keys)].drop_duplicates().itertuples(index=False, name=None))]
     wide = wide[[app for app in LABELS if app in wide.columns]].reset_index()
     return wide.rename(columns=keys | LABELS).rename_axis(columns=None)
 
 
 def _cells(table: pd.DataFrame, column: str, sign: str = "") -> pd.Series:
-    """`value [low, high]` to one decimal, with a true minus sign and no minus zero."""
+    """`value [low, high]` with one decimal, the minus sign of typography and no minus zero."""
     form = f"{{:{sign}z.1f}} [{{:{sign}z.1f}}, {{:{sign}z.1f}}]"
     cells = [form.format(*row) for row in table[[column, "low", "high"]].itertuples(index=False)]
     return pd.Series(cells, index=table.index, dtype=str).str.replace("-", "−")
@@ -142,14 +147,14 @@ def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run:
 
 
 def html_report(run_dir: Path) -> Path:
-    """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file that needs no other.
+    """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file without links to others.
 
-    Reads tables/*.csv as `write_tables` left them (others are shown as they are), figures/*.svg with the captions that
-    `plotting.save` put into them, manifest.json and timings.json (seconds by stage); where one of the last two is not
-    there yet, the report says so.  Raises UserError where there is no Table 1.
+    Reads tables/*.csv (those of `write_tables` are laid out, others shown as they are), figures/*.svg with the captions in
+    their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is missing.
+    Raises UserError where there is no Table 1.
     """
     if not (run_dir / "tables" / "table1.csv").exists():
-        raise UserError(f"{run_dir} has no tables/table1.csv: let the run finish its evaluation and its results first")
+        raise UserError(f"{run_dir} has no tables/table1.csv: finish the run first")
     frames = {path.stem: pd.read_csv(path) for path in sorted((run_dir / "tables").glob("*.csv"))}
     own, beside, run = frames.pop("table1"), frames.pop("beside_paper"), run_dir.name
     provenance = " and ".join(own["provenance"].unique())
@@ -189,7 +194,7 @@ def _figure(path: Path) -> dict[str, str]:
     svg = path.read_bytes()
     description = ElementTree.fromstring(svg).find(".//{http://purl.org/dc/elements/1.1/}description")
     if description is None:
-        raise ValueError(f"{path} carries no caption: write figures with plotting.save(figure, path, caption)")
+        raise ValueError(f"{path} has no caption: write figures with show.save(figure, path, caption)")
     return {"name": path.stem, "caption": description.text, "data": base64.b64encode(svg).decode("ascii")}
 
 

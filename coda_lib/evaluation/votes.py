@@ -114,7 +114,8 @@ def judge_table(votes: pd.DataFrame, rule: Rule, resamples: int = RESAMPLES, see
     table = grouped(votes, ["app"], [rule], resamples=resamples, seed=seed).set_index("app")
     rows = [
         (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app, whole]))
-        for app in LABELS if app in table.index for measure, whole in (("precision", "accepted"), ("recall", "successes"))
+        for app in sorted(table.index, key=list(LABELS).index)
+        for measure, whole in (("precision", "accepted"), ("recall", "successes"))
     ]  # fmt: skip
     return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
 

@@ -13,7 +13,8 @@ import pytest
 from PIL import Image
 
 from coda_lib.action import Action
-from coda_lib.config import APPS, SYSTEMS
+from coda_lib.applications import APPS
+from coda_lib.config import SYSTEMS
 from coda_lib.errors import UserError
 from coda_lib.evaluation import report, tables
 from coda_lib.evaluation.paper import OVERALL, Provenance
@@ -46,6 +47,12 @@ def table(episodes) -> pd.DataFrame:
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
+
+
+def test_an_application_without_a_column_is_an_error(table):
+    more = pd.concat([table, table[table["application"] == "gis"].assign(application="spectra")])
+    with pytest.raises(UserError, match="no column for spectra"):
+        report.grid(more)
 
 
 def test_table1_has_the_shape_of_the_papers(table):
