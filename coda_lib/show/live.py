@@ -32,13 +32,20 @@ def progress(unit: str) -> Iterator[Move]:
 
 
 @contextmanager
-def training(log: Path, name: str, metrics: Mapping[str, str] = CURVES, caption: str = "") -> Iterator[Move]:
-    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of `learning_curves`."""
+def training(
+    log: Path | Mapping[str, Path], name: str = "", metrics: Mapping[str, str] = CURVES, caption: str = ""
+) -> Iterator[Move]:
+    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of `learning_curves`.
+
+    Where several planners are trained one after the other, `log` is the file of each by name.
+    """
     handle, drawn = DisplayHandle(), [float("-inf")]
+    logs = log if isinstance(log, Mapping) else {name: log}
 
     def draw() -> None:
-        records = pd.read_json(log, lines=True)
-        sheet = learning_curves({name: records}, {key: metrics[key] for key in metrics if key in records}, caption=caption)
+        records = {part: pd.read_json(path, lines=True) for part, path in logs.items() if path.exists()}
+        logged = {column for record in records.values() for column in record}
+        sheet = learning_curves(records, {key: metrics[key] for key in metrics if key in logged}, caption=caption)
         handle.update(sheet) if drawn[0] > 0 else handle.display(sheet)
         drawn[0] = time.monotonic()
 

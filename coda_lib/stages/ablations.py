@@ -19,11 +19,13 @@ from coda_lib.files import write_table
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, stage_seed
+from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, stage_seed
 from coda_lib.stages.evaluate import play_held_out
 from coda_lib.stages.explore import train_tasks
 from coda_lib.stages.judges import load_judges
 from coda_lib.trajectory import Trajectory, load_trajectories
+
+__all__ = ["begin", "evaluate_variant", "label_quality", "label_votes", "logs", "train_variant"]
 
 ALL = "all"  # in the place of an application: one planner for all of them
 
@@ -87,7 +89,7 @@ def training_rows(run: Run, app: str, labels: str) -> Dataset:
     return grpo_rows(judged, run.profile().prompts, labeller(run, app, labels))
 
 
-def train_variant(run: Run, name: str) -> dict[str, Path]:
+def train_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> dict[str, Path]:
     """Train the specialists of the ablation `name`, or its joint planner; returns the folder of each application's planner.
 
     Writes ablations/{name}/{app or 'all'}/.  Goes on after a kill.
@@ -104,23 +106,31 @@ def train_variant(run: Run, name: str) -> dict[str, Path]:
     if variant.joint:
         parts = {ALL: profile.apps}
         settings = settings.model_copy(update={"steps": settings.steps * len(profile.apps)})
-    for part, apps in parts.items():
+    for number, (part, apps) in enumerate(parts.items()):
         rows = concatenate_datasets([training_rows(run, app, variant.labels) for app in apps])
         planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "ablation", name, part)
         near = profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile  # it is trained in this process
         executor, folder = Executor.load(near), run.variant(name, part)
-        train(rows, planner, executor, settings, profile.planner, folder, seed, distance=variant.distance)
+        move = part_of(progress, number * settings.steps, len(parts) * settings.steps)
+        train(rows, planner, executor, settings, profile.planner, folder, seed, distance=variant.distance, progress=move)
     return {app: run.variant(name, ALL if variant.joint else app) for app in profile.apps}
+
+
+def logs(run: Run, name: str) -> dict[str, Path]:
+    """The metrics.jsonl of each planner of an ablation, by application or 'all'."""
+    parts = (ALL,) if run.profile().ablations[name].joint else run.profile().apps
+    return {part: run.variant(name, part) / "metrics.jsonl" for part in parts}
 
 
 def evaluate_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the planners of an ablation on the held-out tasks, as `stages.evaluate` does; writes ablations/{name}.parquet."""
     profile, variant = run.profile(), run.profile().ablations[name]
+    counts = [len(held_out_tasks(profile, app)) * profile.evaluation_runs for app in profile.apps]
     parts = []
-    for app in profile.apps:
+    for number, app in enumerate(profile.apps):
         folder = run.variant(name, ALL if variant.joint else app)
         agent = load_agent(profile, name, str(folder), str(folder / "executor") if variant.coupled else None)
-        parts.append(play_held_out(run, agent, app, progress))
+        parts.append(play_held_out(run, agent, app, part_of(progress, sum(counts[:number]), sum(counts))))
     table = pd.concat(parts, ignore_index=True)
     write_table(run.ablation(name), table)
     return table

@@ -38,6 +38,11 @@ def begin(run: str, profile: str, threads: int = 1) -> Run:
     return here
 
 
+def part_of(progress: Progress, before: int, total: int) -> Progress:
+    """The progress of a part of a stage: `before` of the `total` are done when it begins."""
+    return lambda done, _: progress(before + done, total)
+
+
 def stage_seed(profile: Profile, *names: str) -> int:
     """A seed below 2^31 for one stage of a run: the same for the same run seed and names, and unlike any other's."""
     digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()

@@ -22,7 +22,7 @@ from coda_lib.models.chat import Message
 from coda_lib.models.local import LocalModel, encode
 from coda_lib.planner import Observation
 from coda_lib.reward import advantages
-from coda_lib.trainer import ActionReward, SpecializeTrainer, specialize
+from coda_lib.trainer import ActionReward, Progress, SpecializeTrainer, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
 _STATE = "executor.pt"  # in a checkpoint of the trainer: the executor's weights and its optimizer's state
@@ -113,10 +113,11 @@ class CoupledTrainer(SpecializeTrainer):
 
 def specialize_coupled(
     rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings, sampling: SamplingSettings,
-    folder: Path, seed: int, distance: bool = True,
+    folder: Path, seed: int, distance: bool = True, progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
     """`specialize` with the executor trained as well, which `folder`/executor then holds."""
     rewarding = CoupledReward(executor, seed, settings, distance)
-    specialize(rows, planner, executor, settings, sampling, folder, seed, rewarding=rewarding, kind=CoupledTrainer)
+    how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}
+    specialize(rows, planner, executor, settings, sampling, folder, seed, **how)
     rewarding.save(folder / EXECUTOR)
     return folder

@@ -26,8 +26,8 @@ from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation, Planner
 from coda_lib.prompts import render
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, system_agent
-from coda_lib.stages.evaluate import held_out_tasks, play_held_out
+from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, system_agent
+from coda_lib.stages.evaluate import play_held_out
 
 __all__ = ["WidgetTreeExecutor", "begin", "executors", "held_out_tasks", "run"]
 
@@ -131,6 +131,10 @@ def agents(here: Run, app: str) -> list[Agent]:
 
 def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the held-out tasks of an application with all these agents; writes ablations/transfer/{app}.parquet."""
-    table = pd.concat([play_held_out(here, agent, app, progress) for agent in agents(here, app)], ignore_index=True)
+    profile, players = here.profile(), agents(here, app)
+    each = len(held_out_tasks(profile, app)) * profile.evaluation_runs  # episodes of an agent
+    moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]
+    parts = [play_held_out(here, agent, app, move) for agent, move in zip(players, moves, strict=True)]
+    table = pd.concat(parts, ignore_index=True)
     write_table(here.transfer(app), table)
     return table

@@ -117,7 +117,8 @@ def trained(run, monkeypatch) -> list[dict]:
     calls: list[dict] = []
 
     def record(coupled: bool):
-        def train(rows, planner, executor, settings, sampling, folder, seed, distance=True):
+        def train(rows, planner, executor, settings, sampling, folder, seed, distance=True, progress=None):
+            progress(settings.steps, settings.steps)
             calls.append({"rows": list(rows["x"]), "settings": settings, "folder": folder, "seed": seed,
                           "distance": distance, "coupled": coupled})  # fmt: skip
 
@@ -132,7 +133,11 @@ def trained(run, monkeypatch) -> list[dict]:
 
 def test_a_variant_changes_one_thing(run, trained):
     usual = run.profile().specialize
-    assert ablations.train_variant(run, "truth") == {app: run.variant("truth", app) for app in APPS}
+    moves = []
+    trained_for = ablations.train_variant(run, "truth", lambda *move: moves.append(move))
+    assert trained_for == {app: run.variant("truth", app) for app in APPS}
+    assert moves == [(usual.steps, 2 * usual.steps), (2 * usual.steps, 2 * usual.steps)]  # of both trainings together
+    assert ablations.logs(run, "truth")["gis"].parent == run.variant("truth", "gis")
     assert [call["rows"] for call in trained] == [["algebra truth"], ["gis truth"]]
     assert all(call["settings"] == usual and call["distance"] and not call["coupled"] for call in trained)
     assert len({call["seed"] for call in trained}) == 2
@@ -225,10 +230,10 @@ def test_logs_are_those_of_the_variant(played):
 
 def test_the_committed_tables_are_laid_out_for_people(played, monkeypatch, tmp_path):
     monkeypatch.setattr(ablation_tables, "REFERENCE", tmp_path)
-    assert ablation_tables.kept() == {}
+    assert ablation_tables.committed_tables() == {}
     table = variants(played, 300)
     write_text(tmp_path / "ablations" / "tables" / "ablations.csv", table.to_csv(index=False, float_format="%.6g"))
-    ((about, shown),) = ablation_tables.kept().items()
+    ((about, shown),) = ablation_tables.committed_tables().items()
     assert about.startswith("Stage 1 with one thing changed") and list(shown["variant"]) == list(table["variant"])
     first, other = shown.iloc[0], shown.iloc[1]
     assert first["difference"] == first["changed"] == "" and first["Overall Average@k"].startswith(f"{table['value'][0]:.1f} [")
