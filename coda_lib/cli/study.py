@@ -20,10 +20,9 @@ judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of Agent
 
 def audit(as_json: JsonOption = False) -> None:
     """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
-    from coda_lib.evaluation.audit import audit as audited
-    from coda_lib.evaluation.audit import findings
+    from coda_lib.evaluation.audit import audit_paper, findings
 
-    parts = audited()
+    parts = audit_paper()
     if as_json:
         tables = {name: records(part) for name, part in parts.items()}
         print_json({"findings": findings(parts)} | tables)
@@ -49,7 +48,7 @@ def claims(
 
     here = run_of(run)
     profile = here.profile()
-    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    provenance = Provenance.of(profile)
     drawing = (profile.bootstrap_resamples, profile.seed, provenance)
     episodes, systems = load_systems(here)
     table = decide_claims(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
@@ -78,7 +77,7 @@ def seeds(
     from coda_lib.evaluation.tables import by_seed, load_seeds
 
     episodes, profile = load_seeds([run_of(run) for run in runs])
-    provenance = Provenance.SMOKE if profile.name == "smoke" else Provenance.MEASURED
+    provenance = Provenance.of(profile)
     drawing = {"apps": profile.apps, "provenance": provenance, "k": profile.evaluation_runs}
     table = tables.table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
     compared = tables.comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)

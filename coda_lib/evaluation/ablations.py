@@ -1,4 +1,4 @@
-"""What the ablations of a run say: each beside the run's own stage 1, on the same test tasks."""
+"""Tables of the ablations of a run: each variant beside the run's own stage 1, on the same test tasks."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, success_
 from coda_lib.paths import REFERENCE
 from coda_lib.run import Run
 
-TABLES = {  # what notebook 10d writes, and what each is about
+TABLES = {  # the tables of notebook 14, with their titles
     "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",
-    "executors": "Executors that the planners never saw; differences to the base planner with the same executor",
-    "novel": "Software that nothing was trained on; differences to the base planner",
+    "executors": "Executors that no planner was trained with; differences to the base planner with the same executor",
+    "novel": "Software that no model was trained on; differences to the base planner",
 }
-AGAINST = "stage1"  # what every variant is compared with: the run's specialists, which differ from it in one thing
+AGAINST = "stage1"  # the system that every variant is compared with
 USUAL = "usual"  # the executor that the planners were trained with
 
 
 def variants(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Overall Average@k of the run's stage 1 and of each variant, a row each.
 
-    Columns: variant, changed (what is not as in the run), value, low, high (percent, 95 %), difference, difference_low,
-    difference_high, p (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the
-    first and last ten steps, of 2), tasks, runs.  EpisodesError names what is missing.
+    Columns: variant, changed (the settings that differ from the run's), value, low, high (percent, 95 %), difference,
+    difference_low, difference_high, p (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean
+    training reward of the first and last ten steps, of 2), tasks, runs.  EpisodesError names missing episodes.
     """
     profile = run.profile()
     names = [AGAINST, *profile.ablations]
@@ -61,14 +61,14 @@ def _against(
 
 
 def changed(profile: Profile, name: str) -> str:
-    """What a variant changes, as its profile says it."""
+    """The settings of a variant that differ from the defaults, as `field: value`."""
     if name not in profile.ablations:
         return ""
     return ", ".join(f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items())
 
 
 def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
-    """What was logged in the training of a variant, or of the run itself (`AGAINST`), by application or 'all'."""
+    """The training logs of a variant, or of the run itself (`AGAINST`), by application or 'all'."""
     folder = run.specialist("-").parent if name == AGAINST else run.variant(name, "-").parent
     return {path.parent.name: pd.read_json(path, lines=True) for path in sorted(folder.glob("*/metrics.jsonl"))}
 
@@ -83,7 +83,7 @@ def _rewards(run: Run, name: str) -> tuple[float, float]:
 def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with executor and planner.
 
-    The difference is the generalist's to the base planner with the same executor: does what was learned carry over?
+    The difference is that of the generalist to the base planner with the same executor.
     """
     profile = run.profile()
     own = load_episodes(run)
@@ -99,18 +99,18 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
 
 
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner, executor alone and generalist where nothing was trained; differences to the base planner."""
+    """Base planner, executor alone and generalist on software of no training; differences to the base planner."""
     return _against(pd.read_parquet(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
 
 
-def kept(name: str = "ablations") -> dict[str, pd.DataFrame]:
-    """The tables of the committed run of that name, for people; by what each is about.  Empty if none is committed."""
-    folder = REFERENCE / name / "tables"
-    return {TABLES[part]: layout(pd.read_csv(folder / f"{part}.csv")) for part in TABLES if (folder / f"{part}.csv").exists()}
+def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
+    """The tables of the committed run of that name, laid out, by title; without those that are not committed."""
+    paths = {title: REFERENCE / name / "tables" / f"{part}.csv" for part, title in TABLES.items()}
+    return {title: layout(pd.read_csv(path)) for title, path in paths.items() if path.exists()}
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
-    """Names as they are, then `12.9 [5.1, 22.4]` and the difference with its p value; empty where there is none."""
+    """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
     names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
     value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
     gaps = [

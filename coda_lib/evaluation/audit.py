@@ -1,7 +1,7 @@
-"""What the paper's own tables bear out, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096, Tables 1 and 2).
+"""An audit of the paper's own tables, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096, Tables 1 and 2).
 
 A cell of Table 1 is a share of episodes (Average@k: tasks x k) or of tasks (Pass@k), printed to a hundredth of a percent, so
-that only some figures are possible.  Integer arithmetic throughout: a figure is a whole number of hundredths.
+that only some figures are possible.  All arithmetic is on integers: a figure is a whole number of hundredths.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import pandas as pd
 from coda_lib.evaluation.paper import OVERALL, TASKS, load_table1, load_table2
 from coda_lib.evaluation.statistics import newcombe, wilson
 
-OURS = "CODA"  # the paper's own rows begin so
+OURS = "CODA"  # first word of the paper's own rows
 JUDGES = ("Qwen2.5-VL-72B-single", "72B-GUI-Judge")  # before and after fine-tuning
 
 
-def audit() -> dict[str, pd.DataFrame]:
+def audit_paper() -> dict[str, pd.DataFrame]:
     """All parts of the audit: cells, overalls, pooled, comparisons, judges."""
     table = load_table1()
-    found = cells(table)
-    together = pooled(found)
+    counted = cells(table)
+    together = pooled(counted)
     return {
-        "cells": found, "overalls": overalls(table, found), "pooled": together,
-        "comparisons": comparisons(found, together), "judges": judges(load_table2()),
+        "cells": counted, "overalls": overalls(table, counted), "pooled": together,
+        "comparisons": comparisons(counted, together), "judges": judges(load_table2()),
     }  # fmt: skip
 
 
 def cells(table: pd.DataFrame) -> pd.DataFrame:
-    """For each cell but Overall, whether a whole number of successes gives it.
+    """The number of successes behind each cell but Overall.
 
     Columns: metric, k, model, application, value (percent), trials, successes, verdict (exact, rounded, truncated or
     impossible), nearest (the fractions around an impossible figure).  `successes` of an impossible cell is the nearest one.
@@ -45,7 +45,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
-    """The number of successes that a printed share stands for, how it was made of it, and if in no way, what is nearest."""
+    """The number of successes behind a printed share, its verdict (as of `cells`), and the nearest fractions if impossible."""
     below = hundredths * trials // 10_000
     for successes in (below, below + 1):
         share = Fraction(10_000 * successes, trials)
@@ -60,8 +60,8 @@ def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
     return closest, "impossible", " or ".join(around)
 
 
-def overalls(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """For each row whether its Overall is the mean of its four cells, as printed or as the fractions behind them.
+def overalls(table: pd.DataFrame, counted: pd.DataFrame) -> pd.DataFrame:
+    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind them.
 
     Columns: metric, model, printed, mean (of the printed cells, percent), difference, agrees.
     """
@@ -70,7 +70,7 @@ def overalls(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
         of = row.set_index("application")["value"]
         printed = round(100 * of[OVERALL])
         mean = Fraction(sum(round(100 * value) for value in of.drop(OVERALL)), len(TASKS))
-        own = found[(found["metric"] == metric) & (found["model"] == model)]
+        own = counted[(counted["metric"] == metric) & (counted["model"] == model)]
         exact = sum(Fraction(10_000 * s, t) for s, t in zip(own["successes"], own["trials"], strict=True)) / len(own)
         possible = "impossible" not in set(own["verdict"])
         agrees = _printed_as(mean, printed) or (possible and _printed_as(exact, printed))
@@ -79,11 +79,11 @@ def overalls(table: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def _printed_as(share: Fraction, hundredths: int) -> bool:
-    """Whether a share, rounded or cut off, is printed so."""
+    """Whether a share, rounded or truncated, gives the printed figure."""
     return abs(share - hundredths) <= Fraction(1, 2) or share // 1 == hundredths
 
 
-def pooled(found: pd.DataFrame) -> pd.DataFrame:
+def pooled(counted: pd.DataFrame) -> pd.DataFrame:
     """Success over all tasks together with Wilson's 95 % interval, for each row of Table 1.
 
     Columns: metric, k, model, successes, trials, value, low, high (percent), tasks, whole (whether every cell is possible).
@@ -91,7 +91,7 @@ def pooled(found: pd.DataFrame) -> pd.DataFrame:
     for Average@k the widest that the figures allow.
     """
     rows = []
-    for (metric, k, model), own in found.groupby(["metric", "k", "model"], sort=False):
+    for (metric, k, model), own in counted.groupby(["metric", "k", "model"], sort=False):
         successes, trials, tasks = own["successes"].sum(), own["trials"].sum(), sum(TASKS.values())
         share = wilson(successes / trials * tasks, tasks)
         percent = [100 * x for x in (share.value, share.low, share.high)]
@@ -100,15 +100,16 @@ def pooled(found: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def comparisons(found: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
-    """Which differences between CODA and the others its sample sizes can support: per application and over all tasks.
+def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
+    """Differences between CODA and the other rows that the sample sizes support: per application and over all tasks.
 
     Columns: first_metric, first, second_metric, second, application, difference, low, high (percentage points), verdict.
     Newcombe's interval with the tasks as trials and the systems as independent: which tasks each solved is not published.
     `supported` where the interval is on one side of zero.  Average@1 is compared with Average@8, as the paper does.
     """
     shares = [
-        (row.metric, row.model, row.application, row.successes / row.trials, TASKS[row.application]) for row in found.itertuples()
+        (row.metric, row.model, row.application, row.successes / row.trials, TASKS[row.application])
+        for row in counted.itertuples()
     ] + [(row.metric, row.model, OVERALL, row.successes / row.trials, row.tasks) for row in together.itertuples()]
     table = pd.DataFrame(shares, columns=["metric", "model", "application", "share", "tasks"])
     systems = table[["metric", "model"]].drop_duplicates().itertuples(index=False, name=None)
@@ -132,7 +133,7 @@ def _share_of(table: pd.DataFrame, system: tuple[str, str], application: str) ->
 
 
 def judges(table: pd.DataFrame) -> pd.DataFrame:
-    """How each line of Table 2 changes precision and recall from the line before it (percentage points).
+    """Precision and recall of each line of Table 2, and their change from the line before (percentage points).
 
     Columns: method, benchmark, precision, recall, precision_change, recall_change.
     """
@@ -144,34 +145,34 @@ def judges(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
-    """What a reader should know, a sentence each."""
-    said = [
+    """The results of the audit, a sentence each."""
+    sentences = [
         f"{row.metric}, {row.model}: Overall {row.printed:.2f} is not the mean of its row, {row.mean:.3f}."
         for row in parts["overalls"].itertuples() if not row.agrees
     ]  # fmt: skip
-    said += [
+    sentences += [
         f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}; "
         f"nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
     ]  # fmt: skip
-    said += [_tuned(of.set_index("method"), benchmark) for benchmark, of in parts["judges"].groupby("benchmark")]
+    sentences += [_tuned(of.set_index("method"), benchmark) for benchmark, of in parts["judges"].groupby("benchmark")]
     whole = parts["comparisons"]
     whole = whole[whole["application"] == OVERALL]
-    said += [_compared(whole[whole["second"] == model], model) for model in whole["second"].unique()]
+    sentences += [_compared(whole[whole["second"] == model], model) for model in whole["second"].unique()]
     single = sorted(set(parts["pooled"].query("k == 1")["model"]))
-    said.append(f"{len(single)} of the baselines rest on one run a task (Average@1), where CODA has eight.")
-    return said
+    sentences.append(f"{len(single)} of the baselines rest on one run a task (Average@1), where CODA has eight.")
+    return sentences
 
 
 def _tuned(of: pd.DataFrame, benchmark: str) -> str:
     before, after = (of.loc[method] for method in JUDGES)
-    moved = [f"{name} from {before[name]:.1f} to {after[name]:.1f}" for name in ("precision", "recall")]
-    borne = "bears out" if after["recall"] - before["recall"] > after["precision"] - before["precision"] else "does not bear out"
-    said = f"Table 2 {borne} that it mainly improves recall, as the text says"
-    return f"Fine-tuning takes the judge's {' and '.join(moved)} on {benchmark}: {said}."
+    changes = [f"{name} from {before[name]:.1f} to {after[name]:.1f}" for name in ("precision", "recall")]
+    verb = "bears out" if after["recall"] - before["recall"] > after["precision"] - before["precision"] else "does not bear out"
+    verdict = f"Table 2 {verb} that it mainly improves recall, as the text says"
+    return f"Fine-tuning takes the judge's {' and '.join(changes)} on {benchmark}: {verdict}."
 
 
 def _compared(of: pd.DataFrame, model: str) -> str:
     undecided = of[of["verdict"] == "undecided"]
     names = [f"{row.first} ({row.first_metric})" for row in undecided.itertuples()]
-    left = f"; undecided against {', '.join(names)}" if names else ""
-    return f"{model} over all tasks: {len(of) - len(undecided)} of {len(of)} differences are beyond chance{left}."
+    rest = f"; undecided against {', '.join(names)}" if names else ""
+    return f"{model} over all tasks: {len(of) - len(undecided)} of {len(of)} differences are beyond chance{rest}."

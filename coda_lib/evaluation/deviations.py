@@ -1,4 +1,4 @@
-"""The deviation ledger, data/deviations.yaml: theirs, ours, why, and how much it matters where that was tried."""
+"""The deviation ledger, data/deviations.yaml: the paper's choice, ours, the reason, and the effect where it was measured."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Deviation(Section):
 
 
 def load_deviations(path: Path = LEDGER) -> list[Deviation]:
-    """The rows of the ledger.  UserError names file, row and field of what is missing or unknown."""
+    """The rows of the ledger.  UserError names file, row and field of a missing or unknown entry."""
     return load_rows(path, Deviation)
 
 
@@ -41,12 +41,12 @@ def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> p
     """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is unknown."""
     values = _flat(profile.model_dump())
 
-    def filled(deviation: Deviation) -> str:
+    def ours(deviation: Deviation) -> str:
         if unknown := set(deviation.fields) - values.keys():
             raise UserError(f"deviation {deviation.id!r}: the profile has no field {', '.join(sorted(unknown))}")
-        return _FIELD.sub(lambda found: _spelt(values[found[1]]), deviation.ours)
+        return _FIELD.sub(lambda match: _spelt(values[match[1]]), deviation.ours)
 
-    rows = [(d.about, d.paper, filled(d), d.why, d.effect) for d in (load_deviations() if deviations is None else deviations)]
+    rows = [(d.about, d.paper, ours(d), d.why, d.effect) for d in (load_deviations() if deviations is None else deviations)]
     return pd.DataFrame(rows, columns=["about", "paper", "ours", "why", "effect"])
 
 

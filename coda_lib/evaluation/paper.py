@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from coda_lib.applications import APPLICATIONS
 from coda_lib.config import Profile
 from coda_lib.paths import DATA
 
 OVERALL = "overall"  # unweighted mean of the four
-TASKS = {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33}  # ScienceBoard tasks per application, section 5
-LABELS = {"algebra": "Algebra", "biochem": "Biochem", "gis": "GIS", "astron": "Astron", "overall": "Overall"}
+TASKS = {app.name: app.test_tasks for app in APPLICATIONS if app.trained}  # ScienceBoard tasks per application, section 5
+LABELS = {app.name: app.label for app in APPLICATIONS if app.trained} | {OVERALL: "Overall"}
 JUDGED_TRAJECTORIES = 377  # labelled ScienceBoard trajectories of Table 2
 
 

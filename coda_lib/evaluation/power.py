@@ -1,12 +1,12 @@
-"""How many tasks, runs and training seeds it takes to settle a difference between two systems.
+"""The numbers of tasks, runs and training seeds that settle a difference between two systems.
 
-Model: on task t, trained with seed s, two systems differ in their chance of success by d + T_t + S_s + I_ts; what is measured
-adds the noise of k runs of each.  With n tasks and m seeds the mean difference has the variance
+Model: on task t, trained with seed s, two systems differ in their chance of success by d + T_t + S_s + I_ts; a measurement adds
+the noise of k runs of each.  With n tasks and m seeds the mean difference has the variance
 
     (tasks + (mixed + runs / k) / m) / n + seeds / m
 
-where `tasks`, `seeds` and `mixed` are the variances of T, S and I, and `runs` is that of one run of each system.  So more runs
-and more seeds cannot replace tasks, and nothing but seeds tells what another training would give.
+where `tasks`, `seeds` and `mixed` are the variances of T, S and I, and `runs` is that of one run of each system.  More runs and
+more seeds cannot replace tasks, and only more seeds show how much one training differs from another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from coda_lib.evaluation.statistics import LEVEL
 from coda_lib.evaluation.tables import load_episodes, success_matrices
 from coda_lib.run import Run
 
-POWER = 0.8  # chance of finding a difference that is there; the usual choice
+POWER = 0.8  # probability of detecting a real difference; the usual choice
 SEEDS, RUNS = (1, 3, 5, 10), (1, 8, 32)  # designs to compare
 
 Pair = tuple[np.ndarray, np.ndarray]  # successes of two systems on the same tasks of an application, (tasks x runs) each
@@ -34,7 +34,7 @@ Pair = tuple[np.ndarray, np.ndarray]  # successes of two systems on the same tas
 class Spread:
     """Variances of a difference between two systems, mean over the applications (shares of successes, not percent).
 
-    With a single seed `seeds` is unknown (None), and `mixed` cannot be told from `tasks` and is part of it.
+    With a single seed `seeds` is unknown (None), and `mixed` is part of `tasks`.
     """
 
     tasks: float
@@ -47,13 +47,13 @@ class Spread:
         return self._per_task(runs, seeds) / tasks + (self.seeds or 0.0) / seeds
 
     def detectable(self, tasks: float, runs: int, seeds: int, power: float = POWER) -> float:
-        """The smallest difference that so large a study finds with probability `power` (two-sided, 5 %)."""
+        """The smallest difference that such a study detects with probability `power` (two-sided, 5 %)."""
         return _z(power) * sqrt(self.variance(tasks, runs, seeds))
 
     def tasks_needed(self, difference: float, runs: int, seeds: int, power: float = POWER) -> float:
-        """How many tasks it takes to find a difference; infinite where the seeds alone hide it."""
-        room = (difference / _z(power)) ** 2 - (self.seeds or 0.0) / seeds
-        return ceil(self._per_task(runs, seeds) / room) if room > 0 else inf
+        """The number of tasks that detects a difference; infinite where the variance of the seeds alone hides it."""
+        variance = (difference / _z(power)) ** 2 - (self.seeds or 0.0) / seeds
+        return ceil(self._per_task(runs, seeds) / variance) if variance > 0 else inf
 
     def _per_task(self, runs: int, seeds: int) -> float:
         return self.tasks + (self.mixed + self.runs / runs) / seeds
@@ -66,15 +66,15 @@ def _z(power: float) -> float:
 def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
     """The variances behind measured successes: for each seed a pair of matrices (tasks x runs) for each application.
 
-    By the method of moments; a variance that comes out below zero is zero.  UserError with a single run a task, which does not
-    tell a hard task from an unlucky run, and if the seeds have not the same tasks and runs.
+    By the method of moments; a negative estimate becomes zero.  UserError with a single run a task, which cannot separate a hard
+    task from an unlucky run, and if the seeds have different tasks or numbers of runs.
     """
     shapes = {tuple(matrix.shape for pair in seed for matrix in pair) for seed in seeds}
     if len(shapes) > 1:
-        raise UserError("these are not of the same tasks and numbers of runs: give runs of one profile that differ in the seed")
+        raise UserError("the runs have different tasks or numbers of runs: give runs of one profile that differ in the seed")
     k, count = seeds[0][0][0].shape[1], len(seeds)
     if k < 2:
-        raise UserError("with a single run of each task there is no telling how much runs differ")
+        raise UserError("a single run of each task does not show how much runs differ")
     noise = float(np.mean([_noise(matrix) for seed in seeds for pair in seed for matrix in pair])) * 2
     gaps = [np.stack([_gap(seed[i]) for seed in seeds]) for i in range(len(seeds[0]))]  # (seeds x tasks) for each application
     between = float(np.mean([gap.mean(axis=0).var(ddof=1) for gap in gaps]))
@@ -103,14 +103,14 @@ def _noise(matrix: np.ndarray) -> float:
 
 def _residual(gap: np.ndarray) -> float:
     """Variance of (seeds x tasks) that neither the seed nor the task explains."""
-    left = gap - gap.mean(axis=0) - gap.mean(axis=1, keepdims=True) + gap.mean()
-    return float((left**2).sum() / ((gap.shape[0] - 1) * (gap.shape[1] - 1)))
+    residual = gap - gap.mean(axis=0) - gap.mean(axis=1, keepdims=True) + gap.mean()
+    return float((residual**2).sum() / ((gap.shape[0] - 1) * (gap.shape[1] - 1)))
 
 
 def load_pairs(run: Run, first: str, second: str) -> list[Pair]:
     """The successes of two systems of a run, on the same tasks and runs, for each application.
 
-    UserError names what is missing: a system that was not evaluated, single episodes.
+    UserError names missing systems and episodes.
     """
     apps = run.profile().apps
     matrices = success_matrices(load_episodes(run, (first, second)), (first, second), apps)
@@ -118,6 +118,6 @@ def load_pairs(run: Run, first: str, second: str) -> list[Pair]:
 
 
 def designs(spread: Spread, difference: float, power: float = POWER) -> pd.DataFrame:
-    """Tasks that it takes to settle a difference: rows are numbers of seeds, columns of runs."""
+    """Numbers of tasks that settle a difference: rows are numbers of seeds, columns are numbers of runs."""
     table = {f"{k} runs": [spread.tasks_needed(difference, k, m, power) for m in SEEDS] for k in RUNS}
     return pd.DataFrame(table, index=pd.Index([f"{m} seeds" if m > 1 else "1 seed" for m in SEEDS]))

@@ -5,7 +5,7 @@ of one task are not independent of each other, so uncertainty is always over *ta
 of a score per task, and it is tasks that are resampled, within their application.  Functions that resample take a NumPy
 generator; the same generator state gives the same figures.
 
-What rests on which library: bootstrap and sign-flip test on SciPy; Wilson, Newcombe and McNemar on statsmodels.
+SciPy computes the bootstrap of means and the sign-flip test; statsmodels Wilson, Newcombe and McNemar.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from statsmodels.stats.proportion import confint_proportions_2indep, proportion_
 
 from coda_lib.errors import UserError
 
-# StopReason.ENVIRONMENT_ERROR, spelt out so that making tables does not import the agent; a test holds them equal.
+# StopReason.ENVIRONMENT_ERROR, spelt out so that tables do not import the agent; a test holds them equal.
 ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
 LEVEL = 0.95  # of every interval
 RESAMPLES = 10_000
@@ -43,7 +43,7 @@ class EpisodesError(UserError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval, and how the interval was made (`bootstrap`, `Wilson` or `Newcombe`)."""
+    """A figure with its interval and the method of the interval (`bootstrap`, `Wilson` or `Newcombe`)."""
 
     value: float
     low: float
@@ -66,10 +66,10 @@ def success_matrix(
 ) -> pd.DataFrame:
     """Successes of one system (tasks x runs, bool; index task_id sorted, columns run sorted).
 
-    `episodes` has a row per episode with task_id, run, stop, success.  `tasks` and `runs` are those that must be there;
-    without them, all that occur.  `name` says in messages whose episodes these are.
+    `episodes` has a row per episode with task_id, run, stop, success.  `tasks` and `runs` are the expected ones (default: all
+    that occur); messages begin with `name`.
 
-    Raises EpisodesError, naming tasks and runs, where an episode is missing, occurs twice, belongs to no expected task,
+    Raises EpisodesError that names tasks and runs where an episode is missing, occurs twice, belongs to no expected task,
     or has no outcome (stop ENVIRONMENT_ERROR, or success not recorded).  Nothing is dropped and nothing counts as zero.
     """
     name = name or "these episodes"

@@ -1,8 +1,8 @@
-"""Asking a served model about AgentRewardBench's trajectories, and writing its judgments in that benchmark's layout.
+"""Judgments of AgentRewardBench's trajectories by a served model, in that benchmark's layout.
 
 Reads `TRAJECTORIES/{benchmark}/{agent}/{experiment}/{task_id}.json` (goal, steps with url, action, reasoning, screenshot_path,
-axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`, which `agentrewardbench.score` and the benchmark's own
-scorer read.  What is there is kept, so that an interrupted run goes on where it was.
+axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json` for `judgments.score` and the benchmark's own scorer.
+Existing judgments stay, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_new_tokens=1024)  # the benc
 
 
 class TrajectoryError(ValueError):
-    """A trajectory file that cannot be judged: it is counted and named, and the others go on."""
+    """A trajectory file that cannot be judged: it is counted and reported, and the others are judged."""
 
 
 @dataclass(frozen=True)
 class View:
-    """What of the last page the judge sees."""
+    """The parts of the last page that are in the prompt."""
 
     screenshot: bool = True
     axtree: bool = False
@@ -42,10 +42,10 @@ def judge_folder(
     trajectories: Path, judgments: Path, model: EndpointModel, judge: str, view: View = View(),
     sampling: Sampling = SAMPLING, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Counter[str], list[str]]:  # fmt: skip
-    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and what was wrong.
+    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and the problems.
 
-    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is asked again the next time.
-    UserError if there is no trajectory, or if the server does not answer: what was judged by then is kept.
+    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is repeated in the next run.
+    UserError if there is no trajectory, or if the server does not answer; finished judgments stay.
     """
     paths = sorted(trajectories.glob("*/*/**/*.json"))
     if not paths:
@@ -93,7 +93,7 @@ def judge_folder(
 
 
 def read_trajectory(path: Path) -> dict[str, Any]:
-    """A trajectory file with the fields that a judge needs.  TrajectoryError names what is missing."""
+    """A trajectory file with the fields that a judge needs.  TrajectoryError names missing fields."""
     try:
         trajectory = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -110,7 +110,7 @@ def read_trajectory(path: Path) -> dict[str, Any]:
 
 
 def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
-    """What the judge is asked; screenshots are read from inside `folder` alone.  TrajectoryError if the last is not to be had."""
+    """The judge's prompt; screenshots are read from inside `folder` alone.  TrajectoryError if the last cannot be read."""
     last = trajectory["steps"][-1]
     steps = [{key: str(step.get(key) or "") for key in ("url", "action", "reasoning")} for step in trajectory["steps"]]
     return render(

@@ -1,7 +1,7 @@
 """An ablation: *coupled* reinforcement learning, in which the executor is trained on the same rewards as the planner.
 
-CODA trains the planner alone (paper, section 3) and says why; here the executor learns from every plan that it carries out, by
-the planner's own loss (eq. 3) over the tokens of its reply.  One update follows each sample, so ρ_t is 1 and nothing is clipped.
+CODA trains the planner alone (paper, section 3).  Here the executor learns from every plan that it carries out, by the planner's
+own loss (eq. 3) over the tokens of its reply.  One update follows each sample, so ρ_t is 1 and nothing is clipped.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class CoupledReward(ActionReward):
         return rewards
 
     def _update(self, states: Sequence[Observation], decisions: Sequence[Decision], rewards: Sequence[float]) -> None:
-        """One step of gradient descent; a plan that needed no executor (DONE, ANS) counts in the mean and teaches nothing."""
+        """One optimizer step; a plan without a reply of the executor (DONE, ANS) counts in the mean and has no loss."""
         gains = advantages(np.reshape(rewards, (-1, self.settings.group_size))).ravel()
-        asked = [i for i, decision in enumerate(decisions) if decision.reply]
-        if not asked:
+        replied = [i for i, decision in enumerate(decisions) if decision.reply]
+        if not replied:
             return
         self.optimizer.zero_grad()
-        for start in range(0, len(asked), _PORTION):
-            some = asked[start : start + _PORTION]
+        for start in range(0, len(replied), _PORTION):
+            some = replied[start : start + _PORTION]
             chats = [executor_messages(states[i], decisions[i].plan, self.executor.prompts) for i in some]
             loss = self._loss(chats, [decisions[i].reply for i in some], torch.tensor([gains[i] for i in some]))
             (loss / len(decisions)).backward()
@@ -61,46 +61,46 @@ class CoupledReward(ActionReward):
         self.optimizer.step()
 
     def _loss(self, chats: Sequence[list[Message]], replies: Sequence[str], gains_N: torch.Tensor) -> torch.Tensor:
-        """Eq. 3 with ρ = 1: over each reply the mean, over the replies the sum."""
-        said = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]
-        told = [[*chat, reply] for chat, reply in zip(chats, said, strict=True)]
-        inputs = encode(self.model.processor, told, generate=False).to(self.model.device)
-        tokens = self.model.processor.tokenizer
-        # A reply, its end mark and a newline close each row, which is padded on the left.
-        ends = [len(tokens(reply, add_special_tokens=False)["input_ids"]) + 2 for reply in replies]
-        longest = max(ends)
-        places_T = torch.arange(longest, 0, -1)
-        learned_NT = ((places_T <= torch.tensor(ends)[:, None]) & (places_T > 1)).float().to(self.model.device)
-        now_NT = self._log_probabilities(self.model.network, inputs, longest)
+        """Eq. 3 with ρ = 1: the mean over the tokens of each reply, summed over the replies."""
+        answers = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]
+        answered = [[*chat, answer] for chat, answer in zip(chats, answers, strict=True)]
+        inputs = encode(self.model.processor, answered, generate=False).to(self.model.device)
+        tokenizer = self.model.processor.tokenizer
+        # A reply, its end token and a newline close each row, which is padded on the left.
+        lengths = [len(tokenizer(reply, add_special_tokens=False)["input_ids"]) + 2 for reply in replies]
+        longest = max(lengths)
+        from_end_T = torch.arange(longest, 0, -1)
+        mask_NT = ((from_end_T <= torch.tensor(lengths)[:, None]) & (from_end_T > 1)).float().to(self.model.device)
+        logp_NT = self._log_probabilities(self.model.network, inputs, longest)
         with torch.no_grad():
-            then_NT = self._log_probabilities(self.reference, inputs, longest)
-        gap_NT = then_NT - now_NT
+            reference_NT = self._log_probabilities(self.reference, inputs, longest)
+        gap_NT = reference_NT - logp_NT
         kl_NT = gap_NT.exp() - gap_NT - 1
-        ratio_NT = (now_NT - now_NT.detach()).exp()
-        gained_NT = ratio_NT * gains_N.to(now_NT)[:, None] - self.settings.beta * kl_NT
-        return -((gained_NT * learned_NT).sum(dim=1) / learned_NT.sum(dim=1)).sum()
+        ratio_NT = (logp_NT - logp_NT.detach()).exp()
+        objective_NT = ratio_NT * gains_N.to(logp_NT)[:, None] - self.settings.beta * kl_NT
+        return -((objective_NT * mask_NT).sum(dim=1) / mask_NT.sum(dim=1)).sum()
 
     def _log_probabilities(self, network: torch.nn.Module, inputs: Any, longest: int) -> torch.Tensor:
-        """Of the last tokens of each row, at the temperature at which replies are sampled; rows x `longest`."""
+        """Log-probabilities of the last tokens of each row, at the sampling temperature: rows x `longest`."""
         logits = network(**inputs, logits_to_keep=longest + 1).logits[:, :-1]
         chosen = inputs["input_ids"][:, -longest:, None]
         return torch.log_softmax(logits.float() / self.executor.sampling.temperature, -1).gather(-1, chosen)[..., 0]
 
     def save(self, folder: Path) -> None:
-        """Write the executor as a checkpoint that every `LocalModel` loads."""
+        """Write the executor as a checkpoint for `LocalModel`."""
         self.model.network.save_pretrained(folder)
         self.model.processor.save_pretrained(folder)
 
 
 class CoupledTrainer(SpecializeTrainer):
-    """Keeps the executor in the same checkpoints as the planner, so that a training that was killed goes on with both."""
+    """Keeps the executor in the same checkpoints as the planner, so that an interrupted training goes on with both."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         folder.mkdir(parents=True, exist_ok=True)
         (rewarding,) = self.reward_funcs
         state = {"network": rewarding.model.network.state_dict(), "optimizer": rewarding.optimizer.state_dict()}
-        torch.save(state, folder / _STATE)  # first: a checkpoint is whole once the trainer has written its own state
+        torch.save(state, folder / _STATE)  # first: a checkpoint is complete once the trainer has written its own state
         super()._save_checkpoint(model, trial)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -115,7 +115,7 @@ def specialize_coupled(
     rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings, sampling: SamplingSettings,
     folder: Path, seed: int, distance: bool = True, progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
-    """`specialize` with the executor trained as well, which `folder`/executor then holds."""
+    """`specialize` with the executor trained as well; `folder`/executor is its checkpoint."""
     rewarding = CoupledReward(executor, seed, settings, distance)
     how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}
     specialize(rows, planner, executor, settings, sampling, folder, seed, **how)

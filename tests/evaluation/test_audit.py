@@ -17,7 +17,7 @@ from coda_lib.evaluation.paper import OVERALL, TASKS, load_table1, load_table2
 
 @pytest.fixture(scope="module")
 def parts() -> dict[str, pd.DataFrame]:
-    return audit.audit()
+    return audit.audit_paper()
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def test_what_is_missing_is_named(run, coda):
 def test_seeds_of_different_size_are_not_mixed():
     rng = np.random.default_rng(0)
     (large,), (small,) = study(rng, 30, 8, 1, 0.1, 0, 0), study(rng, 20, 8, 1, 0.1, 0, 0)
-    with pytest.raises(UserError, match="not of the same tasks"):
+    with pytest.raises(UserError, match="different tasks or numbers of runs"):
         estimate([large, small])
     with pytest.raises(UserError, match="a single run of each task"):
         estimate(study(rng, 30, 1, 1, 0.1, 0, 0))
