@@ -1,26 +1,34 @@
-"""A step of decoupled GRPO (`bench_step`) measured on this machine's GPU, phase by phase: `coda bench --gpu`.
+"""A step of `trainer.specialize` measured phase by phase on this machine's GPU: `coda bench --gpu`.
 
-Operations are those of `cost`, with what is computed again and what the adapters add: their share of the peak is what the GPU was
-busy with, not what the training gained.  Attention counts as over all pairs of tokens, although kernels may skip the masked half.
+Planner and executor have the sizes of released models and random weights; screens are noise, and plans are random words.  The
+executor runs in the same process, where profile gpu has it served by vLLM.  Its replies are noise, too, and earn no reward.
+Operations are those of `cost`, with recomputed layers and adapters: their share of the peak is the load of the GPU.
 """
 
 from __future__ import annotations
 
 import gc
 import statistics
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from rich.console import Console
 
-from coda_lib.bench.estimate import network
-from coda_lib.bench.gpu_step import HALF, Step
+from coda_lib.bench.clock import Clock, now, timed_trainer
+from coda_lib.bench.cost import Network
+from coda_lib.bench.estimate import Request, action_request, network, plan_request
+from coda_lib.bench.noise import Noise, prompt_tokens
 from coda_lib.config import Profile, load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.provenance import hardware, package_versions
+from coda_lib.executor import Executor, executor_messages
+from coda_lib.models.chat import Sampling
+from coda_lib.models.local import LocalModel
+from coda_lib.trainer import specialize
 
 MODELS = ("Qwen/Qwen2.5-VL-3B-Instruct", "Qwen/Qwen2.5-VL-7B-Instruct")
 _STEPS = 3  # measured, after one that warms up
@@ -30,7 +38,7 @@ _PRODUCTS, _TRIES = 10, 5
 
 @dataclass(frozen=True)
 class Phase:
-    """What a phase of a step took; medians of `_STEPS` steps, the memory the most of them."""
+    """A phase of a step: median time and largest memory over `_STEPS` steps."""
 
     model: str
     name: str
@@ -39,11 +47,11 @@ class Phase:
     written: int  # tokens
     flops: float
     share: float  # of the measured peak
-    memory_gb: float | None  # at most, all networks included; None without a GPU
+    memory_gb: float | None  # peak, with all networks; None without a GPU
 
     @property
     def tokens_s(self) -> float:
-        """Tokens a second: those that are written, or where none are those that are read."""
+        """Tokens per second: those written, or those read where none are written."""
         return (self.written or self.read) / self.seconds
 
 
@@ -53,10 +61,10 @@ class Report:
     versions: dict[str, str | None]
     settings: dict[str, Any]
     phases: tuple[Phase, ...]
-    failed: dict[str, str]  # why, by model
+    failed: dict[str, str]  # reason by model
 
     def together(self, model: str) -> Phase:
-        """The phases of a model's step as one; the tokens are not added up, for a prompt is read in several phases."""
+        """The whole step of a model; tokens are not added up, because several phases read the same prompt."""
         phases = [phase for phase in self.phases if phase.model == model]
         seconds, flops = sum(phase.seconds for phase in phases), sum(phase.flops for phase in phases)
         share = sum(phase.share * phase.seconds for phase in phases) / seconds
@@ -65,76 +73,92 @@ class Report:
 
 
 def measure_gpu(console: Console, models: Sequence[str] = MODELS) -> Report:
-    """A step of each of these planners, with the settings of profile gpu.
-
-    UserError without a GPU, as of `plan.network`, and where adapters need peft.
-    """
+    """Measure a step with each planner and the settings of profile gpu.  UserError without a GPU, and as of `measure`."""
     if not torch.cuda.is_available():
         raise UserError(
             "coda bench --gpu measures a GPU, and torch finds none here: run it where `nvidia-smi` lists one and torch was built "
             "for it; `coda estimate gpu` needs none"
         )
-    return measure(console, models, load_profile("gpu"), torch.device("cuda"))
+    return measure(console, models, load_profile("gpu"))
 
 
-def measure(console: Console, models: Sequence[str], profile: Profile, device: torch.device) -> Report:
-    """As `measure_gpu`, on any device.  A planner that does not fit in its memory is said to, and the next one is measured."""
+def measure(console: Console, models: Sequence[str], profile: Profile) -> Report:
+    """As `measure_gpu`, on any device; a planner that does not fit into memory is reported as failed.
+
+    UserError as of `estimate.network` and `trainer.specialize`.
+    """
     planners, executor = {name: network(name) for name in models}, network(profile.models.executor)
-    peak, phases, failed = peak_flops(device), [], {}
+    peak, phases, failed = peak_flops(), [], {}
     with console.status("") as status:
         for name, planner in planners.items():
             status.update(f"a step of {name}: {1 + _STEPS} times")
             try:
-                phases += _measured(name, Step(planner, executor, profile, device), peak)
+                phases += _measured(name, planner, executor, profile, peak)
             except torch.OutOfMemoryError as error:
                 failed[name] = f"does not fit: lower specialize.at_once in profiles/gpu.yaml, or name a smaller --model ({error})"
-            gc.collect()  # after the error, whose frames hold the networks
+            gc.collect()  # after the handler, because the error's frames hold the networks
             torch.cuda.empty_cache()
-    told = profile.specialize.model_dump(include={"group_size", "at_once", "lora", "beta", "epsilon"})
-    read = profile.hardware.model_dump(include={"screen", "pixels", "prompt_tokens", "plan_tokens", "action_tokens"})
-    settings = {"executor": profile.models.executor} | told | read
-    machine = hardware() | _gpu(device) | {"peak_tflops": peak / 1e12}
+    training = profile.specialize.model_dump(include={"group_size", "completions_per_step", "at_once", "lora", "beta", "epsilon"})
+    lengths = profile.hardware.model_dump(include={"screen", "pixels", "prompt_tokens", "plan_tokens", "action_tokens"})
+    settings = {"executor": profile.models.executor} | training | lengths
+    gpu = torch.cuda.get_device_properties(0) if torch.cuda.is_available() else None
+    machine = hardware() | {"gpu": gpu and gpu.name, "gpu_memory_gb": gpu and gpu.total_memory / 1e9, "peak_tflops": peak / 1e12}
     return Report(machine, package_versions() | {"cuda": torch.version.cuda}, settings, tuple(phases), failed)
 
 
-def _measured(name: str, step: Step, peak: float) -> list[Phase]:
-    taken = [{phase: _timed(work, step.device) for phase, work in step.phases.items()} for _ in range(1 + _STEPS)][1:]
-    found = []
-    for phase, (read, written, flops) in step.loads().items():
-        seconds = statistics.median(one[phase][0] for one in taken)
-        memory = max((one[phase][1] for one in taken if one[phase][1] is not None), default=None)
-        found.append(Phase(name, phase, seconds, read, written, flops, flops / seconds / peak, memory))
-    return found
+def _measured(name: str, planner: Network, executor: Network, profile: Profile, peak: float) -> list[Phase]:
+    h, count, clock = profile.hardware, profile.specialize.completions_per_step, Clock()
+    plans, actions, noise = plan_request(planner, h), action_request(executor, h), Noise(h, profile.prompts, profile.seed)
+    with TemporaryDirectory(prefix="coda-bench-") as folder:
+        paths = {role: Path(folder, role) for role in ("planner", "executor", "specialist")}
+        state = noise.state(noise.checkpoint(paths["planner"], planner), plans.prompt)
+        noise.checkpoint(paths["executor"], executor)
+        sampling = Sampling(profile.executor.temperature, profile.executor.top_p, h.action_tokens)
+        acting = Executor(LocalModel(paths["executor"]), sampling, profile.prompts)
+        words = prompt_tokens(acting.model.processor, executor_messages(state, noise.text(h.plan_tokens), profile.prompts))
+        actions = replace(actions, words=actions.words + words - actions.prompt)
+        specialize(
+            noise.rows(state), paths["planner"], acting,
+            profile.specialize.model_copy(update={"steps": 1 + _STEPS, "vllm_server": None}),
+            profile.planner.model_copy(update={"max_new_tokens": h.plan_tokens}), paths["specialist"], profile.seed,
+            kind=timed_trainer(clock, noise.words),
+        )  # fmt: skip
+    adapters = planner.adapter_parameters(profile.specialize.lora) if profile.specialize.lora else 0
+    loads = {phase: load for phase, load in _loads(plans, actions, adapters).items() if phase in clock.steps[0]}
+    return [_phase(name, phase, [step[phase] for step in clock.steps[1:]], count, load, peak) for phase, load in loads.items()]
 
 
-def peak_flops(device: torch.device) -> float:
-    """Operations a second of products of large matrices of 16 bits, the best of some tries: the peak that a program can reach."""
-    left, right = (torch.randn(_SIDE, _SIDE, dtype=HALF, device=device) for _ in range(2))
-    out = torch.empty_like(left)
+def _phase(
+    model: str, name: str, taken: Sequence[tuple[float, int]], count: int, load: tuple[int, int, float], peak: float
+) -> Phase:
+    read, written, flops = (count * each for each in load)
+    seconds = statistics.median(seconds for seconds, _ in taken)
+    memory = max(memory for _, memory in taken) / 1e9 if torch.cuda.is_available() else None
+    return Phase(model, name, seconds, read, written, flops, flops / seconds / peak, memory)
 
-    def multiply() -> None:
+
+def _loads(plans: Request, actions: Request, adapters: int) -> dict[str, tuple[int, int, float]]:
+    """Tokens read, tokens written and operations of each phase for one plan; `adapters` is their number of parameters."""
+    tokens, recomputed = plans.prompt + plans.reply, int(torch.cuda.is_available())  # gradient checkpointing on a GPU alone
+    adapting = 2 * adapters * tokens  # operations of the adapters in a forward pass
+    passes = (2 if adapters else 3) + recomputed  # forward and backward, which is worth two where all weights are trained
+    return {
+        "plans": (plans.prompt, plans.reply, plans.flops + adapting),
+        "actions": (actions.prompt, actions.reply, actions.flops),
+        "reference": (tokens, 0, plans.pass_flops()),
+        "policy": (tokens, 0, plans.pass_flops(passes) + (3 + recomputed) * adapting),
+        "update": (0, 0, 0.0),  # next to none
+    }
+
+
+def peak_flops() -> float:
+    """Operations per second of products of large 16-bit matrices, the best of some tries: the peak that a program can reach."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    left, right = (torch.randn(_SIDE, _SIDE, dtype=torch.bfloat16, device=device) for _ in range(2))
+    out, seconds = torch.empty_like(left), []
+    for _ in range(1 + _TRIES):  # the first warms up
+        start = now()
         for _ in range(_PRODUCTS):
             torch.mm(left, right, out=out)
-
-    seconds = min([_timed(multiply, device)[0] for _ in range(1 + _TRIES)][1:])
-    return _PRODUCTS * 2 * _SIDE**3 / seconds
-
-
-def _timed(work: Callable[[], None], device: torch.device) -> tuple[float, float | None]:
-    """Seconds until all of it is done, and the most GB that were taken meanwhile."""
-    on_gpu = device.type == "cuda"
-    if on_gpu:
-        torch.cuda.synchronize(device)
-        torch.cuda.reset_peak_memory_stats(device)
-    start = time.perf_counter()
-    work()
-    if on_gpu:
-        torch.cuda.synchronize(device)
-    return time.perf_counter() - start, torch.cuda.max_memory_allocated(device) / 1e9 if on_gpu else None
-
-
-def _gpu(device: torch.device) -> dict[str, Any]:
-    if device.type != "cuda":
-        return {"gpu": None, "gpu_memory_gb": None}
-    found = torch.cuda.get_device_properties(device)
-    return {"gpu": found.name, "gpu_memory_gb": found.total_memory / 1e9}
+        seconds.append(now() - start)
+    return _PRODUCTS * 2 * _SIDE**3 / min(seconds[1:])

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
-    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of pretended machines instead: 17 minutes.")] = False,
-    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
+    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")] = False,
+    machines: Annotated[list[int] | None, typer.Option(min=1, help="Number of fake machines, with --fleet. Default: 8 to 480.")] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="Measure a step of stage 1 at full size on this GPU instead.")] = False,
     models: Annotated[
         list[str] | None,
@@ -26,7 +26,7 @@ def bench(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure speed and memory on this machine, beside what is promised."""
+    """Measure speed and memory on this machine, beside their targets."""
     if gpu:
         from coda_lib.bench.gpu import MODELS, measure_gpu
 
@@ -43,7 +43,7 @@ def bench(
     if as_json:
         print_json(rows)
         return
-    table = Table("what", "measured", "unit", "promised", box=None, pad_edge=False)
+    table = Table("what", "measured", "unit", "target", box=None, pad_edge=False)
     for row in rows:
         table.add_row(row["name"], f"{row['value']:.4g}", row["unit"], row["target"])
     out.print(table)
@@ -60,42 +60,42 @@ def _show_scale(rows: list[Scale], as_json: bool) -> None:
     out.print(table)
 
 
-def _show_gpu(found: Report, as_json: bool) -> None:
-    """Exit code 1 where no model fits."""
+def _show_gpu(report: Report, as_json: bool) -> None:
+    """Print a report; exit code 1 where no model fits."""
     if as_json:
-        print_json(asdict(found) | {"phases": [asdict(phase) | {"tokens_s": phase.tokens_s} for phase in found.phases]})
+        print_json(asdict(report) | {"phases": [asdict(phase) | {"tokens_s": phase.tokens_s} for phase in report.phases]})
     else:
-        _print_gpu(found)
-    if not found.phases:
+        _print_gpu(report)
+    if not report.phases:
         raise typer.Exit(1)
 
 
-def _print_gpu(found: Report) -> None:
-    h, s, versions = found.hardware, found.settings, found.versions
+def _print_gpu(report: Report) -> None:
+    h, s, versions = report.hardware, report.settings, report.versions
     name = f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB" if h["gpu"] else h["processor"]
     packages = ", ".join(f"{package} {versions[package]}" for package in ("torch", "cuda", "transformers", "peft"))
     trained = f"adapters of rank {s['lora']} are trained" if s["lora"] else "all weights are trained"
     lines = (
         f"{name}: {h['peak_tflops']:,.3g} TFLOP/s in products of large matrices of 16 bits; {packages}",
-        f"{s['group_size']} plans for two screens of {s['screen'][0]} × {s['screen'][1]}; {trained}, "
-        f"{s['at_once'] or s['group_size']} plans at once; executor {s['executor']}; random weights",
+        f"{s['completions_per_step']} plans for two screens of {s['screen'][0]} × {s['screen'][1]}; {trained}, "
+        f"{s['at_once'] or s['completions_per_step']} plans at once; executor {s['executor']}; random weights",
     )
     out.print(*lines, sep="\n", markup=False, soft_wrap=True)
     heads = ("seconds", "tokens read", "written", "tokens/s", "10¹⁵ operations", "of the peak", "memory")
     table = Table("planner", "phase", *heads, box=None, pad_edge=False)
-    for model in dict.fromkeys(phase.model for phase in found.phases):
-        phases = [phase for phase in found.phases if phase.model == model]
-        for phase in [*phases, found.together(model)]:
+    for model in dict.fromkeys(phase.model for phase in report.phases):
+        phases = [phase for phase in report.phases if phase.model == model]
+        for phase in [*phases, report.together(model)]:
             table.add_row(model, phase.name, *_cells(phase))
-    if found.phases:
+    if report.phases:
         out.print()
         show(table)
-    for model, why in found.failed.items():
+    for model, why in report.failed.items():
         out.print(f"{model} {why}", markup=False, soft_wrap=True)
 
 
 def _cells(phase: Phase) -> list[str]:
-    """What a phase does not have stays empty."""
+    """The cells of a phase; values that it does not have are empty."""
     counts = [f"{count:,.0f}" if count else "" for count in (phase.read, phase.written, phase.tokens_s)]
     work = [f"{phase.flops / 1e15:.3g}", f"{100 * phase.share:.1f} %"] if phase.flops else ["", ""]
     return [f"{phase.seconds:.3g}", *counts, *work, "" if phase.memory_gb is None else f"{phase.memory_gb:.1f} GB"]
