@@ -19,6 +19,7 @@ from nbconvert import MarkdownExporter
 
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"
+SECTIONS = {"Notebooks": "*.ipynb", "Solutions": "solutions/*.ipynb"}
 WIDGET = "application/vnd.jupyter.widget-view+json"  # draws nothing without a kernel
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 OUTWARD = re.compile(r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
@@ -33,9 +34,9 @@ def executed_folder(run: str) -> Path:
     return max(folders, key=lambda folder: folder.stat().st_mtime)
 
 
-def sources() -> list[Path]:
-    """The notebooks in the order of the book: the numbered ones, the appendix, then the solutions."""
-    return sorted(NOTEBOOKS.glob("*.ipynb")) + sorted(NOTEBOOKS.glob("*/*.ipynb"))
+def sources(pattern: str = "**/*.ipynb") -> list[Path]:
+    """The notebooks in the order of the book."""
+    return sorted(path for path in NOTEBOOKS.glob(pattern) if not path.parent.name.startswith("."))
 
 
 def page_of(source: Path) -> str:
@@ -44,7 +45,8 @@ def page_of(source: Path) -> str:
 
 def notebook_page(source: Path, executed: Path) -> tuple[str, dict[str, bytes]]:
     """The page of a notebook as Markdown, and its pictures by name: of the first executed copy, if there is one."""
-    copies = sorted(executed.rglob(f"{source.stem}.ipynb")) or sorted(executed.rglob(f"{source.stem}-*.ipynb"))
+    name = "-".join(source.relative_to(NOTEBOOKS).with_suffix("").parts)  # a copy has it before -base-gis and the like
+    copies = sorted(path for path in executed.glob("*.ipynb") if re.fullmatch(rf"{name}(-[\w-]+)?", path.stem))
     path = copies[0] if copies else source
     notebook = nbformat.read(path, 4)
     for cell in notebook.cells:
@@ -69,7 +71,9 @@ def python_markdown(text: str) -> str:
 
 def on_config(config):
     config.extra["executed"] = executed_folder(config.extra["run"])
-    config.nav.append({"Notebooks": [page_of(source) for source in sources()]})
+    for title, pattern in SECTIONS.items():
+        if pages := [page_of(source) for source in sources(pattern)]:
+            config.nav.append({title: pages})
     return config
 
 

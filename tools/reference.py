@@ -18,12 +18,11 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from coda_lib.errors import UserError
-from coda_lib.evaluation.ablations import TABLES
-from coda_lib.evaluation.ablations import kept as kept_ablations
+from coda_lib.evaluation.ablations import TABLES, committed_tables
 from coda_lib.evaluation.paper import OVERALL, Provenance
 from coda_lib.evaluation.report import SYSTEM_LABELS, write_tables
 from coda_lib.evaluation.tables import by_seed, comparisons, load_seeds, siblings, table1
-from coda_lib.evaluation.votes import load_votes
+from coda_lib.evaluation.votes import load_table2_votes, load_votes, table2
 from coda_lib.files import atomic_path, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
@@ -104,10 +103,24 @@ def results_section(folder: Path) -> str:
     return "\n\n".join([tables[0], picture, tables[1]])
 
 
+def judge_section(folder: Path) -> str:
+    """Table 2 of a reference run beside the paper's figures on ScienceBoard."""
+    run = Run(str(folder))
+    profile = run.profile()
+    table = table2(load_table2_votes(run), profile, profile.bootstrap_resamples, profile.seed)
+    lines = [
+        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] | {row.paper_precision:.1f} "
+        f"| {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] | {row.paper_recall:.1f} |"
+        for row in table.itertuples()
+    ]
+    head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- |", *lines])
+
+
 def ablations_section(folder: Path) -> str:
     """The tables of the committed ablations."""
     parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
-             for about, table in kept_ablations().items()]  # fmt: skip
+             for about, table in committed_tables().items()]  # fmt: skip
     return "\n\n".join(parts)
 
 
@@ -129,7 +142,7 @@ def commands_section(folder: Path) -> str:
 
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
     "README.md": {"overall": overall_section},
-    "docs/results.md": {"results": results_section, "ablations": ablations_section},
+    "docs/results.md": {"results": results_section, "judge": judge_section, "ablations": ablations_section},
     "docs/commands.md": {"commands": commands_section},
 }
 

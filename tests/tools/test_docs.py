@@ -77,6 +77,7 @@ def run(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[text, cell])
     (tmp_path / "run" / "notebooks").mkdir(parents=True)
     nbformat.write(notebook, tmp_path / "run" / "notebooks" / source.name)
+    (tmp_path / "run" / "notebooks" / "04_judge-base-gis.failed.ipynb").write_text("no notebook")
     return tmp_path / "run"
 
 
