@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
     fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")] = False,
-    machines: Annotated[list[int] | None, typer.Option(min=1, help="Number of fake machines, with --fleet. Default: 8 to 480.")] = None,
+    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
     gpu: Annotated[bool, typer.Option("--gpu", help="Measure a step of stage 1 at full size on this GPU instead.")] = False,
     models: Annotated[
         list[str] | None,
