@@ -1,7 +1,7 @@
-"""The committed reference runs: `python -m tools.reference RUN` keeps a finished run and renews what README and docs/ show.
+"""The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README and docs/ show.
 
-That is Table 1 over all kept runs of `SHOWN`'s study, which differ in their seeds alone, the ablations, and what the commands
-print about them: the parts between marks such as `<!-- results -->`.
+The parts between marks such as `<!-- results -->`: Table 1 over all committed runs of `SHOWN`'s study, which differ in their seeds
+alone, Table 2, the ablations, and what the commands print about them.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from coda_lib.files import atomic_path, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 
-KEPT = (
+COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
     "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
 )  # fmt: skip
 SHOWN = "laptop"
-COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all kept runs of the study
+COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
     ("coda audit", "What the paper's own tables bear out"),
     ("coda claims results/reference/laptop", "What a run says about each of the paper's claims"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
@@ -47,7 +47,7 @@ COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for
 WIDTH = 140  # columns of the commands' tables
 
 
-def keep(run: Run) -> Path:
+def copy_run(run: Run) -> Path:
     """Copy the small files of a finished run to results/reference/RUN (no trajectories, no weights).
 
     UserError if the run has no report yet.
@@ -57,7 +57,7 @@ def keep(run: Run) -> Path:
     load_votes(run).to_parquet(run.votes, index=False)
     target = REFERENCE / run.folder.name
     with atomic_path(target) as temporary:
-        for path in sorted({path for pattern in KEPT for path in run.folder.glob(pattern)}):
+        for path in sorted({path for pattern in COMMITTED_FILES for path in run.folder.glob(pattern)}):
             if not path.name.endswith(".trajectories.parquet"):
                 copy = temporary / path.relative_to(run.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -76,7 +76,7 @@ def pool(folder: Path) -> Path:
     seeds = sorted(episodes["seed"].unique())
     write_tables(folder / "seeds", table, compared, f"{profile.name}, seeds {', '.join(map(str, seeds))}")
     write_text(folder / "seeds" / "by_seed.csv", by_seed(episodes).to_csv(float_format="%.6g"))
-    with atomic_path(folder / "ablations") as temporary:  # of the run that is kept beside it, which is shorter and of one seed
+    with atomic_path(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
         temporary.mkdir()
         for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
             if path.stem in TABLES:
@@ -166,7 +166,7 @@ def show(folder: Path, root: Path = REPO) -> None:
 
 
 if __name__ == "__main__":
-    kept = keep(Run(sys.argv[1]))
+    folder = copy_run(Run(sys.argv[1]))
     pool(REFERENCE / SHOWN)
     show(REFERENCE / SHOWN)
-    print(f"kept in {kept}")
+    print(f"copied to {folder}")

@@ -16,19 +16,19 @@ from tools import reference
 
 def test_an_unfinished_run_is_refused(tmp_path) -> None:
     with pytest.raises(UserError, match="is not finished"):
-        reference.keep(Run(str(tmp_path)))
+        reference.copy_run(Run(str(tmp_path)))
 
 
-def test_small_files_are_kept_and_trajectories_are_not(tmp_path, monkeypatch) -> None:
-    run, kept = Run(str(tmp_path / "run")), tmp_path / "reference"
-    monkeypatch.setattr(reference, "REFERENCE", kept)
+def test_small_files_are_copied_and_trajectories_are_not(tmp_path, monkeypatch) -> None:
+    run, committed = Run(str(tmp_path / "run")), tmp_path / "reference"
+    monkeypatch.setattr(reference, "REFERENCE", committed)
     write_json(run.manifest, {})
     for name in ("report.html", "tables/table1.csv", "evaluation/base/gis.parquet", "evaluation/base/gis.trajectories.parquet",
                  "generalist/model.safetensors", "generalist/metrics.jsonl"):  # fmt: skip
         write_text(run.folder / name, name)
     save_trajectories(run.judged("base", "gis"), [made_up()])
-    assert reference.keep(run) == kept / "run"
-    names = {str(path.relative_to(kept / "run")) for path in kept.rglob("*") if path.is_file()}
+    assert reference.copy_run(run) == committed / "run"
+    names = {str(path.relative_to(committed / "run")) for path in committed.rglob("*") if path.is_file()}
     small = {"manifest.json", "report.html", "judged/votes.parquet"}
     assert names == small | {"tables/table1.csv", "evaluation/base/gis.parquet", "generalist/metrics.jsonl"}
 
