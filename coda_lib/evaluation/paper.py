@@ -17,7 +17,6 @@ from coda_lib.paths import DATA
 OVERALL = "overall"  # unweighted mean of the four
 TASKS = {app.name: app.test_tasks for app in APPLICATIONS if app.trained}  # ScienceBoard tasks per application, section 5
 LABELS = {app.name: app.label for app in APPLICATIONS if app.trained} | {OVERALL: "Overall"}
-JUDGED_TRAJECTORIES = 377  # labelled ScienceBoard trajectories of Table 2
 
 
 class Provenance(StrEnum):

@@ -131,16 +131,6 @@ def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
     return 1.0 - special.comb(failures, k) / special.comb(n, k)
 
 
-def average_at_k(successes: np.ndarray | pd.DataFrame) -> float:
-    """Average@k of a success matrix (tasks x k runs), as a fraction."""
-    return float(task_average(successes).mean())
-
-
-def pass_at_k(successes: np.ndarray | pd.DataFrame, k: int) -> float:
-    """Pass@k of a success matrix (tasks x n runs, n >= k), as a fraction; at n = k the share of tasks ever solved."""
-    return float(task_pass(successes, k).mean())
-
-
 # --------------------------------------------------------------------------------------------------------- intervals
 
 

@@ -15,11 +15,10 @@ from hypothesis.extra.numpy import arrays
 from coda_lib.evaluation import statistics
 from coda_lib.evaluation.statistics import (
     EpisodesError,
-    average_at_k,
     bootstrap_mean,
     mcnemar_p,
     paired_difference,
-    pass_at_k,
+    ratio,
     success_matrix,
     task_average,
     task_pass,
@@ -87,8 +86,8 @@ def test_repeated_unexpected_and_absent_episodes_are_named():
 
 def test_metrics_by_hand():
     successes = np.array([[1, 0, 0, 0], [0, 0, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1]], dtype=bool)
-    assert average_at_k(successes) == 8 / 16
-    assert pass_at_k(successes, 4) == 3 / 4
+    assert task_average(successes).mean() == 8 / 16
+    assert task_pass(successes, 4).mean() == 3 / 4
     # C(3,2)/C(4,2) = 1/2 for one success of four; certain for three of four
     assert task_pass(successes, 2).tolist() == [0.5, 0, 1, 1]
 
@@ -186,3 +185,21 @@ def test_mcnemar_is_the_exact_binomial_test_of_discordant_tasks(gained, lost):
     discordant = gained + lost
     tail = sum(comb(discordant, i) for i in range(min(gained, lost) + 1)) / 2**discordant
     assert mcnemar_p(first, second) == pytest.approx(min(1, 2 * tail))
+
+
+@pytest.mark.parametrize(
+    ("parts", "wholes", "method", "trials"),
+    [([1, 0, 1], [1, 1, 1], "Wilson", 3), ([4, 2], [8, 4], "Wilson", 2), ([3, 0, 0], [3, 0, 5], "bootstrap", None)],
+)
+def test_a_share_of_trajectories_has_an_interval_over_tasks(parts, wholes, method, trials):
+    share = ratio(np.array(parts), np.array(wholes), rng(), 200)
+    assert share.value == pytest.approx(sum(parts) / sum(wholes)) and share.method == method
+    if trials:
+        expected = wilson(share.value * trials, trials)
+        assert (share.low, share.high) == pytest.approx((expected.low, expected.high))
+    else:
+        assert (share.low, share.high) == (0, 1)  # one of two tasks may be drawn twice
+
+
+def test_a_share_of_nothing_is_no_figure():
+    assert np.isnan(ratio(np.zeros(2), np.zeros(2), rng()).value)
