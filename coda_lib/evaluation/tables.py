@@ -1,4 +1,4 @@
-"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours.
+"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours, several seeds.
 
 All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
 """
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from coda_lib.config import APPS, SYSTEMS, Profile
+from coda_lib.applications import APPS
+from coda_lib.config import SYSTEMS, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation import statistics
 from coda_lib.evaluation.paper import OVERALL, Provenance, load_table1
@@ -222,7 +223,7 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
             raise UserError(f"run {run.name} is another study than {runs[0].name}: it differs in {', '.join(different)}")
     seeds = [profile.seed for profile in profiles]
     if len(set(seeds)) < len(seeds):
-        raise UserError(f"the same seed twice says nothing new: the runs have the seeds {', '.join(map(str, seeds))}")
+        raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
     parts = [load_episodes(run).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
     k = profiles[0].evaluation_runs
     return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True), profiles[0]

@@ -74,7 +74,7 @@ def test_only_the_seed_may_differ(runs, tmp_path):
     other = write_run(tmp_path / "other", 4, "specialize.steps=5")
     with pytest.raises(UserError, match="seed4 is another study than .*seed1: it differs in specialize"):
         load_seeds([*runs, other])
-    with pytest.raises(UserError, match="the same seed twice says nothing new: the runs have the seeds 1, 1"):
+    with pytest.raises(UserError, match="two runs have the same seed: the seeds are 1, 1"):
         load_seeds([runs[0], runs[0]])
     runs[1].evaluation("stage1", "gis").unlink()
     with pytest.raises(UserError, match="1 of 8 evaluations are not there"):
