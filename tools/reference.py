@@ -1,7 +1,7 @@
 """The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README and docs/ show.
 
-The parts between marks such as `<!-- results -->`: Table 1 over all committed runs of `SHOWN`'s study, which differ in their seeds
-alone, Table 2, the ablations, and what the commands print about them.
+The parts between marks such as `<!-- results -->`: Table 1 over all committed seeds of `SHOWN`'s study,
+Table 2, the ablations, and what the commands print about them.
 """
 
 from __future__ import annotations
