@@ -89,6 +89,25 @@ def beside_grid(table: pd.DataFrame) -> pd.DataFrame:
     return _wide(both, {"metric": "Metric", "system": "System", "source": "Source"})
 
 
+def rules_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """`compare_rules` or `table2` laid out: a row per rule, shares as `60.0 [49.4, 70.4]`."""
+    shares = {
+        name: _cells(table.rename(columns={f"{name}_low": "low", f"{name}_high": "high"}), name).mask(table[name].isna(), "")
+        for name in ("precision", "recall")
+    }
+    paper = [name for name in table if name.startswith("paper_")]
+    columns = ["accepted", *shares, "calls", "small", "labels", "wrong_labels", *paper]
+    return table.assign(**shares).set_index("rule").rename_axis(None)[columns].round(1)
+
+
+def claims_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """`decide_claims` laid out: differences in percentage points, `+4.8 [+1.6, +8.5]`; empty where nothing was tested."""
+    paper = table["reported"].map("{:+.1f}".format, na_action="ignore").fillna("")
+    ours = _cells(table, "difference", "+").mask(table["difference"].isna(), "")
+    columns = {"claim": "Claim", "metric": "Metric", "paper": "Paper", "ours": "This run", "verdict": "Verdict"}
+    return table.assign(paper=paper, ours=ours)[list(columns)].fillna("").rename(columns=columns)
+
+
 def to_markdown(layout: pd.DataFrame, text: str) -> str:
     """A laid-out table under its caption, as GitHub Markdown."""
     cells = layout.map(lambda cell: str(cell).replace("*", "\\*"))

@@ -271,3 +271,19 @@ def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_pa
         assert Image.open(first[1]).info["Description"] == "Of run trial, measured"
     assert dict(matplotlib.rcParams) == settings
     assert pictures.draw_step(trajectory.steps[0])._repr_png_().startswith(b"\x89PNG")
+
+
+def test_claims_are_laid_out_and_what_was_not_tested_is_empty():
+    table = pd.DataFrame(
+        {"claim": ["a", "b"], "metric": ["Average@8", None], "reported": [6.8, np.nan], "difference": [-4.84, np.nan],
+         "low": [-8.5, np.nan], "high": [-1.6, np.nan], "verdict": ["contradicted", "not tested"]}
+    )  # fmt: skip
+    rows = report.claims_grid(table).to_numpy().tolist()
+    assert rows == [["a", "Average@8", "+6.8", "−4.8 [−8.5, −1.6]", "contradicted"], ["b", "", "", "", "not tested"]]
+
+
+def test_rules_are_laid_out_and_a_rule_that_accepts_nothing_has_no_precision():
+    shares = {f"{name}{end}": [50.0, np.nan] for name in ("precision", "recall") for end in ("", "_low", "_high")}
+    counts = dict.fromkeys(("accepted", "calls", "small", "labels", "wrong_labels"), [2, 0])
+    layout = report.rules_grid(pd.DataFrame({"rule": ["single", "all"]} | counts | shares))
+    assert layout["precision"].to_dict() == {"single": "50.0 [50.0, 50.0]", "all": ""}

@@ -1,0 +1,33 @@
+"""The files of a finished run: every table with its provenance, and the page of them all."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from coda_lib.applications import APPS
+from coda_lib.config import SYSTEMS, load_profile
+from coda_lib.evaluation import comparisons, save_results, save_tables, table1, table_settings
+from coda_lib.evaluation.deviations import load_deviations
+from coda_lib.files import read_json
+from coda_lib.run import Run
+
+RUNS, TASKS = range(2), ("A-01", "A-02")
+
+
+def test_a_run_is_saved_whole(tmp_path):
+    here, profile = Run(str(tmp_path / "trial")), load_profile("smoke")
+    here.store(profile)
+    rows = [(f"{app}/{task}", app, run, system, run == 0) for app in APPS for task in TASKS for run in RUNS for system in SYSTEMS]
+    episodes = pd.DataFrame(rows, columns=["task_id", "app", "run", "system", "success"]).assign(stop="DONE")
+    tables = [of(episodes, **table_settings(profile)) for of in (table1, comparisons)]
+    claims = pd.DataFrame({"claim": ["a"], "difference": [1 / 3], "provenance": ["smoke"]})
+    files = save_results(here, *tables, claims, votes=pd.DataFrame({"rule": ["single"], "precision": [200 / 3]}))
+    assert files[-1] == here.report and all(path.is_file() for path in files)
+    assert (here.tables / "votes.csv").read_text() == "rule,precision,provenance\nsingle,66.6667,smoke\n"
+    assert (here.tables / "claims.csv").read_text() == "claim,difference,provenance\na,0.333333,smoke\n"
+    deviations = pd.read_csv(here.tables / "deviations.csv")
+    assert list(deviations) == ["about", "paper", "ours", "why", "effect"] and len(deviations) == len(load_deviations())
+    assert read_json(here.claims)[0]["difference"] == pytest.approx(1 / 3) and read_json(here.manifest)["run"] == "trial"
+    save_tables(here, labels=pd.DataFrame({"labels": ["truth"]}))
+    assert (here.tables / "labels.csv").read_text() == "labels,provenance\ntruth,smoke\n"
