@@ -1,4 +1,4 @@
-"""The dual brain: planner, then executor; one step for many concurrent episodes at once."""
+"""The dual brain: planner, then executor; one step of many concurrent episodes at once."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from coda_lib.action import Action, ActionError, format_action
 from coda_lib.config import Profile
 from coda_lib.executor import Executor, read_actions
 from coda_lib.models.chat import ChatModel
-from coda_lib.planner import Observation, PlanError, Planner, control_action, parse_plan
+from coda_lib.planner import Observation, Planner, control_action, read_plan
 
-TRIES = 3  # replies asked for before a step counts as failed (released inference code)
+TRIES = 3  # replies before a step counts as failed (released inference code)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What the agent does at one step; `error` says why no reply could be parsed in three tries.
+    """What the agent does at one step; `error` is the fault of the last reply if none of three could be parsed.
 
-    `reply` is the executor's raw reply, or the planner's where that holds no plan and the executor was not asked.
+    `reply` is the executor's raw reply, or the planner's if that holds no plan.
     """
 
     plan: str
@@ -36,7 +36,18 @@ class Agent(Protocol):
 
 
 class DualAgent:
-    """Planner and executor (CODA)."""
+    """Planner and executor (CODA).
+
+    >>> from PIL import Image
+    >>> from coda_lib import ReplayModel, Sampling
+    >>> planner = Planner(ReplayModel(["Click 'Grid'."]), Sampling())
+    >>> executor = Executor(ReplayModel(["click(start_box='(84,63)')"]), Sampling())
+    >>> screen = Image.new("RGB", (336, 252))
+    >>> state = Observation("turn the grid on", (), screen, screen)
+    >>> (decision,) = DualAgent(planner, executor, "example").decide([state], seed=0)
+    >>> decision.plan, action_text(decision.actions, screen.size)
+    ("Click 'Grid'.", "click(start_box='(84,63)')")
+    """
 
     def __init__(self, planner: Planner, executor: Executor, name: str):
         self.planner, self.executor, self.name = planner, executor, name
@@ -46,13 +57,13 @@ class DualAgent:
 
     def _try(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         replies = self.planner.plan(observations, seed)
-        plans = [_plan(reply) for reply in replies]
+        plans = [read_plan(reply) for reply in replies]
         decisions = carry_out(self.executor, observations, plans, seed + 1)
         return [d if d.plan else replace(d, reply=reply) for d, reply in zip(decisions, replies, strict=True)]
 
 
 class SoloAgent:
-    """The executor alone, which reads the instruction itself."""
+    """The executor alone, with the instruction in place of a plan."""
 
     def __init__(self, executor: Executor, name: str = "executor"):
         self.executor, self.name = executor, name
@@ -66,9 +77,9 @@ class SoloAgent:
 
 
 class ScriptAgent:
-    """Plays the script of a task, which it knows by its instruction, and then DONE: what a perfect agent does.
+    """Plays the script of a task, found by its instruction, and then DONE: a perfect agent.
 
-    `read` turns a line of a script and the present observation into a plan and its actions.
+    `read` gives the plan and the actions of a script step for the present observation.
     """
 
     name = "script"
@@ -90,45 +101,38 @@ class ScriptAgent:
 def load_agent(profile: Profile, name: str, planner: str | None, executor: str | None = None) -> Agent:
     """The agent of a profile with the planner of a checkpoint, or, without one, the executor alone.
 
-    `executor` is another checkpoint than the profile's.  UserError as of `load_model`.
+    `executor` is a checkpoint in place of the profile's.  UserError as in `load_model`.
     """
-    acting = Executor.load(profile, executor)
-    return DualAgent(Planner.load(profile, planner), acting, name) if planner else SoloAgent(acting)
+    loaded = Executor.load(profile, executor)
+    return DualAgent(Planner.load(profile, planner), loaded, name) if planner else SoloAgent(loaded)
 
 
 def models_of(agent: Agent) -> dict[str, ChatModel]:
     """The models behind an agent, by role."""
-    found = {role: getattr(agent, role, None) for role in ("planner", "executor")}
-    return {role: part.model for role, part in found.items() if part}
+    parts = {role: getattr(agent, role, None) for role in ("planner", "executor")}
+    return {role: part.model for role, part in parts.items() if part}
 
 
 def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:
     """Turn plans into actions: control plans (ANS, DONE, FAIL, WAIT) directly, all others by one batch of the executor."""
-    direct = [control_action(plan) for plan in plans]
-    asked = [i for i, action in enumerate(direct) if action is None and plans[i]]
-    replies = executor.execute([observations[i] for i in asked], [plans[i] for i in asked], seed) if asked else []
-    written = dict(zip(asked, replies, strict=True))
+    controls = [control_action(plan) for plan in plans]
+    indices = [i for i, action in enumerate(controls) if action is None and plans[i]]
+    replies = executor.execute([observations[i] for i in indices], [plans[i] for i in indices], seed) if indices else []
+    reply_of = dict(zip(indices, replies, strict=True))
     decisions = []
-    for i, (plan, action) in enumerate(zip(plans, direct, strict=True)):
+    for i, (plan, action) in enumerate(zip(plans, controls, strict=True)):
         if action is not None:
             decisions.append(Decision(plan, "", (action,)))
         elif not plan:
             decisions.append(Decision(plan, "", error="the planner's reply holds no plan"))
         else:
-            decisions.append(_read(plan, written[i], observations[i]))
+            decisions.append(_read(plan, reply_of[i], observations[i]))
     return decisions
 
 
 def action_text(actions: Sequence[Action], size: tuple[int, int]) -> str:
-    """Actions as the history shows them, in pixels of a screenshot of `size` (width, height)."""
+    """Actions as the text of the history, in pixels of a screenshot of `size` (width, height)."""
     return "\n\n".join(format_action(action, size) for action in actions)
-
-
-def _plan(reply: str) -> str:
-    try:
-        return parse_plan(reply)
-    except PlanError:
-        return ""
 
 
 def _read(plan: str, reply: str, observation: Observation) -> Decision:
@@ -139,7 +143,7 @@ def _read(plan: str, reply: str, observation: Observation) -> Decision:
 
 
 def _in_tries(attempt, observations: Sequence[Observation], seed: int) -> list[Decision]:
-    """Ask again, up to three times, for those decisions alone whose reply could not be parsed."""
+    """Decisions of up to three tries; only those whose reply cannot be parsed are tried again."""
     decisions = attempt(observations, seed)
     for again in range(1, TRIES):
         failed = [i for i, decision in enumerate(decisions) if decision.error]

@@ -1,4 +1,4 @@
-"""The executor (the frozen 'cerebellum'): a plan and the screen in, low-level actions out (paper, section 1)."""
+"""The executor (the frozen 'cerebellum'): from a plan and the screen to low-level actions (paper, section 1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from coda_lib.prompts import render
 
 
 class Executor:
-    """Writes the action of a given plan; it is never trained (`coda_lib.trainer` asks for no gradient of it)."""
+    """Asks a chat model for the action of a plan.  It is never trained (`coda_lib.trainer` computes no gradient of it).
+
+    >>> from PIL import Image
+    >>> from coda_lib import ReplayModel
+    >>> screen = Image.new("RGB", (336, 252))
+    >>> executor = Executor(ReplayModel(["click(start_box='(84,63)')"]), Sampling())
+    >>> executor.execute([Observation("turn the grid on", (), screen, screen)], ["Click 'Grid'."], seed=0)
+    ["click(start_box='(84,63)')"]
+    """
 
     trainable = False
 
@@ -22,12 +30,12 @@ class Executor:
 
     @classmethod
     def load(cls, profile: Profile, checkpoint: str | None = None) -> Executor:
-        """The executor of a profile, or another checkpoint in its place.  UserError as of `load_model`."""
+        """The executor of a profile, or that of another checkpoint.  UserError as in `load_model`."""
         model = load_model(profile, "executor", checkpoint or profile.models.executor)
         return cls(model, Sampling.of(profile.executor), profile.prompts)
 
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
-        """Raw replies in the UI-TARS grammar, one for each (observation, plan)."""
+        """Raw replies in the UI-TARS grammar, one for each (observation, plan), for `read_actions`."""
         pairs = zip(observations, plans, strict=True)
         return self.model.generate([executor_messages(o, p, self.prompts) for o, p in pairs], self.sampling, seed)
 
@@ -37,7 +45,7 @@ class Executor:
 
 
 def read_actions(reply: str, observation: Observation) -> tuple[Action, ...]:
-    """The actions of a reply about this screen.  ActionError if it cannot be parsed."""
+    """The actions of a reply, in pixels of the present screenshot.  ActionError if it cannot be parsed."""
     return parse_actions(reply, observation.current.size)
 
 

@@ -1,4 +1,4 @@
-"""The planner (the trainable 'cerebrum'): instruction, history and two screenshots in, the next plan out (paper, section 1)."""
+"""The planner (the trainable 'cerebrum'): from instruction, history and two screenshots to the next plan (paper, section 1)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from PIL import Image
 
-from coda_lib.action import Action
+from coda_lib.action import CONTROL, Action
 from coda_lib.config import Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.prompts import render
 
-HISTORY = 15  # turns of history that the released inference code keeps
+HISTORY = 15  # past turns in a prompt (released inference code)
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Turn:
 
 @dataclass(frozen=True)
 class Observation:
-    """What the agent knows at step t: the instruction, m_{t-1}, o_{t-1} and o_t (at t = 1, o_{t-1} is o_t).
+    """The input of the agent at step t: the instruction, m_{t-1}, o_{t-1} and o_t (at t = 1, o_{t-1} is o_t).
 
-    `elements` asks the application what is on the screen by name (none where it cannot say).  CODA's models see
-    pixels alone; only an executor of an ablation looks at it.
+    `elements` lists the named elements on the screen (empty if the application cannot).  CODA's models see pixels alone;
+    only the widget-tree executor of `stages.transfer` uses it.
     """
 
     instruction: str
@@ -41,39 +41,55 @@ class Observation:
     elements: Callable[[], Sequence[Any]] = field(default=tuple, compare=False, repr=False)
 
 
-class PlanError(ValueError):
-    """The planner's reply holds no plan."""
+def read_plan(reply: str) -> str:
+    r"""The plan in a planner's reply: the thought of 'Thought: … Action: …', or the whole reply without these words.
 
+    Empty if the reply holds no plan.
 
-def parse_plan(reply: str) -> str:
-    """The thought of a reply 'Thought: … Action: …'; a reply without these words is all thought.  PlanError if empty."""
+    >>> read_plan("Thought: Click 'Grid'.\nAction: click(start_box='(84,63)')")
+    "Click 'Grid'."
+    """
     thought = re.split(r"\n?\s*Action\s*:", reply, maxsplit=1)[0]
-    thought = re.sub(r"^\s*Thought\s*:", "", thought).strip()
-    if not thought:
-        raise PlanError(f"no plan in the planner's reply {reply!r}")
-    return thought
+    return re.sub(r"^\s*Thought\s*:", "", thought).strip()
 
 
 def format_plan(plan: str, prompts: str) -> str:
-    """A plan as a planner of this prompt set writes it; what `parse_plan` reads back."""
+    """A plan as a planner of this prompt set writes it; the inverse of `read_plan`."""
     return plan if prompts == "compact" else f"Thought: {plan}"
 
 
 def control_action(plan: str) -> Action | None:
-    """The action of a plan that needs no executor (ANS value, DONE, FAIL, WAIT), or None for any other plan."""
-    word, _, rest = plan.partition(" ")
-    if word == "ANS" and rest.strip():
-        return Action.answer(rest.strip())
-    return {"DONE": Action.done, "FAIL": Action.fail, "WAIT": Action.wait}.get(plan.rstrip("."), lambda: None)()
+    """The action of a plan that needs no executor (ANS value, DONE, FAIL, WAIT), or None for any other plan.
+
+    >>> control_action("ANS 4 cm") == Action.answer("4 cm")
+    True
+    >>> control_action("Click 'Grid'.") is None
+    True
+    """
+    word, _, text = plan.partition(" ")
+    kind = CONTROL.get(word)
+    if kind and kind.fields and text.strip():  # ANS
+        return Action(kind, text=text.strip())
+    kind = CONTROL.get(plan.rstrip("."))
+    return Action(kind) if kind and not kind.fields else None
 
 
 class Planner:
+    """Asks a chat model for the next plan.
+
+    >>> from coda_lib import ReplayModel
+    >>> screen = Image.new("RGB", (336, 252))
+    >>> planner = Planner(ReplayModel(["Click 'Grid'."]), Sampling())
+    >>> planner.plan([Observation("turn the grid on", (), screen, screen)], seed=0)
+    ["Click 'Grid'."]
+    """
+
     def __init__(self, model: ChatModel, sampling: Sampling, prompts: str = "compact"):
         self.model, self.sampling, self.prompts = model, sampling, prompts
 
     @classmethod
     def load(cls, profile: Profile, checkpoint: str | None = None) -> Planner:
-        """The base planner of a profile, or another checkpoint in its place.  UserError as of `load_model`."""
+        """The base planner of a profile, or that of another checkpoint.  UserError as in `load_model`."""
         model = load_model(profile, "planner", checkpoint or profile.models.planner)
         return cls(model, Sampling.of(profile.planner), profile.prompts)
 
@@ -81,7 +97,7 @@ class Planner:
         return planner_messages(observation, self.prompts)
 
     def plan(self, observations: Sequence[Observation], seed: int) -> list[str]:
-        """Raw replies, one for each observation."""
+        """Raw replies, one for each observation, for `read_plan`."""
         return self.model.generate([self.messages(o) for o in observations], self.sampling, seed)
 
 

@@ -1,60 +1,87 @@
 """The composite reward of decoupled GRPO (paper, eq. 1) and its group-relative advantage (eq. 2).
 
-r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is what the frozen executor did with a sampled plan and
+r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is the frozen executor's action for a sampled plan and
 a_T the labelled positive action.  The paper names "L1 distance" and "IoU" for r_dist and leaves the rest open; here:
 
 * click, double click, right click, hover: 1 - (|dx| + |dy|) / 2, on fractions of the screen;
-* drag: IoU of the boxes spanned by start and end, times the cosine between the two drags (0 where it is negative).
-  The boxes are widened by `DRAG_MARGIN`, because a horizontal drag spans no area; the cosine is there because a drag
-  and its reverse span the same box and do opposite things;
-* scroll: the similarity of the points where the directions are equal, else 0;
-* typed text, answer: 1 - edit distance / length of the longer one, by characters; hotkey: the same by keys;
+* drag: IoU of the boxes spanned by start and end, times the cosine between the two drags (0 if it is negative).
+  The boxes are widened by `DRAG_MARGIN`, because a horizontal drag spans no area; the cosine tells a drag from its
+  reverse, which spans the same box;
+* scroll: the similarity of the points if the directions are equal, else 0;
+* typed text, answer: 1 - edit distance / length of the longer text, by characters; hotkey: the same by keys;
 * wait, finished, call_user: 1.
 
-Actions of different types have r_dist = 0.  An equal action has 1 whatever its type.  Every similarity is symmetric.
+Actions of different types have r_dist = 0, equal actions of any type 1.  Every similarity is symmetric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import assert_never
 
 import numpy as np
 from rapidfuzz.distance import Levenshtein
 
-from coda_lib.action import CLICK_FAMILY, Action, ActionType
+from coda_lib.action import Action, ActionType
 
 DRAG_MARGIN = 0.03  # fraction of the screen added on each side of a dragged box: half the height of a usual control
-MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order within a chord means nothing
+MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord has no meaning
 
 
 def reward(actions: Sequence[Action], targets: Sequence[Action], distance: bool = True) -> float:
-    """The reward of a reply's `actions` against the labelled ones, in [0, 2] (eq. 1).
+    """The reward of a reply's `actions` against the labelled `targets`, in [0, 2] (eq. 1).
 
-    A reply may hold several actions.  They are compared place by place and averaged over the longer sequence, so every
-    missing or extra action costs its share.  No action at all (a reply that could not be parsed) earns 0.
-    `distance=False` leaves r_dist out (ablation): the range is then [0, 1].  Raises ValueError if there is no target.
+    A reply may hold several actions.  The i-th action is compared with the i-th target and the rewards are averaged over
+    the longer sequence, so a missing or extra action counts as 0.  No action (a reply that cannot be parsed) has reward 0.
+    `distance=False` leaves r_dist out (ablation): the range is then [0, 1].  ValueError if there is no target.
+
+    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)])  # 1 for the type + 1 - (0.3 + 0.1) / 2
+    1.8
+    >>> reward([Action.wait()], [Action.click(0.2, 0.6)])
+    0.0
     """
     if not targets:
         raise ValueError("a reward needs at least one target action")
     pairs = zip(actions, targets, strict=False)
-    earned = sum(1 + (similarity(a, b) if distance else 0) for a, b in pairs if a.type is b.type)
-    return earned / max(len(actions), len(targets))
+    total = sum(1 + (similarity(a, b) if distance else 0) for a, b in pairs if a.type is b.type)
+    return total / max(len(actions), len(targets))
 
 
 def similarity(action: Action, target: Action) -> float:
-    """r_dist of two actions, in [0, 1]: 1 for equal actions, 0 for actions of different types."""
+    """r_dist of two actions, in [0, 1]: 1 for equal actions, 0 for actions of different types.
+
+    >>> similarity(Action.type_text("sin(y)"), Action.type_text("sin(x)"))  # 1 of 6 characters differs
+    0.8333333333333334
+    """
     if action.type is not target.type:
         return 0.0
     if action == target:
         return 1.0  # exactly, whatever the rounding below
-    return float(_SIMILARITIES[action.type](action, target))
+    match action.type:
+        case ActionType.CLICK | ActionType.DOUBLE_CLICK | ActionType.RIGHT_CLICK | ActionType.HOVER:
+            return _point(action, target)
+        case ActionType.DRAG:
+            return _drag(action, target)
+        case ActionType.SCROLL:
+            return _point(action, target) if action.direction == target.direction else 0.0
+        case ActionType.TYPE | ActionType.ANS:
+            return Levenshtein.normalized_similarity(action.text, target.text)
+        case ActionType.HOTKEY:
+            return Levenshtein.normalized_similarity(_chord(action.text), _chord(target.text))
+        case ActionType.WAIT | ActionType.DONE | ActionType.FAIL:
+            return 1.0
+        case _:
+            assert_never(action.type)
 
 
 def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
     """A = (r - mean) / std within each group of plans for one state (eq. 2), problems x group, as floats.
 
-    The standard deviation is the sample one (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to it.  A group
-    whose rewards are all equal teaches nothing and gets zeros.  Raises ValueError unless there are two plans a group.
+    The standard deviation is that of a sample (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to it.  A group
+    whose rewards are all equal gets zeros.  ValueError for less than two plans a group.
+
+    >>> advantages(np.array([[0, 1, 2], [1, 1, 1]])).tolist()
+    [[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
     rewards_P_G = np.asarray(rewards_P_G, dtype=float)
     if rewards_P_G.ndim != 2 or rewards_P_G.shape[1] < 2:
@@ -70,43 +97,21 @@ def _point(action: Action, target: Action) -> float:
     return 1 - (abs(action.x - target.x) + abs(action.y - target.y)) / 2
 
 
-def _scroll(action: Action, target: Action) -> float:
-    return _point(action, target) if action.direction == target.direction else 0.0
-
-
-def _text(action: Action, target: Action) -> float:
-    return Levenshtein.normalized_similarity(action.text, target.text)
-
-
-def _hotkey(action: Action, target: Action) -> float:
-    return Levenshtein.normalized_similarity(_chord(action.text), _chord(target.text))
-
-
 def _chord(text: str) -> list[str]:
     keys = text.split(" ")
     return sorted(key for key in keys if key in MODIFIERS) + [key for key in keys if key not in MODIFIERS]
 
 
 def _drag(action: Action, target: Action) -> float:
-    boxes = np.array([[[a.x, a.y], [a.x2, a.y2]] for a in (action, target)])  # action, target x start, end x x, y
+    boxes = np.array([[[a.x, a.y], [a.x2, a.y2]] for a in (action, target)])  # 2 (action, target) x 2 (start, end) x 2 (x, y)
     low, high = boxes.min(axis=1) - DRAG_MARGIN, boxes.max(axis=1) + DRAG_MARGIN
     common = np.clip(high.min(axis=0) - low.max(axis=0), 0, None).prod()
-    iou = common / ((high - low).prod(axis=1).sum() - common)
+    iou = float(common / ((high - low).prod(axis=1).sum() - common))
     return min(iou, 1.0) * _cosine(*(boxes[:, 1] - boxes[:, 0]))
 
 
 def _cosine(drag: np.ndarray, target: np.ndarray) -> float:
     lengths = np.linalg.norm(drag) * np.linalg.norm(target)
-    if lengths == 0:  # a drag that goes nowhere is like another one only
+    if lengths == 0:  # a drag of no length is similar only to another such drag
         return float((drag == target).all())
     return float(np.clip(drag @ target / lengths, 0, 1))
-
-
-_SIMILARITIES: dict[ActionType, Callable[[Action, Action], float]] = {
-    **dict.fromkeys(CLICK_FAMILY, _point),
-    **dict.fromkeys((ActionType.TYPE, ActionType.ANS), _text),
-    **dict.fromkeys((ActionType.WAIT, ActionType.DONE, ActionType.FAIL), lambda action, target: 1.0),
-    ActionType.DRAG: _drag,
-    ActionType.SCROLL: _scroll,
-    ActionType.HOTKEY: _hotkey,
-}

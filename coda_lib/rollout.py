@@ -16,7 +16,6 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from coda_lib.action import ActionType
 from coda_lib.agent import Agent, Decision, action_text
 from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
 from coda_lib.planner import Observation, Turn
@@ -69,8 +68,7 @@ class _Episode:
             for action in decision.actions:
                 self.current, ended = self.env.proceed(action)
                 if ended:
-                    self.stop = STOPS[action.type]
-                    self.answer = action.text if action.type == ActionType.ANS else None
+                    self.stop, self.answer = STOPS[action.type], action.text
                     break
             self.turns.append(Turn(decision.plan, action_text(decision.actions, self.current.size)))
             if self.stop is None and len(self.steps) >= self.limit:

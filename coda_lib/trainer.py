@@ -30,7 +30,7 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.models.local import load_network, load_processor
-from coda_lib.planner import Observation, PlanError, Turn, parse_plan
+from coda_lib.planner import Observation, Turn, read_plan
 from coda_lib.reward import reward
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class ActionReward:
             Observation(text, tuple(Turn(**turn) for turn in past), *pictures)
             for text, past, pictures in zip(instruction, turns, images, strict=True)
         ]
-        plans = [_plan_of(completion) for completion in completions]
+        plans = [read_plan(_text_of(completion)) for completion in completions]
         seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
         decisions = carry_out(self.executor, states, plans, seed)
         earned = [
@@ -75,14 +75,10 @@ class ActionReward:
         return states, decisions, earned
 
 
-def _plan_of(completion: Any) -> str:
-    """The plan of a completion as TRL hands it over; empty if there is none (the executor then does nothing)."""
+def _text_of(completion: Any) -> str:
+    """The text of a completion of TRL: a text, or a conversation of one message whose content is a text or parts."""
     content = completion if isinstance(completion, str) else completion[0]["content"]
-    content = content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-    try:
-        return parse_plan(content)
-    except PlanError:
-        return ""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def specialize(

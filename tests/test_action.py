@@ -1,40 +1,17 @@
-"""The action type, the grammar both ways, and the pyautogui calls."""
+"""Actions, and the grammar both ways."""
 
 from __future__ import annotations
 
 import ast
 
 import pytest
+from actions import actions, fractions, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coda_lib.action import (
-    CLICK_FAMILY,
-    Action,
-    ActionError,
-    ActionType,
-    format_action,
-    hotkey_keys,
-    parse_actions,
-    to_pixel,
-)
-from coda_lib.envs.pyautogui import pyautogui_calls
+from coda_lib.action import Action, ActionError, ActionType, format_action, hotkey_keys, parse_actions, to_pixel
 
 SIZE = (336, 252)
-
-fractions = st.floats(0, 1)
-texts = st.text() | st.text(alphabet="ab'\"\\n\n\t\r ,=()<|>[]wait")  # the second kind is nearly all grammar
-keys = st.sampled_from(["ctrl", "shift", "alt", "c", "enter", "+", "-", "'", "\\", '"', "f5"])
-actions = st.one_of(
-    st.builds(Action, st.sampled_from(sorted(CLICK_FAMILY)), fractions, fractions),
-    st.builds(Action.drag, fractions, fractions, fractions, fractions),
-    st.builds(Action.scroll, fractions, fractions, st.sampled_from(["up", "down", "left", "right"])),
-    st.builds(Action.type_text, texts),
-    st.builds(Action.answer, texts),
-    st.builds(Action.hotkey, st.lists(keys.filter(lambda key: key != "+"), min_size=1, max_size=3).map(" ".join)),
-    st.builds(Action.hotkey, st.sampled_from(["+", "ctrl +", "ctrl++"])),
-    st.sampled_from([Action.wait(), Action.done(), Action.fail()]),
-)
 
 
 def parse(text: str, **options) -> Action:
@@ -258,46 +235,6 @@ def test_a_box_may_leave_the_screen_by_rounding_only():
 def test_a_reply_that_cannot_be_read_is_quoted(reply, fault):
     with pytest.raises(ActionError, match=fault):
         parse_actions(reply, SIZE)
-
-
-# ---- pyautogui -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize(
-    ("action", "calls"),
-    [
-        (Action.click(0.25, 0.5), [("click", (84, 126), {})]),
-        (Action.click(1.0, 1.0), [("click", (335, 251), {})]),  # the last pixel, not one off the screen
-        (Action.double_click(0.25, 0.5), [("doubleClick", (84, 126), {})]),
-        (Action.right_click(0.25, 0.5), [("rightClick", (84, 126), {})]),
-        (Action.hover(0.25, 0.5), [("moveTo", (84, 126), {})]),
-        (
-            Action.drag(0.25, 0.5, 0.5, 0.5),
-            [("moveTo", (84, 126), {}), ("dragTo", (168, 126), {"duration": 0.5, "button": "left"})],
-        ),
-        (Action.scroll(0.25, 0.5, "up"), [("moveTo", (84, 126), {}), ("scroll", (5,), {})]),
-        (Action.scroll(0.25, 0.5, "down"), [("moveTo", (84, 126), {}), ("scroll", (-5,), {})]),
-        (Action.scroll(0.25, 0.5, "right"), [("moveTo", (84, 126), {}), ("hscroll", (5,), {})]),
-        (Action.scroll(0.25, 0.5, "left"), [("moveTo", (84, 126), {}), ("hscroll", (-5,), {})]),
-        (Action.hotkey("Ctrl+Shift+S"), [("hotkey", ("ctrl", "shift", "s"), {})]),
-        (Action.type_text("it's"), [("write", ("it's",), {})]),
-        (Action.type_text("a\n\r\nb\tc\n"), [
-            ("write", ("a",), {}), ("press", ("enter",), {}), ("press", ("enter",), {}), ("write", ("b",), {}),
-            ("press", ("tab",), {}), ("write", ("c",), {}), ("press", ("enter",), {}),
-        ]),
-        (Action.type_text(""), []),
-        (Action.wait(), []),
-        (Action.done(), []),
-        (Action.fail(), []),
-        (Action.answer("3"), []),
-    ],
-)  # fmt: skip
-def test_pyautogui_calls(action, calls):
-    assert pyautogui_calls(action, SIZE) == calls
-
-
-@pytest.mark.parametrize("text", ["café", "a\x00", "a\rb"])
-def test_what_pyautogui_would_drop_in_silence_is_an_error(text):
-    with pytest.raises(ActionError, match="cannot type"):
-        pyautogui_calls(Action.type_text(text), SIZE)
 
 
 # ---- against the vendor's parser -------------------------------------------------------------------------------------

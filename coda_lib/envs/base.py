@@ -1,4 +1,4 @@
-"""What every environment offers, in Gymnasium's terms: the screenshot is the observation, an `Action` the action."""
+"""The interface of every environment, Gymnasium's: the observation is a screenshot, the action an `Action`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 Picture = TypeVar("Picture")
-STOPS = {ActionType.DONE: StopReason.DONE, ActionType.FAIL: StopReason.FAIL, ActionType.ANS: StopReason.ANS}
+STOPS = {kind: StopReason[kind.name] for kind in ActionType if kind.ends}
 
 
 class EnvironmentFault(RuntimeError):
-    """The environment itself broke (a crash, a hung machine): the episode is marked, never counted as a failed task."""
+    """The environment broke (a crash, a hung machine): the episode is marked and not counted as a failed task."""
 
 
 class ActionSpace(gymnasium.Space[Action]):
-    """All actions; a sample is one with the mouse, anywhere on the screen."""
+    """All actions; a sample is an action of the mouse at a random point."""
 
     def contains(self, x: Any) -> bool:
         return isinstance(x, Action)
@@ -39,20 +39,20 @@ class ActionSpace(gymnasium.Space[Action]):
 
 @cache
 def picture_space(shape: tuple[int, int, int]) -> gymnasium.spaces.Box:
-    """The space of RGB screenshots (height, width, 3); one for all environments, for it takes as much memory as six of them."""
+    """The space of RGB screenshots (height, width, 3); environments share it, because it is as large as six screenshots."""
     return gymnasium.spaces.Box(0, 255, shape, np.uint8)
 
 
 class Environment(gymnasium.Env[np.ndarray, Action]):
-    """An application that is seen and acted on as a person would.
+    """An application that is seen by screenshots and acted on by mouse and keyboard.
 
-    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: success is asked for with `check`, and
-    training rewards come from `coda_lib.reward`.
+    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: `check` says whether the task is solved,
+    and `coda_lib.reward` gives the rewards of training.
     """
 
     task: Task | None = None
-    threads = False  # whether episodes in several of these may be played by threads side by side
-    lost = True  # after a fault: whether it cannot be used any more
+    threads = False  # whether several threads may play episodes side by side, each in an environment of its own
+    lost = True  # whether a fault makes it unusable
     action_space: gymnasium.Space[Action] = ActionSpace()
 
     @abstractmethod
@@ -63,38 +63,38 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
 
     @abstractmethod
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Perform one action; terminated is True when it is DONE, FAIL or ANS."""
+        """Perform one action; terminated is True if it ends the episode (DONE, FAIL, ANS)."""
 
     def begin(self, task: Task) -> Image.Image:
-        """`reset`, with the screenshot as a picture; where it came as a PNG, its pixels are read when somebody wants them."""
+        """`reset`, with the screenshot as a picture; the pixels of a PNG are decoded when they are first used."""
         return Image.fromarray(self.reset(task)[0])
 
     def proceed(self, action: Action) -> tuple[Image.Image, bool]:
-        """`step`, likewise: the screenshot after an action, and whether it was DONE, FAIL or ANS."""
-        picture, _, ended, _, _ = self.step(action)
-        return Image.fromarray(picture), ended
+        """`step`: the screenshot after the action as a picture, and whether the action ends the episode."""
+        screenshot, _, ended, _, _ = self.step(action)
+        return Image.fromarray(screenshot), ended
 
     def elements(self) -> Sequence[Any]:
-        """What is on the screen by name (each with name, role, center), where the application can say; never for the models."""
+        """The named elements on the screen (name, role, center), if the application lists them; models never see them."""
         return ()
 
     @abstractmethod
     def check(self, stop: StopReason, answer: str | None = None) -> bool | None:
-        """Whether the task is solved in the present state; None where nobody can say."""
+        """Whether the task is solved in the present state; None if that cannot be checked."""
 
 
 def standing_still(
     look: Callable[[], Picture], still_s: float, settle_s: float, pause_s: float,
     busy: Callable[[], bool] = lambda: False, same: Callable[[Picture, Picture], bool] = np.array_equal,
 ) -> Picture:  # fmt: skip
-    """What `look` shows once it has shown the same for `still_s` seconds, or as it is after `settle_s`; asked every `pause_s`.
+    """The picture of `look` when it has not changed for `still_s` seconds, or as it is after `settle_s`.
 
-    While something is `busy`, nothing counts as still.
+    `look` is called every `pause_s` seconds.  While `busy` is true, no picture counts as unchanged.
     """
-    end, since, last = time.monotonic() + settle_s, time.monotonic(), look()
+    end, since, picture = time.monotonic() + settle_s, time.monotonic(), look()
     while time.monotonic() < end and time.monotonic() - since < still_s:
         time.sleep(pause_s)
-        now = look()
-        if busy() or not same(now, last):
-            since, last = time.monotonic(), now
-    return last
+        following = look()
+        if busy() or not same(following, picture):
+            since, picture = time.monotonic(), following
+    return picture

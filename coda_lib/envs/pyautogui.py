@@ -1,34 +1,49 @@
-"""Actions as calls of pyautogui's functions, by which a real screen is driven: here, in a process of its own, or in a machine."""
+"""Actions as calls of pyautogui's functions, which drive a real screen: of this process, another process or a machine."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import assert_never
 
-from coda_lib.action import CLICK_FAMILY, Action, ActionError, ActionType, KeyRefused, pressed, to_pixel
+from coda_lib.action import Action, ActionError, ActionType, hotkey_keys, to_pixel
 
 Call = tuple[str, tuple, dict]  # name of a pyautogui function, its arguments, its keyword arguments
 
 SCROLL_CLICKS = 5  # notches of the wheel in one scroll action
 LONGEST_TEXT = 2_000  # characters that one action may type on a real screen
-DRAG_SECONDS = 0.5  # a drag that jumps is taken for a click by many applications
-_POINTER_CALLS = {
-    ActionType.CLICK: "click", ActionType.DOUBLE_CLICK: "doubleClick", ActionType.RIGHT_CLICK: "rightClick",
-    ActionType.HOVER: "moveTo",
-}  # fmt: skip
+LONGEST_CHORD = 4  # keys
+DRAG_SECONDS = 0.5  # many applications take a drag that jumps for a click
+
+_FUNCTION = frozenset(f"f{number}" for number in range(1, 13))
+_MODIFIERS = frozenset(("ctrl", "alt", "shift", "win", "ctrlleft", "ctrlright", "altleft", "altright", "shiftleft", "shiftright"))
+_NAMED = frozenset(
+    ("enter", "esc", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown", "up", "down", "left",
+     "right", "capslock", "numlock", "scrolllock", "pause", "printscreen", "apps")
+)  # fmt: skip
+_KEYS = frozenset(map(chr, range(33, 127))) - frozenset(map(chr, range(65, 91))) | _FUNCTION | _MODIFIERS | _NAMED
 
 
 def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
     """The pyautogui calls that carry out the action on a screen of `size` (width, height) in pixels.
 
-    Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS touch no device and
-    give no call.  Raises ActionError for text that pyautogui cannot type (it drops anything but ASCII in silence), or too long
-    to type, and for keys that are refused (`keys`).
+    Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS give no call.  ActionError for
+    text that is too long or that pyautogui cannot type (it drops all but ASCII without a message), and for keys that
+    `allowed_keys` refuses.
+
+    >>> pyautogui_calls(Action.click(0.25, 0.5), size=(336, 252))
+    [('click', (84, 126), {})]
     """
     point = to_pixel(action.x, action.y, size) if action.x is not None else ()
     match action.type:
-        case kind if kind in CLICK_FAMILY:
-            return [(_POINTER_CALLS[kind], point, {})]
+        case ActionType.CLICK:
+            return [("click", point, {})]
+        case ActionType.DOUBLE_CLICK:
+            return [("doubleClick", point, {})]
+        case ActionType.RIGHT_CLICK:
+            return [("rightClick", point, {})]
+        case ActionType.HOVER:
+            return [("moveTo", point, {})]
         case ActionType.DRAG:
             end = to_pixel(action.x2, action.y2, size)
             return [("moveTo", point, {}), ("dragTo", end, {"duration": DRAG_SECONDS, "button": "left"})]
@@ -37,21 +52,37 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
             clicks = SCROLL_CLICKS if action.direction in ("up", "right") else -SCROLL_CLICKS
             return [("moveTo", point, {}), (name, (clicks,), {})]
         case ActionType.HOTKEY:
-            try:
-                return [("hotkey", pressed(action.text), {})]
-            except KeyRefused as error:
-                raise ActionError(str(error)) from error
+            return [("hotkey", allowed_keys(action.text), {})]
         case ActionType.TYPE:
             if len(action.text) > LONGEST_TEXT:
                 raise ActionError(f"{len(action.text)} characters are too many to type")
             return [_typing_call(part) for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)]
-    return []
+        case ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+            return []
+        case _:
+            assert_never(action.type)
+
+
+def allowed_keys(text: str) -> tuple[str, ...]:
+    """The keys of a chord.  ActionError for an unknown key, no key or too many keys, and a chord that leaves the application."""
+    keys = hotkey_keys(text)
+    chord = " ".join(keys)[:60]
+    if unknown := [key for key in keys if key not in _KEYS]:
+        raise ActionError(f"there is no key {unknown[0][:30]!r}")
+    if not 0 < len(keys) <= LONGEST_CHORD:
+        raise ActionError(f"a chord has one to {LONGEST_CHORD} keys, not {len(keys)}: {chord!r}")
+    modifiers = {key.removesuffix("left").removesuffix("right") for key in keys if key in _MODIFIERS}
+    others = set(keys) - _MODIFIERS
+    leaves = {"ctrl", "alt"} <= modifiers and others & (_FUNCTION | {"delete", "backspace", "esc", "t"})
+    if leaves or (modifiers and "printscreen" in others) or "win" in modifiers:
+        raise ActionError(f"leaves the application: {chord!r}")
+    return keys
 
 
 def _typing_call(part: str) -> Call:
     if part in ("\n", "\r\n", "\t"):
         return "press", ("tab" if part == "\t" else "enter",), {}
-    if part == "<":  # pyautogui holds shift down on the key of an ISO keyboard that has < without it: > is what comes
+    if part == "<":  # pyautogui's own way types > on an ISO keyboard, which has a key for < without shift
         return "hotkey", ("shift", ","), {}
     if not part.isascii() or not part.isprintable():
         raise ActionError(f"pyautogui cannot type {part!r}")
@@ -59,9 +90,13 @@ def _typing_call(part: str) -> Call:
 
 
 def code_of(calls: Sequence[Call]) -> str:
-    """The calls as Python: of pyautogui's functions on literals, which is all that can come of an `Action`."""
-    said = []
-    for name, arguments, named in calls:
-        given = [*map(repr, arguments), *(f"{key}={value!r}" for key, value in named.items())]
-        said.append(f"pyautogui.{name}({', '.join(given)})")
-    return "; ".join(said)
+    """The calls as Python: pyautogui's functions on literals, and nothing else.
+
+    >>> code_of(pyautogui_calls(Action.click(0.25, 0.5), size=(336, 252)))
+    'pyautogui.click(84, 126)'
+    """
+    lines = []
+    for name, arguments, keywords in calls:
+        literals = [*map(repr, arguments), *(f"{key}={value!r}" for key, value in keywords.items())]
+        lines.append(f"pyautogui.{name}({', '.join(literals)})")
+    return "; ".join(lines)

@@ -1,4 +1,4 @@
-"""What environments behind a screen, a mouse and a keyboard share, be they a display of this machine's or a virtual machine."""
+"""What environments behind a real screen share: a display of this machine, or a virtual machine."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ from coda_lib.envs.pyautogui import Call, pyautogui_calls
 from coda_lib.task import Task
 
 Fit = Callable[[tuple[int, int]], tuple[int, int]]
-WAIT_S = 1.0  # of a WAIT action
+WAIT_S = 1.0  # seconds of a WAIT action
 
 
 class Screen(Environment):
-    """An application that is acted on by pyautogui's calls and seen once its picture stands still."""
+    """An application that is acted on by pyautogui's calls and seen when its picture no longer changes."""
 
     metadata = {"render_modes": ["rgb_array"]}
     threads = True
     task: Task | None = None
     size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
-    fit: Fit | None = None  # from the screen's size to that of the pictures that are given out; None: as they are
+    fit: Fit | None = None  # from the screen's size to that of the observations; None: the same
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
-        """A picture of the screen as it is given out: models write pixels of the size at which they see it."""
+        """A picture of the screen at the size of the observations: models write coordinates in pixels of what they see."""
         size = (picture.shape[1], picture.shape[0])
-        wanted = self.fit(size) if self.fit else size
-        return picture if wanted == size else np.asarray(Image.fromarray(picture).resize(wanted, Image.Resampling.BICUBIC))
+        fitted = self.fit(size) if self.fit else size
+        return picture if fitted == size else np.asarray(Image.fromarray(picture).resize(fitted, Image.Resampling.BICUBIC))
 
     @abstractmethod
     def act(self, calls: Sequence[Call]) -> None:
-        """Carry out calls; there may be none."""
+        """Carry out calls; the list may be empty."""
 
     @abstractmethod
     def look(self) -> np.ndarray:
-        """The screen once it stands still, fitted, RGB uint8 (height, width, 3)."""
+        """The fitted screen when it no longer changes, RGB uint8 (height, width, 3)."""
 
     def step(self, action: Action) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         info = self.do(action)
         return self.look(), 0.0, info["stop"] is not None, False, info
 
     def do(self, action: Action) -> dict[str, Any]:
-        """Perform an action; returns what `step` says of it."""
+        """Perform an action; returns the `info` of `step`."""
         try:
             calls = pyautogui_calls(action, self.size)
-        except ActionError as error:  # text that cannot be typed is nothing done, and the agent sees that
+        except ActionError as error:  # nothing is done, and the agent sees an unchanged screen
             return {"stop": None, "refused": str(error)}
         self.act(calls)
         if action.type is ActionType.WAIT:
             time.sleep(WAIT_S)
-        answer = action.text if action.type is ActionType.ANS else None
-        return {"stop": STOPS.get(action.type), "answer": answer}
+        stop = STOPS.get(action.type)
+        return {"stop": stop, "answer": action.text if stop else None}

@@ -1,6 +1,6 @@
-"""Actions as the pyautogui code in which ScienceBoard's and OSWorld's logs keep them, and back.
+"""Actions as the pyautogui code of ScienceBoard's and OSWorld's logs, and back.
 
-Code is read by its syntax tree, a call of a known function on literals at a time; nothing is run.
+Code is parsed into a syntax tree, and only calls of known functions on literals are read; nothing is run.
 """
 
 from __future__ import annotations
@@ -9,32 +9,37 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from coda_lib.action import Action, ActionError, ActionType
+from coda_lib.action import CONTROL, Action, ActionError
 from coda_lib.envs.pyautogui import code_of, pyautogui_calls
 
 Size = tuple[int, int]
-_WORDS = {ActionType.WAIT: "WAIT", ActionType.DONE: "DONE", ActionType.FAIL: "FAIL"}
-_BY_WORD = {word: kind for kind, word in _WORDS.items()}
 _POINTED = {"click": Action.click, "doubleClick": Action.double_click, "rightClick": Action.right_click, "moveTo": Action.hover}
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
 
 
 def action_code(action: Action, size: Size) -> str:
-    """An action on a screen of `size` (width, height) as code: pyautogui's calls, or WAIT, DONE, FAIL, ANS."""
-    if action.type is ActionType.ANS:
-        return f"ANS {action.text}"
-    if action.type in _WORDS:
-        return _WORDS[action.type]
-    return code_of(pyautogui_calls(action, size))
+    """An action on a screen of `size` (width, height) as code: pyautogui's calls, or WAIT, DONE, FAIL, ANS.
+
+    >>> action_code(Action.click(0.25, 0.5), (336, 252)), action_code(Action.answer("4 cm"), (336, 252))
+    ('pyautogui.click(84, 126)', 'ANS 4 cm')
+    """
+    if not action.type.control:
+        return code_of(pyautogui_calls(action, size))
+    return action.type.name if action.text is None else f"{action.type.name} {action.text}"
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:
-    """The actions of a piece of code.  ActionError names the first thing that is none."""
-    word, _, rest = code.strip().partition(" ")
-    if word == "ANS":
-        return (Action.answer(rest),)
-    if code.strip() in _BY_WORD:
-        return (Action(_BY_WORD[code.strip()]),)
+    """The actions of a piece of code.  ActionError names the first statement that is no action.
+
+    >>> read_code("pyautogui.moveTo(84, 126); pyautogui.dragTo(168, 126)", (336, 252)) == (Action.drag(0.25, 0.5, 0.5, 0.5),)
+    True
+    """
+    word, _, text = code.strip().partition(" ")
+    kind = CONTROL.get(word)
+    if kind and kind.fields:  # ANS
+        return (Action(kind, text=text),)
+    if kind and not text:
+        return (Action(kind),)
     try:
         statements = ast.parse(code.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -46,10 +51,13 @@ def read_code(code: str, size: Size) -> tuple[Action, ...]:
 
 
 class _Reader:
-    """Puts calls together: a drag is a move and a drag, typed text is written in parts."""
+    """Joins calls into actions: a drag is a move and a drag, typed text is written in parts.
+
+    `point` is the pointer's last position, `moved` whether the last call only moved it there, `text` what is typed so far.
+    """
 
     def __init__(self, size: Size):
-        self.size, self.found, self.place, self.moved, self.text = size, [], None, False, ""
+        self.size, self.actions, self.point, self.moved, self.text = size, [], None, False, ""
 
     def read(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Import | ast.Assign):  # import pyautogui; pyautogui.FAILSAFE = False
@@ -66,12 +74,12 @@ class _Reader:
     def finish(self) -> Iterator[Action]:
         self._end_text()
         self._end_move()
-        return iter(self.found)
+        return iter(self.actions)
 
     def _add(self, action: Action) -> None:
         self._end_text()
         self._end_move()
-        self.found.append(action)
+        self.actions.append(action)
 
     def _end_text(self) -> None:
         if self.text:
@@ -81,45 +89,45 @@ class _Reader:
     def _end_move(self) -> None:
         if self.moved:
             self.moved = False
-            self.found.append(Action.hover(*self.place))
+            self.actions.append(Action.hover(*self.point))
 
-    def _call(self, name: str, arguments: list[Any], named: dict[str, Any]) -> None:
-        given = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | named
+    def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
         match name:
             case "click" | "doubleClick" | "rightClick" | "moveTo":
                 self._end_text()
-                place = self._point(given) or self.place
-                if place is None:
-                    raise ActionError(f"{name}: where is not said")
-                many = {2: "doubleClick"}.get(given.get("clicks"), name)
-                many = "rightClick" if given.get("button") == "right" else many
+                point = self._read_point(values) or self.point
+                if point is None:
+                    raise ActionError(f"{name}: no point")
+                function = {2: "doubleClick"}.get(values.get("clicks"), name)
+                function = "rightClick" if values.get("button") == "right" else function
                 if name == "moveTo":
                     self._end_move()
-                    self.place, self.moved = place, True
+                    self.point, self.moved = point, True
                 else:
-                    self.moved = self.moved and self._point(given) is not None
-                    self._add(_POINTED[many](*place))
-                    self.place = place
-            case "dragTo" if self.place is not None:
-                end, self.moved = self._point(given), False
+                    self.moved = self.moved and self._read_point(values) is not None
+                    self._add(_POINTED[function](*point))
+                    self.point = point
+            case "dragTo" if self.point is not None:
+                end, self.moved = self._read_point(values), False
                 if end is None:
-                    raise ActionError("dragTo: where to is not said")
-                self._add(Action.drag(*self.place, *end))
-                self.place = end
+                    raise ActionError("dragTo: no point")
+                self._add(Action.drag(*self.point, *end))
+                self.point = end
             case "scroll" | "hscroll":
-                clicks, place = given.get("clicks", 0), self._point(given) or self.place or (0.5, 0.5)
-                ways = ("up", "down") if name == "scroll" else ("right", "left")
+                clicks, point = values.get("clicks", 0), self._read_point(values) or self.point or (0.5, 0.5)
+                directions = ("up", "down") if name == "scroll" else ("right", "left")
                 self.moved = False
-                self._add(Action.scroll(*place, ways[clicks < 0]))
-            case "write" | "typewrite" if isinstance(given.get("message"), str):
+                self._add(Action.scroll(*point, directions[clicks < 0]))
+            case "write" | "typewrite" if isinstance(values.get("message"), str):
                 self._end_move()
-                self.text += given["message"]
-            case "press" if given.get("keys") in _KEYS:
+                self.text += values["message"]
+            case "press" if values.get("keys") in _KEYS:
                 self._end_move()
-                self.text += _KEYS[given["keys"]]
-            case "press" | "keyDown" if isinstance(given.get("keys"), str):
-                self._add(Action.hotkey(given["keys"]))
-            case "hotkey" if arguments == ["shift", ","]:  # how `calls` types it
+                self.text += _KEYS[values["keys"]]
+            case "press" | "keyDown" if isinstance(values.get("keys"), str):
+                self._add(Action.hotkey(values["keys"]))
+            case "hotkey" if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
                 self._end_move()
                 self.text += "<"
             case "hotkey" if arguments and all(isinstance(key, str) for key in arguments):
@@ -127,10 +135,10 @@ class _Reader:
             case "keyUp":
                 pass
             case _:
-                raise ActionError(f"no action of ours: pyautogui.{name}")
+                raise ActionError(f"no action: pyautogui.{name}")
 
-    def _point(self, given: dict[str, Any]) -> tuple[float, float] | None:
-        x, y = given.get("x"), given.get("y")
+    def _read_point(self, values: dict[str, Any]) -> tuple[float, float] | None:
+        x, y = values.get("x"), values.get("y")
         if x is None or y is None:
             return None
         if not all(isinstance(value, int | float) for value in (x, y)):
@@ -156,7 +164,7 @@ def _name(call: ast.expr | None) -> tuple[str, str]:
 
 def _literals(call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     try:
-        named = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
-        return [ast.literal_eval(argument) for argument in call.args], named
+        keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+        return [ast.literal_eval(argument) for argument in call.args], keywords
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise ActionError(f"no literals: {ast.unparse(call)[:120]!r}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -21,21 +21,16 @@ from coda_lib.trajectory import Step, Trajectory, decode_image
 if TYPE_CHECKING:
     from coda_lib.envs.sciencedesk.desk import Element
 
+_MARK_SIZES = {"x": 11, "o": 19, "s": 19, ".": 7}  # points
+
 
 def action_label(action: Action, size: tuple[int, int]) -> str:
     """An action in words, with its coordinates in pixels of an image of `size` (width, height)."""
-    names = {
-        ActionType.CLICK: "click",
-        ActionType.DOUBLE_CLICK: "double click",
-        ActionType.RIGHT_CLICK: "right click",
-        ActionType.DONE: "done",
-        ActionType.FAIL: "give up",
-    }
     ends = [(action.x, action.y), (action.x2, action.y2)]
     points = [f"({x * size[0]:.0f}, {y * size[1]:.0f})" for x, y in ends if x is not None]
     text = "" if action.text is None else f"“{_shorten(action.text, 28)}”"
-    words = [names.get(action.type, action.type.value), action.direction, text, " → ".join(points)]
-    return " ".join(word for word in words if word)
+    parts = [action.type.label, action.direction, text, " → ".join(points)]
+    return " ".join(part for part in parts if part)
 
 
 @styled
@@ -155,22 +150,34 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
-    """Draw an action that has a place on an image of `size`; with `ring`, a wide ring around its point and no cross."""
-    if action.x is None:
-        return
+    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no cross."""
+    end = None
+    match action.type:
+        case ActionType.CLICK:
+            shapes = "x"
+        case ActionType.DOUBLE_CLICK:
+            shapes = "xo"
+        case ActionType.RIGHT_CLICK:
+            shapes = "xs"
+        case ActionType.HOVER:
+            shapes = "o"
+        case ActionType.DRAG:
+            shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
+        case ActionType.SCROLL:
+            step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[action.direction]
+            x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
+            shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
+        case ActionType.TYPE | ActionType.HOTKEY | ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+            return
+        case _:
+            assert_never(action.type)
     x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
-    if action.type in (ActionType.DRAG, ActionType.SCROLL):
-        step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}.get(action.direction, (0, 0))
-        end = (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
-        if action.type is ActionType.DRAG:
-            end = (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
+    if end:
         arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
         ax.annotate("", end, (x, y), arrowprops=arrow | {"path_effects": OUTLINE})
-    shapes = {ActionType.CLICK: "x", ActionType.DOUBLE_CLICK: "xo", ActionType.RIGHT_CLICK: "xs", ActionType.HOVER: "o"}
-    points = {"x": 11, "o": 19, "s": 19, ".": 7}
-    for shape in "o" if ring else shapes.get(action.type, "."):
+    for shape in "o" if ring else shapes:
         ax.plot(
-            *(x, y, shape), markersize=28 if ring else points[shape], markeredgewidth=2.2, color=color,
+            *(x, y, shape), markersize=28 if ring else _MARK_SIZES[shape], markeredgewidth=2.2, color=color,
             fillstyle="none", path_effects=OUTLINE,
         )  # fmt: skip
 

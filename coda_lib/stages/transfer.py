@@ -18,7 +18,7 @@ from rapidfuzz import process
 from coda_lib.action import Action, ActionError, ActionType, format_action, parse_actions
 from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
-from coda_lib.envs.sciencedesk.script import ScriptError, action_of, read_plan
+from coda_lib.envs.sciencedesk.script import ScriptError, action_of, to_step
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.models.chat import ChatModel, Sampling
@@ -52,7 +52,7 @@ class WidgetTreeExecutor(Executor):
 
 def _by_name(observation: Observation, plan: str) -> str:
     try:
-        action = action_of(read_plan(plan), partial(_find, observation))
+        action = action_of(to_step(plan), partial(_find, observation))
     except (ScriptError, ActionError) as error:
         return f"nothing done: {error}"
     return format_action(action, observation.current.size)

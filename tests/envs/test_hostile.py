@@ -7,15 +7,16 @@ import json
 import time
 
 import pytest
+from actions import example
 
-from coda_lib.action import Action, ActionError, ActionType, KeyRefused, parse_actions, pressed
+from coda_lib.action import Action, ActionError, ActionType, parse_actions
 from coda_lib.envs.pyautogui import LONGEST_TEXT, pyautogui_calls
 from coda_lib.envs.scienceboard.files import load_board_task
 from coda_lib.envs.scienceboard.guest import program
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.judge import VerdictError, parse_verdict
-from coda_lib.planner import PlanError, parse_plan
+from coda_lib.planner import read_plan
 from coda_lib.task import load_task
 
 SIZE = (336, 252)
@@ -99,12 +100,12 @@ def test_a_nasty_text_is_typed_or_refused_and_never_more(text):
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_nasty_text_is_data_to_planner_and_judge(text):
-    for read, error in ((parse_plan, PlanError), (parse_verdict, VerdictError)):
-        for said in (text, f"Thought: {text}", json.dumps({"Correctness": text}), '{"Correctness": true, "Redundant": ["' + text):
-            try:
-                assert read(said) is not None
-            except error:
-                pass
+    for reply in (text, f"Thought: {text}", json.dumps({"Correctness": text}), '{"Correctness": true, "Redundant": ["' + text):
+        assert isinstance(read_plan(reply), str)
+        try:
+            assert parse_verdict(reply) is not None
+        except VerdictError:
+            pass
 
 
 @pytest.mark.parametrize("app", ["algebra", "biochem", "gis", "astron"])
@@ -125,9 +126,7 @@ def test_the_embedded_applications_take_nasty_texts_for_texts(app, monkeypatch):
 
 @pytest.mark.parametrize("chord", CHORDS)
 def test_chords_that_leave_the_application_are_refused(chord):
-    with pytest.raises(KeyRefused):
-        pressed(chord)
-    with pytest.raises((ActionError, ValueError)):
+    with pytest.raises(ActionError):
         pyautogui_calls(Action.hotkey(chord), SIZE)
 
 
@@ -175,8 +174,10 @@ def test_a_nasty_expression_in_a_task_file_is_refused_or_harmless(text, tmp_path
             assert "A-01.json" in str(refused)
 
 
-def test_every_kind_of_action_becomes_plain_calls():
-    acts = [Action.click(0, 1), Action.drag(0, 0, 1, 1), Action.scroll(1, 1, "left"), Action.hotkey("ctrl c")]
-    for act in (*acts, Action.type_text("a\n'\\")):
-        assert plain(program(pyautogui_calls(act, SIZE)))
-    assert {act.type for act in acts} < set(ActionType)
+@pytest.mark.parametrize("kind", ActionType)
+def test_every_type_of_action_becomes_plain_calls(kind):
+    assert plain(program(pyautogui_calls(example(kind), SIZE)))
+
+
+def test_typed_quotes_and_line_ends_become_plain_calls():
+    assert plain(program(pyautogui_calls(Action.type_text("a\n'\\"), SIZE)))

@@ -1,8 +1,8 @@
-"""Scripts in names of widgets: how tasks are proved solvable and base models get their grounding data.
+"""Scripts by names of widgets: they prove tasks solvable and give the base models their grounding data.
 
 A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]},
-{'scroll': [NAME, DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent ever sees
-the widget tree behind the names.
+{'scroll': [NAME, DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent sees the
+widget tree behind the names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POINTED = {"click": Action.click, "double": Action.double_click, "right": Actio
 
 
 class ScriptError(LookupError):
-    """A script names something that is not on the screen."""
+    """A script step that does not exist, or the name of no element on the screen."""
 
 
 def find(desk: Desk, name: str) -> Element:
@@ -42,7 +42,7 @@ def _named(elements: Sequence[Element], name: str) -> Element:
 
 
 def read_step(step: Mapping[str, Any], observation: Observation) -> tuple[str, tuple[Action, ...]]:
-    """Plan and action of a script step on the screen seen, for `agent.ScriptAgent`."""
+    """Plan and action of a script step on the present screen, for `agent.ScriptAgent`."""
     elements = observation.elements()
     return to_plan(step), (action_of(step, lambda name: _named(elements, name).center),)
 
@@ -53,7 +53,7 @@ def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:
 
 
 def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, float]]) -> Action:
-    """The action of a script step, where `locate` says at which point, in fractions of the screen, something of a name is."""
+    """The action of a script step; `locate` gives the point of a name, in fractions of the screen."""
     ((kind, what),) = step.items()
     match kind:
         case "click" | "double" | "right":
@@ -74,7 +74,7 @@ def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, floa
 
 
 def to_plan(step: Mapping[str, Any]) -> str:
-    """The plan that says a script step in words, as a planner would."""
+    """The plan of a script step, as a planner writes it."""
     ((kind, what),) = step.items()
     match kind:
         case "click":
@@ -101,14 +101,14 @@ def to_plan(step: Mapping[str, Any]) -> str:
 _PLANS = (
     (re.compile(r"(Click|Double-click|Right-click) '(.+)'\."), lambda kind, name: {kind.partition("-")[0].lower(): name}),
     (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
-    (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda where, name: {"scroll": [name, where]}),
-    (re.compile(r"Type '(.*)'( and press Enter)?\."), lambda words, enter: {"type": words + ("\n" if enter else "")}),
+    (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda direction, name: {"scroll": [name, direction]}),
+    (re.compile(r"Type '(.*)'( and press Enter)?\."), lambda text, enter: {"type": text + ("\n" if enter else "")}),
     (re.compile(r"Press '(.+)'\."), lambda keys: {"press": keys}),
 )
 
 
-def read_plan(plan: str) -> dict[str, Any]:
-    """The script step that a plan says in words: what `to_plan` makes of it, read back.  ScriptError if it says none."""
+def to_step(plan: str) -> dict[str, Any]:
+    """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an element."""
     for pattern, step in _PLANS:
         if match := pattern.fullmatch(plan.strip()):
             return step(*match.groups())
@@ -116,7 +116,7 @@ def read_plan(plan: str) -> dict[str, Any]:
 
 
 def solve(env: ScienceDesk, task: Task) -> bool:
-    """Reset, run the task's script, and say whether the task is then solved.  ScriptError if the script cannot run."""
+    """Whether the task's script solves it.  ScriptError if the script cannot run."""
     env.reset(task)
     answer = None
     for step in task.solution:
@@ -126,6 +126,6 @@ def solve(env: ScienceDesk, task: Task) -> bool:
 
 
 def idle(env: ScienceDesk, task: Task) -> bool:
-    """Whether doing nothing would pass (it must not)."""
+    """Whether doing nothing solves the task (it must not)."""
     env.reset(task)
     return env.check(StopReason.DONE) or env.check(StopReason.ANS, "")
