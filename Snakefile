@@ -9,11 +9,11 @@ import os
 import sys
 from pathlib import Path
 
-from coda_lib.config import APPS, SYSTEMS, read_profile
+from coda_lib.applications import ALL_APPS, APPS, NOVEL_APPS
+from coda_lib.config import SYSTEMS, read_profile
 from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS
 from coda_lib.run import Run
-from coda_lib.task import NOVEL_APPS
 
 RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
@@ -41,7 +41,7 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
     def files(wildcards):
         if not (BOOKS / f"{name}.ipynb").exists():
             return []
-        others = [f"coda_lib.envs.sciencedesk.{app}" for app in (*APPS, *NOVEL_APPS) if app != getattr(wildcards, "app", app)]
+        others = [f"coda_lib.envs.sciencedesk.{app}" for app in ALL_APPS if app != getattr(wildcards, "app", app)]
         return relative(code_files(BOOKS / f"{name}.ipynb", (*without, *others)))
 
     return files
@@ -111,7 +111,7 @@ STAGE = (
 
 
 wildcard_constraints:
-    app="|".join([*APPS, *NOVEL_APPS]),
+    app="|".join(ALL_APPS),
     variant="[a-z0-9-]+",
     planner="base|specialist",
     system="|".join(SYSTEMS),

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from coda_lib.applications import App
 from coda_lib.errors import UserError
 from coda_lib.paths import PROFILES, display
 
@@ -37,10 +38,8 @@ def load_rows(path: Path, kind: type[Row]) -> list[Row]:
         raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
-APPS = ("algebra", "biochem", "gis", "astron")
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
 
-App = Literal["algebra", "biochem", "gis", "astron"]
 Grade = Literal["A", "B", "C", "D"]
 System = Literal["base", "executor", "stage1", "stage2"]
 Role = Literal["planner", "executor", "judge", "generator"]

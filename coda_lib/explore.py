@@ -15,9 +15,10 @@ from typing import Any
 
 import yaml
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
-from coda_lib.task import ALL_APPS, Task, test_tasks
+from coda_lib.task import Task, test_tasks
 
 POOL_SIZE = 90  # train tasks an application
 _SLACK = 4  # steps allowed beyond the scripted solution and its DONE

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
 from coda_lib.trajectory import StopReason
@@ -52,14 +53,7 @@ def holds(item: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
     return PREDICATES[item.get("pred", "equals")](lookup(state, item["key"]), item.get("value"))
 
 
-APPS = ("algebra", "biochem", "gis", "astron")  # the four that CODA trains and evaluates on
 GRADES = ("A", "B", "C", "D")
-NOVEL_APPS = ("spectra",)  # software that no model is trained on, for an ablation; in no table of the paper's
-ALL_APPS = (*APPS, *NOVEL_APPS)  # what can be asked for by name
-TEST_TASKS = {
-    "algebra": 31, "biochem": 29, "gis": 34, "astron": 33,  # as in ScienceBoard (paper, section 5)
-    "spectra": 30,  # about as many; the paper has no such application
-}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from coda_lib import task
-from coda_lib.config import APPS, SYSTEMS, load_profile, profile_names, read_profile
+from coda_lib.applications import APPS
+from coda_lib.config import SYSTEMS, load_profile, profile_names, read_profile
 from coda_lib.errors import UserError
 from coda_lib.paths import PROFILES, REPO, checkpoint_path, require_checkpoint
 from coda_lib.run import Run
@@ -18,7 +18,7 @@ def test_the_profiles():
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name
-        assert profile.apps == APPS == task.APPS and profile.systems == SYSTEMS
+        assert profile.apps == APPS and profile.systems == SYSTEMS
 
 
 def test_the_numbers_of_the_paper_are_in_all_but_smoke():

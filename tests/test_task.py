@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
+from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
-from coda_lib.task import ALL_APPS, APPS, GRADES, NOVEL_APPS, TEST_TASKS, Task, check, load_task, save_task, test_tasks
+from coda_lib.task import GRADES, Task, check, load_task, save_task, test_tasks
 from coda_lib.trajectory import StopReason
 
 WHOLE: dict[str, Any] = {
@@ -164,15 +165,8 @@ def tasks(request) -> tuple[str, list[Task], list[Task]]:
     return request.param, test_tasks(request.param), train_pool(request.param, desk_class(request.param).defaults)
 
 
-def test_there_are_127_test_tasks_and_at_least_300_train_tasks():
-    counts = {app: len(test_tasks(app)) for app in APPS}
-    assert counts == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33} and sum(counts.values()) == 127
+def test_there_are_at_least_300_train_tasks():
     assert sum(len(train_pool(app, desk_class(app).defaults)) for app in APPS) >= 300
-
-
-def test_software_that_no_model_is_trained_on_counts_apart():
-    assert TEST_TASKS == {app: len(test_tasks(app)) for app in ALL_APPS} and TEST_TASKS["spectra"] == 30
-    assert not set(NOVEL_APPS) & set(APPS) and ALL_APPS == APPS + NOVEL_APPS
 
 
 def test_every_task_is_solved_by_its_script_and_not_by_doing_nothing(tasks):
@@ -200,6 +194,6 @@ def test_grades_and_step_limits(tasks):
     assert {task.grade for task in test} == set(GRADES)
     for task in [*test, *train]:
         assert task.app == app and task.id.startswith(f"{app}/")
-        assert len(task.solution) < task.steps <= 15, task.id
-        assert (task.ans is not None) == any(item["type"] == "stop" for item in task.evaluate), task.id
-        assert (task.ans is not None) == task.instruction.endswith("?"), task.id
+        assert len(task.solution) < task.steps, task.id
+        stops = [item["value"] for item in task.evaluate if item["type"] == "stop"]
+        assert (task.ans is not None) == ("ANS" in stops), task.id

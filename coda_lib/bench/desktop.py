@@ -16,18 +16,18 @@ from rich.console import Console
 
 from coda_lib.action import parse_actions
 from coda_lib.agent import ScriptAgent
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.bench.laptop import Measurement
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop import KINDS, app_class
+from coda_lib.envs.desktop import app_class
 from coda_lib.envs.desktop.app import SIZE, App
-from coda_lib.envs.desktop.keeper import HOME_PREFIX
+from coda_lib.envs.desktop.display_process import HOME_PREFIX
 from coda_lib.envs.scienceboard.tasks import AppTask, app_tasks, solution
 from coda_lib.errors import UserError
 from coda_lib.rollout import play
 
 IDLE_S = 3.0  # time over which the load of an idle application is measured
-STEP_S = {"KAlgebra": 0.15, "PyMOL": 0.15, "GrassGIS": 0.15, "Stellarium": 1.2}  # targets
-RESET_S, MEMORY_GB = 2.0, 3.0
+RESET_S, MEMORY_GB = 2.0, 3.0  # targets
 FLAT = 1.1  # largest ratio of memory after and before a soak that does not count as growth
 
 
@@ -77,7 +77,7 @@ def measure_apps(console: Console) -> list[dict[str, Any]]:
     rows, running = [], []
     try:
         with console.status("") as status:
-            for kind in KINDS:
+            for kind in DESKTOP_APPS:
                 status.update(kind)
                 app = app_class(kind)()
                 running.append(app)
@@ -100,7 +100,7 @@ def app_rows(app: App) -> list[Measurement]:
     before = _seconds(app)
     time.sleep(IDLE_S)
     busy = 100 * (_seconds(app) - before) / IDLE_S
-    step, reset, most = statistics.median(steps), statistics.median(resets[1:]), STEP_S[app.kind]
+    step, reset, most = statistics.median(steps), statistics.median(resets[1:]), app.step_s
     return [
         Measurement(f"{app.kind}: step (action, settled, screenshot), median", step, "s", f"< {most:g}", step < most),
         Measurement(f"{app.kind}: reset, median", reset, "s", f"< {RESET_S:g}", reset < RESET_S),
@@ -125,7 +125,7 @@ def script_agent(tasks: Sequence[AppTask]) -> ScriptAgent:
     return ScriptAgent(scripts, lambda line, observation: (line, parse_actions(line, SIZE)))
 
 
-def soak(minutes: float, kinds: Sequence[str] = KINDS, tell: Callable[[str], None] = lambda status: None) -> pd.DataFrame:
+def soak(minutes: float, kinds: Sequence[str] = DESKTOP_APPS, tell: Callable[[str], None] = lambda status: None) -> pd.DataFrame:
     """Play the scripts of all tasks again and again, with all applications running, for so many minutes.
 
     One row for each round through the tasks of an application: kind, minute, tasks, solved, failed (ids of the other tasks, and

@@ -23,11 +23,12 @@ from typing import Any
 
 from rich.console import Console
 
+from coda_lib.applications import APPS
 from coda_lib.config import Profile, load_profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.paths import require_checkpoint
-from coda_lib.task import APPS, Task, test_tasks
+from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import StopReason, from_png
 
 _EPISODES = 64  # side by side, as in the laptop profile

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.cli.console import JsonOption, err, out, print_json, show
 from coda_lib.errors import StageError, UserError
 from coda_lib.paths import RESULTS
@@ -23,10 +24,10 @@ def apps_install(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Install the four applications and what their displays need from Debian's packages; says first what is added."""
-    from coda_lib.envs.desktop import KINDS, app_class
+    from coda_lib.envs.desktop import app_class
     from coda_lib.envs.desktop.display import lacking
 
-    classes = [app_class(kind) for kind in KINDS]
+    classes = [app_class(kind) for kind in DESKTOP_APPS]
     wanted = {*lacking().values(), *(package for one in classes for package in one.needs.values())}
     if not shutil.which("apt-get"):
         raise UserError(f"this needs apt-get, of Debian or Ubuntu; elsewhere install by other means: {' '.join(sorted(wanted))}")
@@ -56,7 +57,7 @@ def _installed(package: str) -> bool:
 
 @apps_app.command("check")
 def apps_check(
-    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
     save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep a picture of each.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -64,11 +65,10 @@ def apps_check(
     from PIL import Image
 
     from coda_lib.bench.desktop import check_app
-    from coda_lib.envs.desktop import KINDS
 
     checks = []
     with err.status("") as status:
-        for kind in kinds or KINDS:
+        for kind in kinds or DESKTOP_APPS:
             status.update(kind)
             checks.append(check_app(kind))
     for check in checks:
@@ -118,7 +118,7 @@ def apps_adapt(
 
 @apps_app.command("soak")
 def apps_soak(
-    kinds: Annotated[list[str] | None, typer.Argument(help="KAlgebra, PyMOL, GrassGIS or Stellarium. Default: all.")] = None,
+    kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
     minutes: Annotated[float, typer.Option(min=0, help="For how long.")] = 60,
     save: Annotated[
         Path | None, typer.Option(metavar="CSV", help="Keep one row for each time through an application's tasks.")
@@ -127,12 +127,11 @@ def apps_soak(
 ) -> None:
     """Play the scripts of all tasks over and over, and say what fails, whether memory grows and whether processes are left."""
     from coda_lib.bench.desktop import soak, soak_rows, strays
-    from coda_lib.envs.desktop import KINDS
     from coda_lib.files import write_text
 
     before = set(strays())
     with err.status("") as status:
-        rounds = soak(minutes, kinds or KINDS, status.update)
+        rounds = soak(minutes, kinds or DESKTOP_APPS, status.update)
     rows, left = soak_rows(rounds), sorted(set(strays()) - before)
     if save:
         write_text(save, rounds.to_csv(index=False, float_format="%.2f"))

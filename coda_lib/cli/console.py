@@ -1,4 +1,4 @@
-"""What the commands share: where they print, their options, and how they find what was asked for."""
+"""What the commands share: consoles, options, and the names of runs, applications and tasks."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
-AppOption = Annotated[str | None, typer.Option("--app", help="One application: algebra, biochem, gis or astron (or spectra).")]
+AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
     str | None,
@@ -36,7 +37,7 @@ SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Defa
 
 
 def show(table: Table) -> None:
-    """Print a table as wide as it is, however narrow the terminal: figures cut short would be of no use."""
+    """Print a table at its full width, also in a narrow terminal, so that no figure is cut."""
     Console(width=max(out.width, Console(width=400).measure(table).maximum), highlight=False).print(table)
 
 
@@ -45,25 +46,24 @@ def print_json(value: Any) -> None:
 
 
 def run_of(name: str) -> Run:
-    """The run of a name under results/, or of a folder anywhere, such as results/reference/laptop."""
+    """The run with this name under results/, or in this folder, such as results/reference/laptop."""
     from coda_lib.run import Run
 
     run = Run(str(Path(name).resolve()) if Path(name).is_dir() else name)
     if not run.folder.is_dir():
-        raise UserError(f"there is no run {name!r}: give a folder, or a name under results/")
+        raise UserError(f"unknown run {name!r}: give a folder, or a name under results/")
     return run
 
 
 def applications(name: str | None) -> tuple[str, ...]:
-    """The application of this name, or without a name the four of CODA.  UserError for an unknown one."""
-    from coda_lib.task import ALL_APPS, APPS
-
+    """The application with this name, or without a name those of Table 1.  UserError for an unknown one."""
     if name is not None and name not in ALL_APPS:
         raise UserError(f"unknown application {name!r}: choose one of {', '.join(ALL_APPS)}")
     return APPS if name is None else (name,)
 
 
 def tasks_of(name: str, split: str) -> list[Task]:
+    """The test or train tasks of an application.  UserError for another split."""
     from coda_lib.envs.sciencedesk.env import desk_class
     from coda_lib.explore import train_pool
     from coda_lib.task import test_tasks
@@ -74,11 +74,12 @@ def tasks_of(name: str, split: str) -> list[Task]:
 
 
 def find_task(identity: str) -> Task:
+    """The test or train task with this id, such as algebra/A-01.  UserError for an unknown one."""
     name, slash, _ = identity.partition("/")
     if not slash:
-        raise UserError(f"{identity!r} is no task: write APP/TASK, for example algebra/A-01")
+        raise UserError(f"{identity!r} is not a task: write APP/TASK, such as algebra/A-01")
     (name,) = applications(name)
     known = {task.id: task for split in ("test", "train") for task in tasks_of(name, split)}
     if identity not in known:
-        raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` shows what there is")
+        raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` lists the tasks")
     return known[identity]

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, show, tasks_of
 from coda_lib.errors import UserError
 
@@ -55,7 +56,6 @@ def tasks_check(
 
     desk_class("algebra")  # says what is missing where Qt cannot be loaded
     from coda_lib.envs.sciencedesk.script import idle, solve
-    from coda_lib.task import ALL_APPS
 
     rows, problems = [], []
     for name in applications(app_name) if app_name else ALL_APPS:

@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from coda_lib.config import APPS, App, Section, System, load_rows
+from coda_lib.applications import APPS, App
+from coda_lib.config import Section, System, load_rows
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
 from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices

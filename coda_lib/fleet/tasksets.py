@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 
 from coda_lib.agent import Agent
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import FleetSettings
 from coda_lib.envs.base import Environment
 from coda_lib.envs.scienceboard.tasks import app_task
@@ -85,9 +86,9 @@ def _virtual(machines: Path) -> tuple[Callable[[], Environment], int, Sequence[C
 
 
 def _local(kind: str) -> tuple[Callable[[], Environment], int]:
-    from coda_lib.envs.desktop import KINDS, app_class
+    from coda_lib.envs.desktop import app_class
 
-    if kind not in KINDS:
+    if kind not in DESKTOP_APPS:
         raise UserError(f"{kind} runs in a virtual machine: list yours in a file for --machines (data/machines.example.yaml)")
     made = app_class(kind)
     made()  # says at once if it is not installed

@@ -9,9 +9,10 @@ from pathlib import Path
 import pandas as pd
 from PIL import Image
 
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.kalgebra import recipe as adapter
 from coda_lib.bench.desktop import Check, check_app, script_agent
-from coda_lib.envs.desktop import KINDS, app_class
+from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Patience
@@ -31,7 +32,7 @@ HASTE = Patience(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, stil
 
 def checked() -> list[Check]:
     """The check of each application on this machine."""
-    return [check_app(kind) for kind in KINDS]
+    return [check_app(kind) for kind in DESKTOP_APPS]
 
 
 def overview(checks: Sequence[Check]) -> pd.DataFrame:
@@ -52,7 +53,7 @@ def first_screens(checks: Sequence[Check]) -> Sheet | str:
 
 def task_table() -> pd.DataFrame:
     """Number of tasks by application and grade."""
-    grades = {kind: Counter(task.grade for task in app_tasks(kind)) for kind in KINDS}
+    grades = {kind: Counter(task.grade for task in app_tasks(kind)) for kind in DESKTOP_APPS}
     return pd.DataFrame(grades).T.fillna(0).astype(int).sort_index(axis=1).assign(total=lambda counts: counts.sum(axis=1))
 
 

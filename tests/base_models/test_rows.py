@@ -11,6 +11,7 @@ import torch
 from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib.action import Action, parse_actions
+from coda_lib.applications import APPS
 from coda_lib.base_models import recipe as base_recipe
 from coda_lib.base_models.attempts import (
     NOTHING,
@@ -39,7 +40,7 @@ from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.task import APPS, goal_text, holds, test_tasks
+from coda_lib.task import goal_text, holds, test_tasks
 from coda_lib.trajectory import Step, StopReason, decode_image, save_trajectories
 
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from coda_lib.applications import APPS
 from coda_lib.bench import laptop as bench
 from coda_lib.config import load_profile
-from coda_lib.task import APPS, test_tasks
+from coda_lib.task import test_tasks
 
 pytest_plugins = ("tiny_checkpoints",)
 

@@ -10,7 +10,8 @@ import pytest
 import yaml
 from tiny_models import NO, YES
 
-from coda_lib.config import APPS, SYSTEMS, load_profile
+from coda_lib.applications import APPS
+from coda_lib.config import SYSTEMS, load_profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide_claims, load_claims, load_systems
 from coda_lib.evaluation.paper import Provenance

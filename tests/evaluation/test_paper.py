@@ -7,7 +7,7 @@ import csv
 import pandas as pd
 import pytest
 
-from coda_lib.config import APPS
+from coda_lib.applications import APPS
 from coda_lib.evaluation.paper import LABELS, OVERALL, TASKS, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.explore import aims, compose
-from coda_lib.task import ALL_APPS
 
 
 @pytest.mark.parametrize("app", ALL_APPS)

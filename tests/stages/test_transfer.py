@@ -8,6 +8,7 @@ from tiny_models import SIZE, screen, words_of
 
 from coda_lib.action import ActionError, ActionType, parse_actions
 from coda_lib.agent import carry_out
+from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, read_plan, to_plan
@@ -16,7 +17,7 @@ from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Turn
 from coda_lib.prompts import render
 from coda_lib.stages.transfer import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
-from coda_lib.task import APPS, test_tasks
+from coda_lib.task import test_tasks
 from coda_lib.trajectory import StopReason
 
 GREEDY = Sampling(temperature=0)

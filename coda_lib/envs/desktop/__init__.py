@@ -1,8 +1,7 @@
-"""Real applications of Debian's, each on a display of its own."""
+"""Real applications of Debian, each on a display of its own."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from coda_lib.errors import UserError
@@ -10,11 +9,15 @@ from coda_lib.errors import UserError
 if TYPE_CHECKING:
     from coda_lib.envs.desktop.app import App
 
-KINDS = ("KAlgebra", "PyMOL", "GrassGIS", "Stellarium")
-
 
 def app_class(kind: str) -> type[App]:
-    """The class of an application.  UserError for one that there is not."""
-    if kind not in KINDS:
-        raise UserError(f"no local application {kind!r}; there are {', '.join(KINDS)}")
-    return getattr(importlib.import_module(f"coda_lib.envs.desktop.{kind.lower()}"), kind)
+    """The class of an application of `DESKTOP_APPS`.  UserError for an unknown one."""
+    from coda_lib.envs.desktop.grassgis import GrassGIS
+    from coda_lib.envs.desktop.kalgebra import KAlgebra
+    from coda_lib.envs.desktop.pymol import PyMOL
+    from coda_lib.envs.desktop.stellarium import Stellarium
+
+    classes = {one.kind: one for one in (KAlgebra, PyMOL, GrassGIS, Stellarium)}
+    if kind not in classes:
+        raise UserError(f"unknown real application {kind!r}; there are {', '.join(classes)}")
+    return classes[kind]

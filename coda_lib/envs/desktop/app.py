@@ -26,18 +26,19 @@ GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
 
 
 class App(Screen):
-    """One application.  A subclass says how it is started, brought back to its first state, prepared and asked for its state.
+    """One application.  A subclass starts it, brings it back to its first state, prepares it for a task and reads its state.
 
-    UserError where it is not installed, and for tasks of other applications.  Whatever breaks is an EnvironmentFault, and the
-    next reset begins with a fresh display.
+    UserError where it is not installed, and for tasks of other applications.  EnvironmentFault where it breaks; the next reset
+    then begins with a new display.
     """
 
-    kind: ClassVar[str]  # as its task files call it
-    needs: ClassVar[Mapping[str, str]]  # files that must be there, each with the Debian package that brings it
-    sleeps: ClassVar[bool] = False  # whether it is frozen between steps, because it would cost processor time
-    idles: ClassVar[bool] = True  # whether it does nothing while nothing is done to it
+    kind: ClassVar[str]  # the `type` of its task files
+    needs: ClassVar[Mapping[str, str]]  # files that must exist, each with its Debian package
+    sleeps: ClassVar[bool] = False  # whether it is halted between steps, to save processor time
+    idles: ClassVar[bool] = True  # whether it takes no processor time between actions
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
-    settle_s: ClassVar[float] = 3.0  # at most, for a picture that never does
+    settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
+    step_s: ClassVar[float] = 0.15  # target of `coda bench` for a step
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
@@ -48,26 +49,26 @@ class App(Screen):
         self.observation_space = picture_space(shape)
         self.display: Display | None = None
         self.pid: int | None = None  # of the application
-        self.closed = False  # by whoever acted on it
-        self._state: dict[str, Any] | None = None  # as long as it cannot change
+        self.closed = False  # by an action
+        self._state: dict[str, Any] | None = None  # read once between two actions
 
-    # -- what a subclass says --------------------------------------------------------------------------------------------
+    # -- what a subclass defines --------------------------------------------------------------------------------------------
     @abstractmethod
     def launch(self) -> int:
-        """Start the application on the display and wait until it can be used; returns its process number."""
+        """Start the application on the display, wait until it is ready, return its process number."""
 
     def fresh(self) -> None:
-        """Bring the running application back to its state after the start; as it is here, by starting it again."""
+        """Bring the running application back to its first state; by default by starting it again."""
         self.display.stop(self.pid)
         self.pid = self.launch()
 
     def prepare(self, item: Any) -> None:
-        """Carry out an item of a task's `initialize`.  UserError for one that this application does not know."""
+        """Carry out an item of a task's `initialize`.  UserError for an unknown one."""
         raise UserError(f"task {self.task.id}: initialize: {self.kind} knows no {item.func!r}")
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """What the application holds now."""
+        """The application's state as JSON values."""
 
     # -- the environment -------------------------------------------------------------------------------------------------
     def reset(self, task: AppTask, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
@@ -94,7 +95,7 @@ class App(Screen):
 
     @contextmanager
     def _closing(self) -> Iterator[None]:
-        """Whatever breaks inside takes the display with it."""
+        """Close the display on an EnvironmentFault."""
         try:
             yield
         except EnvironmentFault:
@@ -112,7 +113,7 @@ class App(Screen):
             return self.fitted(self.settled())
 
     def settled(self) -> np.ndarray:
-        """The screen once it stands still, as large as it is."""
+        """The screen once it stands still, RGB uint8 (height, width, 3), not resized."""
         with self._closing():
             idle = self.pid if self.idles and not self.closed else None
             picture = self.display.settled(self.still_s, self.settle_s, idle)
@@ -124,7 +125,7 @@ class App(Screen):
 
     @contextmanager
     def awake(self) -> Iterator[None]:
-        """As long as it is to do or answer something.  Whatever breaks inside takes the display with it."""
+        """Let the application run meanwhile.  Closes the display on an EnvironmentFault."""
         with self._closing():
             self._wake()
             yield
@@ -151,13 +152,13 @@ class App(Screen):
             display.close()
 
     def snapshot(self) -> dict[str, Any]:
-        """What the application holds now, also where it is asleep."""
+        """The state, also of an application that sleeps."""
         with self.awake():
             return self.state()
 
-    # -- what a check may ask for (`scienceboard_check.BoardState`) --------------------------------------------------------
+    # -- what a check reads (`scienceboard.check.BoardState`) ------------------------------------------------------------
     def now(self) -> dict[str, Any]:
-        """The state; asked for once as long as nothing is done.  Of an application that was closed nothing is known."""
+        """The state, read once between two actions; empty where an action has closed the application."""
         if self._state is None:
             self._state = {} if self.closed else self.state()
         return self._state
@@ -188,8 +189,8 @@ class App(Screen):
         return Path(self.display.env["HOME"])
 
     def place(self, path: str) -> Path:
-        """A file of a task's in the application's home.  UserError for one elsewhere."""
-        place = (self.home / path.removeprefix(GUEST_HOME)).resolve()
-        if not place.is_relative_to(self.home.resolve()):
+        """The path in the application's home folder of a task's file.  UserError for a file elsewhere."""
+        target = (self.home / path.removeprefix(GUEST_HOME)).resolve()
+        if not target.is_relative_to(self.home.resolve()):
             raise UserError(f"task {self.task.id}: {path} is not in {GUEST_HOME}")
-        return place
+        return target

@@ -1,4 +1,4 @@
-"""Connections to servers that listen on a display's own network."""
+"""Connections to servers on the network of a display."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Connection(http.client.HTTPConnection):
-    """To a server on a display's network."""
+    """A connection to a server on the display's network."""
 
     def __init__(self, display: Display, port: int, timeout_s: float):
         super().__init__(HOST, port, timeout_s)
@@ -26,14 +26,14 @@ class Connection(http.client.HTTPConnection):
 
 
 class Transport(httpx.BaseTransport):
-    """Of an httpx client for servers on a display's network; each request has a connection of its own."""
+    """The transport of an httpx client for servers on the display's network; one connection a request."""
 
     def __init__(self, display: Display, timeout_s: float):
         self._display, self._timeout_s = display, timeout_s
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         connection = Connection(self._display, request.url.port or 80, self._timeout_s)
-        headers = {name.decode(): value.decode() for name, value in request.headers.raw}  # as written: Stellarium minds
+        headers = {name.decode(): value.decode() for name, value in request.headers.raw}  # in their case, which Stellarium checks
         try:
             connection.request(request.method, request.url.raw_path.decode(), request.read(), headers)
             reply = connection.getresponse()

@@ -1,4 +1,4 @@
-"""A display of one's own for a real application: seen by screenshots, driven by mouse and keyboard, gone without a trace."""
+"""A display for a real application: screenshots, mouse and keyboard; closing it ends every program on it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from coda_lib.envs.pyautogui import Call
 from coda_lib.errors import UserError
 
 NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon"}  # program: its Debian package
-TKINTER = "_tkinter"  # of Python's modules the one without which pyautogui cannot be imported on Linux; in python3-tk
-ANSWER_S = 60.0  # for the keeper to do one thing
-STILL_S, SETTLE_S, LOOK_S = 0.06, 1.5, 0.015  # a picture counts when it has stood still; at most; between two looks
+TKINTER = "_tkinter"  # pyautogui cannot be imported without it on Linux; in python3-tk
+ANSWER_S = 60.0  # for the display's process to answer a request
+STILL_S, SETTLE_S, LOOK_S = 0.06, 1.5, 0.015  # the picture must stand still; at most; between two looks
 
 
 def lacking() -> dict[str, str]:
-    """What a display needs and is not there, each with the Debian package that brings it."""
+    """Programs and modules that a display needs and that are missing, each with its Debian package."""
     missing = {name: package for name, package in NEEDED.items() if not shutil.which(name)}
     return missing if find_spec(TKINTER) else missing | {"tkinter": "python3-tk"}
 
 
 class Display:
-    """One Xvfb with a window manager, a session bus, a home, a network and a keeper process, through which all is done.
+    """An Xvfb with a window manager, a session bus, a home folder and a network, held by a process (`display_process`).
 
-    `isolated` says whether the network is the display's own (`network.isolate`) or this machine's.  UserError where a program is
-    missing; EnvironmentFault if the display breaks.
+    `isolated` says whether the network is the display's own (`isolation.isolate`) or this machine's.  UserError where a program
+    is missing; EnvironmentFault if the display breaks.
     """
 
     def __init__(self, size: tuple[int, int]):
@@ -46,10 +46,10 @@ class Display:
             raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}")
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "coda_lib.envs.desktop.keeper", *map(str, size), str(theirs.fileno())]
+        command = [sys.executable, "-m", "coda_lib.envs.desktop.display_process", *map(str, size), str(theirs.fileno())]
         self._buffer = b""
         with theirs:
-            self._keeper = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True
             )
         self.env: dict[str, str] = self._answer("start")
@@ -58,40 +58,40 @@ class Display:
     def close(self) -> None:
         """End everything that runs on the display."""
         self._channel.close()
-        if self._keeper.stdin:
-            self._keeper.stdin.close()
+        if self._process.stdin:
+            self._process.stdin.close()
         try:
-            self._keeper.wait(ANSWER_S)
+            self._process.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
-            self._keeper.kill()
-            self._keeper.wait()
+            self._process.kill()
+            self._process.wait()
 
     def _ask(self, what: str, *arguments: Any) -> Any:
         try:
-            self._keeper.stdin.write(json.dumps({"do": what, "with": arguments}).encode() + b"\n")
-            self._keeper.stdin.flush()
+            self._process.stdin.write(json.dumps({"do": what, "with": arguments}).encode() + b"\n")
+            self._process.stdin.flush()
         except (OSError, ValueError) as error:
             raise EnvironmentFault(f"display {self.env.get('DISPLAY')} is gone: {error}") from error
         return self._answer(what)
 
     def _answer(self, what: str) -> Any:
         line = self._read(lambda: self._buffer.find(b"\n") + 1)
-        said = json.loads(line) if line else {"error": "no answer"}
-        if "error" in said:
-            raise EnvironmentFault(f"display: {what}: {said['error']}")
-        return said["ok"]
+        reply = json.loads(line) if line else {"error": "no answer"}
+        if "error" in reply:
+            raise EnvironmentFault(f"display: {what}: {reply['error']}")
+        return reply["ok"]
 
     def _read(self, enough: Callable[[], int]) -> bytes:
-        """So much of the keeper's output as is `enough` (0: not yet); empty if it ends or takes too long."""
-        end, pipe = time.monotonic() + ANSWER_S, self._keeper.stdout.fileno()
+        """The first `enough()` bytes of the process's output (0: not yet known); empty if it ends or takes too long."""
+        end, pipe = time.monotonic() + ANSWER_S, self._process.stdout.fileno()
         while not (count := enough()):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
             part = os.read(pipe, 1 << 20) if ready else b""
             if not part:
                 return b""
             self._buffer += part
-        found, self._buffer = self._buffer[:count], self._buffer[count:]
-        return found
+        content, self._buffer = self._buffer[:count], self._buffer[count:]
+        return content
 
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         """Start a program on the display; returns its process number."""
@@ -102,27 +102,27 @@ class Display:
         return self._ask("ended", pid)
 
     def processes(self) -> list[psutil.Process]:
-        """All that runs on and for the display."""
-        keeper = psutil.Process(self._keeper.pid)
-        return [keeper, *keeper.children(recursive=True)]
+        """The display's process and its descendants."""
+        first = psutil.Process(self._process.pid)
+        return [first, *first.children(recursive=True)]
 
     def listening(self, pid: int) -> list[int]:
         """The ports on which a program takes connections."""
         return self._ask("listening", pid)
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to whoever listens on a port of the display's network.  ConnectionRefusedError if nobody does."""
+        """A connection to a port of the display's network.  ConnectionRefusedError if nothing listens there."""
         if not self._ask("connect", port):
-            raise ConnectionRefusedError(f"nobody listens on port {port} of display {self.env['DISPLAY']}")
+            raise ConnectionRefusedError(f"nothing listens on port {port} of display {self.env['DISPLAY']}")
         _, (descriptor,), _, _ = socket.recv_fds(self._channel, 1, 1)
         return socket.socket(fileno=descriptor)
 
     def stop(self, pid: int) -> None:
-        """End a program and all that it started."""
+        """End a program and its descendants."""
         self._ask("stop", pid)
 
     def freeze(self, pid: int) -> None:
-        """Stop a program where it is, so that it costs no processor time; its picture stays."""
+        """Halt a program (SIGSTOP), so that it takes no processor time; its picture stays."""
         self._ask("signal", pid, "STOP")
 
     def thaw(self, pid: int) -> None:
@@ -142,9 +142,9 @@ class Display:
         return np.frombuffer(content, np.uint8).reshape(self.size[1], self.size[0], 3)
 
     def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S, idle: int | None = None) -> np.ndarray:
-        """The screen once it has stood still, or as it is after `settle_s` seconds.
+        """The screen once it has stood still for `still_s` seconds, or as it is after `settle_s` seconds.
 
-        With the number of a program in `idle`, only time in which that program has nothing to do counts.
+        With the process number of a program in `idle`, only the time counts in which that program is idle.
         """
         busy = (lambda: self._ask("busy", idle)) if idle else (lambda: False)
         return standing_still(self.screenshot, still_s, settle_s, LOOK_S, busy)

@@ -1,8 +1,7 @@
-"""Stellarium 0.22 of Debian 12: its state is read, and brought back to the first one, through its RemoteControl plugin.
+"""Stellarium 0.22 of Debian 12, read and reset through its RemoteControl plugin.
 
-The plugin listens on all interfaces and cannot be told otherwise; where the display has a network of its own, these are its
-loopback alone.  It is given a password that is new with every start, in a file that no other user can read; without it every
-request is refused.
+The plugin listens on all interfaces, without a setting for this; on a display with a network of its own that is the loopback
+alone.  Every start has a new password, in a file that no other user can read; a request without it is refused.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from coda_lib.envs.desktop.isolation import HOST
 from coda_lib.errors import UserError
 
 FPS = 25
-# A still sky, no network, nothing that fades or turns slowly, no button that leads out of it, and dialogs at the left edge.
+# A still sky, no network, no slow fading or turning, no button that leaves the program, dialogs at the left edge.
 CONFIG = {
     "main": {"version": "0.22.2"},
     "plugins_load_at_startup": {"RemoteControl": "true"},
-    "RemoteControl": {"autostart": "true", "port": "0", "use_password": "true"},  # port 0: any that is free
+    "RemoteControl": {"autostart": "true", "port": "0", "use_password": "true"},  # port 0: any free one
     "video": {"fullscreen": "false", "screen_w": "640", "screen_h": "480", "minimum_fps": str(FPS), "maximum_fps": str(FPS)},
     "localization": {"app_locale": "en", "sky_locale": "en"},
     "navigation": {"startup_time_mode": "preset", "preset_sky_time": "2460325.375", "auto_move_duration": "0.1"},
@@ -77,10 +76,8 @@ PROPERTIES = {
     "flipped_horizontally": "StelCore.flipHorz", "flipped_vertically": "StelCore.flipVert",
     "equatorial_mount": "StelMovementMgr.equatorialMount", "tracking": "StelMovementMgr.tracking",
     "sky_culture": "StelSkyCultureMgr.currentSkyCultureID", "time_zone": "StelCore.currentTimeZone",
-}  # what the state tells: our names for its properties  # fmt: skip
-
-
-DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some of these are missing
+}  # our names for its properties, as in the state  # fmt: skip
+DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
 PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}  # degrees, m
 START = "2024-01-15T20:00"  # UTC; nine in the evening in Paris
 VIEW = {"azimuth": 180.0, "altitude": 15.0}  # degrees; azimuth from the north to the east
@@ -88,30 +85,30 @@ FOV = 60.0  # degrees
 DAY_S = 86_400
 UNIX_JD = 2440587.5  # Julian day of the Unix epoch
 ANSWER_S = 30.0
-INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]  # no width: its dialog shows the password
-QUIT_S = 3.0  # for it to end once it no longer answers
-ACTED_S = 0.05  # processor time in which it has taken notice of a key or a click
+INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]  # of no width: a dialog shows the password
+QUIT_S = 3.0  # for it to end after its server has ended
+ACTED_S = 0.05  # processor time after which it has handled a key or a click
 _FOLLOWS = ("StelToneReproducer.", "StelSkyDrawer.lightPollutionLuminance", "LandscapeMgr.currentLandscapeHtml", "HipsMgr.")
-_WINDOW = "actionShow_", "_Window_Global"  # what the property of a dialog is called around its name
+_WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
 _FACTS = {
     "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra", "dec": "dec",
     "constellation": "iauConstellation", "above_horizon": "above-horizon",
-}  # of what is selected: our names for what it tells  # fmt: skip
+}  # our names for facts of the selected object  # fmt: skip
 
 
 class _SwitchedOff(EnvironmentFault):
-    """Whoever acted on the application has ended it, switched its server off or changed its password."""
+    """An action has ended the application, switched its server off or changed its password."""
 
 
 class Stellarium(App):
-    """Its state: jd, rate (seconds a second), utc, local, location (degrees, m), view and fov (degrees), selection (degrees;
-    empty: nothing), dialogs (those open), and PROPERTIES.  Empty where the agent has switched the server off.
+    """State: jd, rate (seconds a second), utc, local, location (degrees, m), view and fov (degrees), selection (degrees; empty:
+    nothing), dialogs (the open ones), and PROPERTIES.  Empty where the agent has switched the server off.
     """
 
     kind = "Stellarium"
     needs = {"/usr/bin/stellarium": "stellarium", str(DEFAULTS): "stellarium-data"}
-    sleeps, idles = True, False  # it draws without end
-    settle_s = 2.0  # what it shows or hides fades for a good second
+    sleeps, idles = True, False  # it draws all the time
+    settle_s, step_s = 2.0, 1.2  # what it shows or hides fades for more than a second
 
     def launch(self) -> int:
         folder, password = self.home / ".stellarium", "".join(secrets.choice(INVISIBLE) for _ in range(64))
@@ -140,7 +137,7 @@ class Stellarium(App):
         return self.pid
 
     def fresh(self) -> None:
-        """By what it offers; by another start where it remembers more, such as a dialog that was moved."""
+        """By its plugin; by another start where it has written settings, such as the position of a dialog."""
         try:
             if self._written() == self.written:
                 self._do("scripts/stop")
@@ -155,7 +152,7 @@ class Stellarium(App):
         super().fresh()
 
     def _written(self) -> dict[str, dict[str, str]]:
-        """Its settings as it keeps them in a file; but for the sizes of dialogs, which it writes down when they are opened."""
+        """The settings in its file, without the sizes of dialogs, which it writes whenever one is opened."""
         config = configparser.ConfigParser(interpolation=None)
         config.read(self.settings, encoding="utf-8")
         return {name: dict(config[name]) for name in config.sections() if name != "DialogSizes"}
@@ -177,16 +174,16 @@ class Stellarium(App):
                 self._do("stelaction/do", id=name)
 
     def _changed(self) -> dict[str, Any]:
-        """The first values of the properties that have others now, but for those that follow from the rest."""
+        """The first values of the properties that have changed, without those that follow from others."""
         now = self._properties()
         return {name: value for name, value in self.first.items() if now[name] != value and not name.startswith(_FOLLOWS)}
 
     def settled(self) -> np.ndarray:
-        """As for any application, but once two frames drawn one after the other are the same, however busy the machine."""
+        """The screen once two successive frames are the same, however busy the machine."""
         try:
             if not self.closed and self.display.ended(self.pid) is None:
                 self._settle()
-        except _SwitchedOff:  # it may be about to end
+        except _SwitchedOff:  # it may be ending
             end = time.monotonic() + QUIT_S
             while self.display.ended(self.pid) is None and time.monotonic() < end:
                 time.sleep(0.02)
@@ -196,7 +193,7 @@ class Stellarium(App):
         return super().settled()
 
     def _settle(self) -> None:
-        # Were its server asked while an action switches it off, the program would hang: the action is to be over.
+        # A request while an action switches the server off would make the program hang: wait until the action is over.
         enough, end = _used(self.pid) + ACTED_S, time.monotonic() + self.settle_s
         while _used(self.pid) < enough and time.monotonic() < end:
             time.sleep(0.01)
@@ -205,13 +202,13 @@ class Stellarium(App):
             last, now = now, self._drawn()
 
     def _drawn(self) -> np.ndarray:
-        """The screen after at least one frame more."""
-        self._ask("main/status")  # which it answers between two frames, or once it has done what it was told
+        """The screen after at least one more frame."""
+        self._ask("main/status")  # answered between two frames, after what was requested before
         time.sleep(2 / FPS)
         self._ask("main/status")
         return self.display.screenshot()
 
-    # -- what a task's `initialize` may call ------------------------------------------------------------------------------
+    # -- calls for a task's `initialize` -----------------------------------------------------------------------------------
     def prepare(self, item: Any) -> None:
         calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look, "fov": self._zoom,
                  "select": self._named}  # fmt: skip
@@ -234,15 +231,14 @@ class Stellarium(App):
             raise ValueError(f"{name} cannot be {value!r}")
 
     def _time(self, utc: str, rate: float = 0) -> None:
-        """The time, such as 2024-01-15T20:00, and how many seconds pass in a second."""
+        """The time in UTC, such as 2024-01-15T20:00, and its rate in seconds a second."""
         jd = datetime.fromisoformat(utc).replace(tzinfo=UTC).timestamp() / DAY_S + UNIX_JD
         self._do("main/time", time=repr(jd), timerate=repr(rate / DAY_S))
 
     def _locate(self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth") -> None:
         """Degrees (north and east), m."""
-        self._do(
-            "location/setlocationfields", latitude=latitude, longitude=longitude, altitude=altitude, name=name, planet=planet
-        )
+        where = {"latitude": latitude, "longitude": longitude, "altitude": altitude, "name": name, "planet": planet}
+        self._do("location/setlocationfields", **where)
 
     def _look(self, azimuth: float, altitude: float) -> None:
         """Degrees; azimuth from the north to the east."""
@@ -259,13 +255,13 @@ class Stellarium(App):
         self._select(name)
 
     def _select(self, name: str) -> None:
-        # What it offers for this itself fails in this version.
+        # The plugin's own request for this fails in this version.
         self._do("scripts/direct", code=f"core.selectObjectByName({json.dumps(name)}, false);")
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
         try:
-            status, found = self._ask("main/status").json(), self._properties()
+            status, properties = self._ask("main/status").json(), self._properties()
             x, y, z = json.loads(self._ask("main/view", coord="altAz").json()["altAz"])
             info = self._ask("objects/info", format="json")
         except _SwitchedOff:
@@ -284,17 +280,17 @@ class Stellarium(App):
                 "name": about["localized-name"] or about["name"], **{ours: about.get(its) for ours, its in _FACTS.items()}
             },
             "dialogs": [
-                name.removeprefix(before).removesuffix(after) for name, on in found.items()
+                name.removeprefix(before).removesuffix(after) for name, on in properties.items()
                 if on and name.startswith(before) and name.endswith(after)
             ],
-            **{name: found[its] for name, its in PROPERTIES.items()},
+            **{name: properties[its] for name, its in PROPERTIES.items()},
         }  # fmt: skip
 
     def _properties(self) -> dict[str, Any]:
         return {name: about["value"] for name, about in self._ask("stelproperty/list").json().items()}
 
     def _do(self, path: str, **given: Any) -> None:
-        """ValueError where it refuses what was given."""
+        """Post a request.  ValueError where it is refused."""
         reply = self._reply("POST", path, data=given)
         if reply.is_error or reply.text.startswith("error"):
             raise ValueError(reply.text)
@@ -317,7 +313,7 @@ class Stellarium(App):
 
 
 def _used(pid: int) -> float:
-    """The processor time that a process has used, in seconds; without end for one that has ended."""
+    """The processor time of a process in seconds; infinite for one that has ended."""
     try:
         return sum(psutil.Process(pid).cpu_times()[:2])
     except psutil.NoSuchProcess:

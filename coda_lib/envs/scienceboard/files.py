@@ -13,13 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from coda_lib.applications import RealApp
 from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.errors import UserError
 
-APPS = {
-    "KAlgebra": "algebra", "ChimeraX": "biochem", "GrassGIS": "gis", "Celestia": "astron",  # theirs -> ours
-    "PyMOL": "biochem", "Stellarium": "astron",  # stand for two of theirs on a display of this machine's
-}  # fmt: skip
 Scalar = bool | int | float | str
 
 
@@ -247,7 +244,7 @@ Evaluate = Annotated[
 class BoardTask(Part):
     """A task of ScienceBoard's."""
 
-    type: Literal["KAlgebra", "ChimeraX", "GrassGIS", "Celestia", "PyMOL", "Stellarium"]
+    type: RealApp
     sort: Literal["VM", "Display"]
     steps: Annotated[int, Field(ge=1)]
     instruction: Text

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from coda_lib.action import Action, ActionError, parse_actions
-from coda_lib.envs.scienceboard.files import APPS, BoardTask, load_board_task
+from coda_lib.applications import APPLICATION_OF
+from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
 from coda_lib.task import GRADES, Task
@@ -27,7 +28,7 @@ def app_task(path: Path) -> AppTask:
     if grade not in GRADES:
         raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
     identity = f"{board.type}/{path.stem}"
-    return AppTask(identity, APPS[board.type], grade, board.instruction, board.steps, (), (), board.ans, (), board)
+    return AppTask(identity, APPLICATION_OF[board.type], grade, board.instruction, board.steps, (), (), board.ans, (), board)
 
 
 def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:

@@ -2,29 +2,50 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coda_lib.action import Action
+from coda_lib.applications import ALL_APPS
 from coda_lib.envs.base import STOPS, Environment, EnvironmentFault, picture_space
 from coda_lib.errors import UserError
-from coda_lib.task import ALL_APPS, Task, check
+from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason
+
+if TYPE_CHECKING:
+    from coda_lib.envs.sciencedesk.desk import Desk
 
 _PACKAGES = "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"  # of QtCore, QtGui and offscreen
 
 
-def desk_class(app: str) -> type:
-    """The class of an application; UserError for an unknown one or if Qt's system libraries are missing."""
+def desk_class(app: str) -> type[Desk]:
+    """The window of an application.  UserError for an unknown one, and where Qt's system libraries are missing."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
+    _load_qt()
+    match app:  # each is loaded when it is used: SymPy, ASE and SciPy take seconds
+        case "algebra":
+            from coda_lib.envs.sciencedesk.algebra.app import Algebra as window
+        case "biochem":
+            from coda_lib.envs.sciencedesk.biochem.app import Biochem as window
+        case "gis":
+            from coda_lib.envs.sciencedesk.gis.app import Gis as window
+        case "astron":
+            from coda_lib.envs.sciencedesk.astron.app import Astron as window
+        case "spectra":
+            from coda_lib.envs.sciencedesk.spectra.app import Spectra as window
+        case _:
+            raise NotImplementedError(f"application {app!r} of APPLICATIONS has no window: import it here")
+    return window
+
+
+def _load_qt() -> None:
     try:
-        importlib.import_module("PySide6.QtTest")  # and with it QtCore, QtGui and QtWidgets
+        import PySide6.QtTest  # noqa: F401  (and with it QtCore, QtGui and QtWidgets)
     except ModuleNotFoundError:
         raise
     except ImportError as error:
@@ -32,7 +53,6 @@ def desk_class(app: str) -> type:
             f"Qt cannot be loaded: {error}. On Debian or Ubuntu, install the system libraries that it needs: "
             f"apt-get install {_PACKAGES}"
         ) from error
-    return getattr(importlib.import_module(f"coda_lib.envs.sciencedesk.{app}.app"), app.capitalize())
 
 
 class ScienceDesk(Environment):

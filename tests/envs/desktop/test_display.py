@@ -45,7 +45,7 @@ def display():
 
 
 def family(display: Display) -> list[psutil.Process]:
-    return psutil.Process(display._keeper.pid).children(recursive=True)
+    return psutil.Process(display._process.pid).children(recursive=True)
 
 
 def gone(processes: list[psutil.Process]) -> bool:
@@ -111,12 +111,12 @@ def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
     assert gone(processes) and not os.path.exists(home)
     code = (
         "import sys, time; from coda_lib.envs.desktop.display import Display; d = Display((64, 48)); d.start(['sleep', '600']);"
-        "print(d._keeper.pid, flush=True); time.sleep(600)"
+        "print(d._process.pid, flush=True); time.sleep(600)"
     )
     for number in (signal.SIGKILL, signal.SIGINT):
         owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        keeper = psutil.Process(int(owner.stdout.readline()))
-        processes = [keeper, *keeper.children(recursive=True)]
+        first = psutil.Process(int(owner.stdout.readline()))
+        processes = [first, *first.children(recursive=True)]
         owner.send_signal(number)
         owner.wait(10)
         assert gone(processes)
@@ -132,7 +132,7 @@ def test_two_displays_know_nothing_of_each_other(display):
 
 def test_only_the_calls_of_actions_are_carried_out(display):
     for name in ("alert", "screenshot", "__class__", "prompt", "sleep"):
-        with pytest.raises(EnvironmentFault, match="no call for a display"):
+        with pytest.raises(EnvironmentFault, match="unknown pyautogui call"):
             display.act([(name, ("x",), {})])
     assert display.screenshot().shape == (240, 320, 3)  # it goes on
 
@@ -145,8 +145,8 @@ def test_a_display_that_is_gone_is_a_fault(display):
         for _ in range(3):
             display.screenshot()
     dead = Display((64, 48))
-    dead._keeper.kill()
-    dead._keeper.wait()
+    dead._process.kill()
+    dead._process.wait()
     with pytest.raises(EnvironmentFault, match="gone|no answer"):
         dead.screenshot()
 
@@ -195,12 +195,12 @@ def greeted(display) -> int:
     return port
 
 
-def test_a_server_on_the_display_is_reached_through_its_keeper(display):
+def test_a_server_on_the_display_is_reached_through_its_process(display):
     port = greeted(display)
     if display.isolated:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), 5)
-    with pytest.raises(ConnectionRefusedError, match="nobody listens on port 1 of display :"):
+    with pytest.raises(ConnectionRefusedError, match="nothing listens on port 1 of display :"):
         display.connect(1)
 
 
@@ -216,7 +216,7 @@ def test_programs_on_the_display_reach_nobody_outside(display):
 
 
 def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("from coda_lib.envs import network\nnetwork._enter = lambda: False\n")
+    (tmp_path / "sitecustomize.py").write_text("from coda_lib.envs.desktop import isolation\nisolation._enter = lambda: False\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     display = Display(SIZE)
     try:

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from coda_lib.action import Action
+from coda_lib.applications import ALL_APPS
 from coda_lib.base_models import walks as walk
 from coda_lib.envs.base import ActionSpace, EnvironmentFault
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import find, to_action
 from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field
 from coda_lib.errors import UserError
-from coda_lib.task import ALL_APPS, Task
+from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 

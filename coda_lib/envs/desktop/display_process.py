@@ -1,9 +1,9 @@
-"""The process behind a display: it starts Xvfb and what runs there, moves the mouse, types, and takes pictures.
+"""The process of a display: it starts Xvfb and programs, moves the mouse, types, and takes screenshots.
 
-`python -m coda_lib.envs.desktop.keeper WIDTH HEIGHT CHANNEL` answers JSON lines on its standard input with JSON lines
-(and pictures) on its standard output, and with connections on the socket of that descriptor; `display.Display` is its client.
-It is a process of its own because pyautogui and a network belong to one display, and so that nothing is left behind: when its
-input ends, however its parent died, it kills all that it started and what these started.
+`python -m coda_lib.envs.desktop.display_process WIDTH HEIGHT CHANNEL` reads requests as JSON lines on its standard input and
+writes replies as JSON lines (and pictures) to its standard output; connections go through the socket with the descriptor CHANNEL.
+`display.Display` is its client.  It is a process because pyautogui and a network belong to one display.  When its input ends,
+also because its parent died, it kills all programs that it started and their descendants.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from coda_lib.processes import dies_with_its_parent
 _PR_SET_CHILD_SUBREAPER = 36
 _LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
 HOME_PREFIX = "coda-display-"
-START_S = 20.0  # for Xvfb and the session bus to say that they are there
-STOP_S = 3.0  # for a process to end when it is told to
-BETWEEN_S = 0.05  # the two clicks of a double click; of two at the same moment a program now and then takes one
+START_S = 20.0  # for Xvfb and the session bus to start
+STOP_S = 3.0  # for a process to end after SIGTERM
+BETWEEN_S = 0.05  # between the clicks of a double click; a program may take two at the same moment for one
 CALLS = frozenset(
     ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
-)  # of pyautogui's functions, those that an `Action` can come to
+)  # the functions of pyautogui that an `Action` needs
 
 
-class Keeper:
-    """One display, its home and its processes."""
+class DisplayProcess:
+    """One display, its home folder and its programs."""
 
     def __init__(self, size: tuple[int, int], channel: socket.socket):
         self.channel = channel
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # whoever detaches itself becomes ours again
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a program that detaches itself becomes our child again
         self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
         (home / "run").mkdir(mode=0o700)
@@ -58,11 +58,11 @@ class Keeper:
             "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
         }  # fmt: skip
         screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
-        number = self._told(["Xvfb", *screen], "-displayfd")
+        number = self._first_line(["Xvfb", *screen], "-displayfd")
         permit.write_bytes(_permit(number, cookie))
         self._isolated = isolate()  # not earlier: an X server finds a free number by what is taken in its network
         self.env["DISPLAY"] = f":{number}"
-        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._told(["dbus-daemon", "--session", "--nofork"], "--print-address")
+        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(["dbus-daemon", "--session", "--nofork"], "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
         self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).with_name("openbox.xml"))])
         os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
@@ -70,25 +70,25 @@ class Keeper:
         import pyautogui
 
         pyautogui.PAUSE, pyautogui.FAILSAFE = 0, False
-        self.hand, self.eye = pyautogui, mss.MSS()
-        self.place = {"left": 0, "top": 0, "width": size[0], "height": size[1]}
+        self.mouse, self.screen = pyautogui, mss.MSS()
+        self.area = {"left": 0, "top": 0, "width": size[0], "height": size[1]}
 
-    def _told(self, command: Sequence[str], option: str) -> str:
-        """Start a process that tells one line about itself on a descriptor; returns the line."""
+    def _first_line(self, command: Sequence[str], option: str) -> str:
+        """Start a program; return the line that it writes to the descriptor which `option` names."""
         read, write = os.pipe()
         argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
         subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env,
                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         os.close(write)
-        said, end = b"", time.monotonic() + START_S
-        while not said.endswith(b"\n"):
+        line, end = b"", time.monotonic() + START_S
+        while not line.endswith(b"\n"):
             ready, _, _ = select.select([read], [], [], max(0.0, end - time.monotonic()))
             part = os.read(read, 4096) if ready else b""
             if not part:
                 raise RuntimeError(f"{command[0]} does not start")
-            said += part
+            line += part
         os.close(read)
-        return said.decode().strip()
+        return line.decode().strip()
 
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         with open(Path(self.home.name) / "log", "ab") as output:
@@ -103,7 +103,7 @@ class Keeper:
         return self.started[pid].poll()
 
     def busy(self, pid: int) -> bool:
-        """Whether a thread of a program, or of what it started, is at work or waits for a processor or a disk."""
+        """Whether a thread of a program or of its descendants runs, or waits for a processor or a disk."""
         waiting = [pid]
         while waiting:
             for thread in Path(f"/proc/{waiting.pop()}/task").glob("*"):
@@ -117,18 +117,18 @@ class Keeper:
         return False
 
     def reap(self) -> None:
-        """Take leave of those that became ours when whoever started them ended, and have ended since."""
+        """Collect the exit status of descendants that were adopted when their parents ended, and have ended since."""
         for thread in Path("/proc/self/task").iterdir():
             for pid in map(int, (thread / "children").read_text().split()):
                 if pid not in self.started:
-                    _leave(pid)
+                    _collect(pid)
 
     def isolated(self) -> bool:
         return self._isolated
 
     def listening(self, pid: int) -> list[int]:
         try:
-            connections = psutil.Process(pid).net_connections("tcp")  # of the network of who asks
+            connections = psutil.Process(pid).net_connections("tcp")  # of the caller's network
         except psutil.NoSuchProcess:
             return []
         return [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
@@ -136,7 +136,7 @@ class Keeper:
     def connect(self, port: int) -> bool:
         try:
             with socket.create_connection((HOST, port), START_S) as connection:
-                connection.setblocking(True)  # as the receiver takes it to be
+                connection.setblocking(True)  # as the receiver expects
                 socket.send_fds(self.channel, [b"."], [connection.fileno()])
             return True
         except ConnectionRefusedError:
@@ -148,7 +148,7 @@ class Keeper:
 
     def stop(self, pid: int) -> None:
         family = _family(pid)
-        for process in family:  # an application may ask whether to save; nothing of it is to be kept
+        for process in family:  # not SIGTERM: an application would ask whether to save
             _quietly(process.kill)
         psutil.wait_procs(family, timeout=STOP_S)
         self.started.pop(pid).wait()
@@ -156,23 +156,23 @@ class Keeper:
     def calls(self, calls: Sequence[tuple[str, Sequence[Any], Mapping[str, Any]]]) -> None:
         for name, arguments, named in calls:
             if name not in CALLS:
-                raise ValueError(f"no call for a display: {name}")
+                raise ValueError(f"unknown pyautogui call: {name}")
             pause = {"interval": BETWEEN_S} if name == "doubleClick" else {}
-            getattr(self.hand, name)(*arguments, **pause, **named)
+            getattr(self.mouse, name)(*arguments, **pause, **named)
 
     def picture(self) -> bytes:
-        return self.eye.grab(self.place).rgb
+        return self.screen.grab(self.area).rgb
 
     def close(self) -> None:
         for pid in list(self.started):
             self.stop(pid)
-        for _ in range(3):  # one that is being started may escape the first round
+        for _ in range(3):  # a program that is just being started may escape the first round
             _end(psutil.Process().children(recursive=True))
         self.home.cleanup()
 
 
 def _permit(number: str, cookie: bytes) -> bytes:
-    """What an .Xauthority file says: who shows this cookie may use the display of that number."""
+    """The content of an .Xauthority file that permits programs with this cookie to use the display of that number."""
     parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
     return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
@@ -192,61 +192,61 @@ def _quietly(do: Any, *arguments: Any) -> None:
         pass
 
 
-def _leave(pid: int) -> None:
+def _collect(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # somebody else was first
+    except ChildProcessError:  # its status was collected already
         pass
 
 
 def _end(processes: Sequence[psutil.Process]) -> None:
     for process in processes:
-        _quietly(process.send_signal, signal.SIGCONT)  # one that is stopped could not end
+        _quietly(process.send_signal, signal.SIGCONT)  # a stopped process could not end
         _quietly(process.terminate)
-    _, left = psutil.wait_procs(processes, timeout=STOP_S)
-    for process in left:
+    _, alive = psutil.wait_procs(processes, timeout=STOP_S)
+    for process in alive:
         _quietly(process.kill)
-    psutil.wait_procs(left, timeout=STOP_S)
+    psutil.wait_procs(alive, timeout=STOP_S)
 
 
 def main() -> None:
-    """Serve until the input ends.  Answers are {"ok": ...} or {"error": ...}; a picture's bytes follow its answer."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever a library prints must not be taken for an answer
+    """Serve until the input ends.  Replies are {"ok": ...} or {"error": ...}; a picture's bytes follow its reply."""
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no reply
     for name in ("SIGINT", "SIGTERM"):
         signal.signal(getattr(signal, name), signal.SIG_IGN)  # the end of the input is the end
-    keeper = None
+    process = None
     try:
         try:
             width, height, channel = map(int, sys.argv[1:])
-            keeper = Keeper((width, height), socket.socket(fileno=channel))
-            _answer(answers, {"ok": keeper.env})
+            process = DisplayProcess((width, height), socket.socket(fileno=channel))
+            _reply(output, {"ok": process.env})
         except (OSError, RuntimeError, ImportError, KeyError, SystemExit) as error:
-            _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+            _reply(output, {"error": f"{type(error).__name__}: {error}"})
             return
         for line in sys.stdin:
-            asked = json.loads(line)
+            request = json.loads(line)
             try:
-                found = getattr(keeper, asked["do"])(*asked.get("with", ()))
-            except Exception as error:  # whatever went wrong is the client's to know
-                _answer(answers, {"error": f"{type(error).__name__}: {error}"})
+                result = getattr(process, request["do"])(*request.get("with", ()))
+            except Exception as error:  # the client is to know every fault
+                _reply(output, {"error": f"{type(error).__name__}: {error}"})
                 continue
-            if isinstance(found, bytes):
-                _answer(answers, {"ok": len(found)})
-                answers.write(found)
-                answers.flush()
+            if isinstance(result, bytes):
+                _reply(output, {"ok": len(result)})
+                output.write(result)
+                output.flush()
             else:
-                _answer(answers, {"ok": found})
-            keeper.reap()
+                _reply(output, {"ok": result})
+            process.reap()
     finally:
-        if keeper:
-            keeper.close()
+        if process:
+            process.close()
         _end(psutil.Process().children(recursive=True))
 
 
-def _answer(answers: Any, said: dict[str, Any]) -> None:
-    answers.write(json.dumps(said).encode() + b"\n")
-    answers.flush()
+def _reply(output: Any, reply: dict[str, Any]) -> None:
+    output.write(json.dumps(reply).encode() + b"\n")
+    output.flush()
 
 
 if __name__ == "__main__":
