@@ -11,6 +11,7 @@ from chat_server import Server, words_of
 from rich.console import Console
 from tiny_models import NO, YES, made_up
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.explore import aims, sentence
@@ -35,7 +36,7 @@ from coda_lib.pipeline.drive import reproduce
 from coda_lib.run import Run
 from coda_lib.show.examples import BY_HAND, rounds_by_hand, rounds_table
 from coda_lib.stages import common, explore, judge, rounds
-from coda_lib.task import ALL_APPS, test_tasks
+from coda_lib.task import test_tasks
 from coda_lib.trajectory import load_trajectories
 
 pytest_plugins = ("tiny_checkpoints",)
