@@ -24,7 +24,7 @@ from coda_lib.envs.scienceboard.guest import Patience
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.fleet.collect import collect
-from coda_lib.fleet.workers import Crew
+from coda_lib.fleet.workers import WorkerSpec
 from coda_lib.planner import Observation
 from coda_lib.processes import dies_with_its_parent, meanwhile
 from coda_lib.rollout import jobs
@@ -84,11 +84,11 @@ def scale(count: int, episodes: int = EPISODES) -> Scale:
         machines = [
             Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)]) for port in ports
         ]
-        crews = [Crew(Clicker(STEPS), machines[i::workers], True, 0) for i in range(workers)]
+        specs = [WorkerSpec(Clicker(STEPS), machines[i::workers], True, 0) for i in range(workers)]
         todo = jobs([task()], count * episodes)
         with watched() as used:
             start = time.monotonic()
-            played = collect(todo, crews, Path(folder))
+            played = collect(todo, specs, Path(folder))
             wall = time.monotonic() - start
         if failed := sum(not trajectory.success for trajectory in played):
             raise RuntimeError(f"{failed} episodes failed on machines without faults")

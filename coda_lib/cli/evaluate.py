@@ -65,7 +65,7 @@ def evaluate(
     from coda_lib.evaluation import statistics
     from coda_lib.files import write_table
     from coda_lib.fleet.collect import Collection
-    from coda_lib.fleet.tasksets import boards, desks, played
+    from coda_lib.fleet.tasksets import board_sets, desk_sets, play_tasks
     from coda_lib.paths import RESULTS
     from coda_lib.rollout import episodes, jobs
 
@@ -77,31 +77,31 @@ def evaluate(
         raise UserError("--machines needs --on: the folder of the task files to play there")
     if ray and not fleet.workers:
         raise UserError("--ray needs --workers: how many the cluster is to have")
-    places = boards(on, machines, limit) if on else desks(applications(app_name), limit)
+    sets = board_sets(on, machines, limit) if on else desk_sets(applications(app_name), limit)
     agent = chosen_agent(chosen, planner, executor)
     if on:
-        places = [place.fitted(agent.executor.model.sight) for place in places]
+        sets = [each.fitted(agent.executor.model.sight) for each in sets]
     tables = []
     with Progress(console=err, transient=True) as progress:
-        for place in places:
-            bar = progress.add_task(place.name, total=len(place.tasks) * k)
-            found = played(
-                place, agent, jobs(place.tasks, k), used, chosen.concurrency, chosen.step_limit, fleet,
-                (keep or RESULTS / "fleet") / place.name,
+        for task_set in sets:
+            bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
+            played = play_tasks(
+                task_set, agent, jobs(task_set.tasks, k), used, chosen.concurrency, chosen.step_limit, fleet,
+                (keep or RESULTS / "fleet") / task_set.name,
                 progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
                 report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
             )  # fmt: skip
-            tables.append(episodes(found, place.tasks, agent.name, used))
+            tables.append(episodes(played, task_set.tasks, agent.name, used))
             if save:
                 write_table(save, pd.concat(tables))
-    for place in places if not keep else ():
-        Collection(RESULTS / "fleet" / place.name).clear()
+    for task_set in sets if not keep else ():
+        Collection(RESULTS / "fleet" / task_set.name).clear()
     rows = []
-    for place, table in zip(places, tables, strict=True):
+    for task_set, table in zip(sets, tables, strict=True):
         matrix = statistics.success_matrix(table)
         for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
             estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), chosen.bootstrap_resamples)
-            rows.append({"app": place.name, "metric": f"{metric}@{k}", "tasks": len(place.tasks), "value": estimate.value,
+            rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
                          "low": estimate.low, "high": estimate.high})  # fmt: skip
     if as_json:
         print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})

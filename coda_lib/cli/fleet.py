@@ -1,4 +1,4 @@
-"""The commands `coda fleet ...`: how many episodes on many environments go."""
+"""The commands `coda fleet ...`: the status of a fleet."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 fleet_app = typer.Typer(help="Episodes on many environments at once, by many processes.", no_args_is_help=True)
 
-_LOOK_S = 1.0  # between two looks of --watch
+_REFRESH_S = 1.0  # of --watch
 
 
 @fleet_app.callback()
 def _fleet() -> None:
-    """Keep `status` a command of its own although there is no other one."""
+    """Makes `status` a subcommand although it is the only one."""
 
 
 @fleet_app.command("status")
 def fleet_status(
-    folder: Annotated[Path, typer.Argument(help="Where it keeps its episodes, such as results/RUN/fleet/explore/base/gis.")],
-    watch: Annotated[bool, typer.Option("--watch", help="Go on showing it until the fleet has ended.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Folder of its episodes, such as results/RUN/fleet/explore/base/gis.")],
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh until the fleet has ended.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how a fleet gets on: what is done, how fast, and what became of each of its workers."""
+    """Show the status of a fleet: finished episodes, speed, faults, and its workers."""
     from dataclasses import asdict
 
     from coda_lib.fleet.collect import read_status
@@ -46,19 +46,19 @@ def fleet_status(
     else:
         with Live(_view(status), console=out) as live:
             while status.alive:
-                time.sleep(_LOOK_S)
+                time.sleep(_REFRESH_S)
                 status = read_status(folder)
                 live.update(_view(status))
 
 
 def _view(status: Status) -> Group:
     rest = status.total - status.done
-    ahead = f", about {rest / status.rate:.0f} minutes to go" if status.alive and status.rate else ""
-    going = f"going on{ahead}" if status.alive else "ended" if not rest else "stopped; the same command goes on from here"
-    table = Table("worker", "where", "places", "under way", "finished", "begun", "its last fault", box=None, pad_edge=False)
+    ahead = f", about {rest / status.rate:.0f} minutes left" if status.alive and status.rate else ""
+    state = f"running{ahead}" if status.alive else "ended" if not rest else "stopped; the same command goes on from here"
+    table = Table("worker", "where", "environments", "under way", "finished", "starts", "last fault", box=None, pad_edge=False)
     for worker in status.workers:
-        counts = (worker[name] for name in ("places", "under_way", "finished", "begun"))
+        counts = (worker[name] for name in ("environments", "under_way", "finished", "starts"))
         table.add_row(str(worker["number"]), worker["where"], *map(str, counts), Text(worker["fault"] or ""))
     return Group(
-        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {going}", table
+        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {state}", table
     )

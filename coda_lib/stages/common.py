@@ -18,7 +18,7 @@ from coda_lib.agent import Agent, load_agent
 from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.explore import train_pool
-from coda_lib.fleet.tasksets import Place, played
+from coda_lib.fleet.tasksets import TaskSet, play_tasks
 from coda_lib.rollout import jobs
 from coda_lib.run import Run
 from coda_lib.task import Task, test_tasks
@@ -73,6 +73,6 @@ def play(
     run: Run, agent: Agent, app: str, tasks: Sequence[Task], runs: int, seed: int, folder: Path, progress: Progress
 ) -> list[Trajectory]:
     """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder` meanwhile."""
-    profile, desk = run.profile(), Place(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
+    profile, desk = run.profile(), TaskSet(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
     settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
-    return played(desk, agent, jobs(tasks, runs), seed, *settings, progress=progress)
+    return play_tasks(desk, agent, jobs(tasks, runs), seed, *settings, progress=progress)

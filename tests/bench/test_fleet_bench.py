@@ -68,13 +68,13 @@ from coda_lib.envs.scienceboard.guest import Patience
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.fleet.collect import collect
 from coda_lib.rollout import jobs
-from coda_lib.fleet.workers import Crew
+from coda_lib.fleet.workers import WorkerSpec
 if __name__ == "__main__":
     folder, runs, *ports = sys.argv[1:]
     listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
     machines = [Machines([machine], Patience(boot=20.0, tries=2)) for machine in listed]
-    crews = [Crew(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
-    collect(jobs([task()], int(runs)), crews, Path(folder))
+    specs = [WorkerSpec(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
+    collect(jobs([task()], int(runs)), specs, Path(folder))
 """
 
 

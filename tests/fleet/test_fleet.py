@@ -24,7 +24,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.fleet.collect import LOSSES, STRIKES, Collection, collect, read_status
-from coda_lib.fleet.workers import Crew, Job, LocalWorker, RayWorker, join_cluster
+from coda_lib.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Planner
 from coda_lib.rollout import jobs, play
@@ -41,8 +41,8 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def crews(log: Path, workers: int = 2, places: int = 3, step_s: float = 0.0) -> list[Crew]:
-    return [Crew(Clicker(), [partial(Counter, log, step_s)] * places, True, 7) for _ in range(workers)]
+def specs(log: Path, workers: int = 2, environments: int = 3, step_s: float = 0.0) -> list[WorkerSpec]:
+    return [WorkerSpec(Clicker(), [partial(Counter, log, step_s)] * environments, True, 7) for _ in range(workers)]
 
 
 def begun(log: Path, what: str = "begun") -> Count[str]:
@@ -51,47 +51,47 @@ def begun(log: Path, what: str = "begun") -> Count[str]:
 
 def test_every_job_is_played_once_and_comes_back_in_its_place(log, tmp_path):
     todo, told = jobs([task(f"t{i}", 2 + i % 3) for i in range(10)], 3), []
-    found = collect(todo, crews(log), tmp_path / "fleet", progress=lambda done, total: told.append((done, total)))
+    found = collect(todo, specs(log), tmp_path / "fleet", progress=lambda done, total: told.append((done, total)))
     assert [(t.task_id, t.run) for t in found] == [(one.id, run) for one, run in todo]
     assert all(t.success and t.stop is StopReason.DONE for t in found) and told == [(i, 30) for i in range(1, 31)]
     assert set(begun(log).values()) == {3} and len({line.split()[2] for line in log.read_text().splitlines()}) == 2
     status = read_status(tmp_path / "fleet")
     assert (status.total, status.done, status.faults, status.alive) == (30, 30, 0, False)
     assert sum(worker["finished"] for worker in status.workers) == 30
-    assert all(worker["where"] and worker["begun"] == 1 and not worker["under_way"] for worker in status.workers)
+    assert all(worker["where"] and worker["starts"] == 1 and not worker["under_way"] for worker in status.workers)
     alone, fault = play(Clicker(), Counter(log), *todo[4], seed=7)
     assert alone == found[4] and fault is None
 
 
 def test_what_is_there_is_not_played_again(log, tmp_path):
     todo = jobs([task(f"t{i}") for i in range(6)], 1)
-    first = collect(todo[:4], crews(log), tmp_path / "fleet")
-    assert collect(todo, crews(log), tmp_path / "fleet")[:4] == first
-    assert collect(todo, [Crew(Clicker(), [EnvironmentFault], True, 7)], tmp_path / "fleet")[:4] == first  # nobody is asked
+    first = collect(todo[:4], specs(log), tmp_path / "fleet")
+    assert collect(todo, specs(log), tmp_path / "fleet")[:4] == first
+    assert collect(todo, [WorkerSpec(Clicker(), [EnvironmentFault], True, 7)], tmp_path / "fleet")[:4] == first  # nobody is asked
     assert set(begun(log).values()) == {1} and len(begun(log)) == 6
     with pytest.raises(UserError, match=r"holds episodes of .*'seed': 7.* not of .*'seed': 8.*another folder"):
-        collect(todo, [Crew(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")
+        collect(todo, [WorkerSpec(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")
 
 
 def test_a_cleared_collection_is_begun_anew(log, tmp_path):
     todo = [(task("t"), 0)]
-    collect(todo, crews(log), tmp_path / "fleet")
+    collect(todo, specs(log), tmp_path / "fleet")
     Collection(tmp_path / "fleet").clear()
     assert read_status(tmp_path / "fleet").done == 1 and not Collection(tmp_path / "none").clear()
-    collect(todo, [Crew(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")  # another seed is no other collection
+    collect(todo, [WorkerSpec(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")  # with another seed
     assert begun(log) == {"made/t": 2}
 
 
 def test_a_broken_environment_is_tried_twice_and_says_nothing_of_the_agent(log, tmp_path):
     todo, told = [(task("broken"), 0), (task("whole"), 0)], []
-    broken, whole = collect(todo, crews(log), tmp_path / "fleet", report=told.append)
+    broken, whole = collect(todo, specs(log), tmp_path / "fleet", report=told.append)
     assert (broken.stop, broken.success) == (StopReason.ENVIRONMENT_ERROR, None) and whole.success
     assert begun(log) == {"made/broken": 2, "made/whole": 1} and told == ["made/broken, run 0: it is broken"] * 2
 
 
 def test_with_no_environment_left_the_rest_is_kept_as_broken(log, tmp_path):
-    crew = Crew(Clicker(), [Once(log), Once(log)], True, 7)
-    found = collect(jobs([task("broken"), task("whole")], 3), [crew], tmp_path / "fleet")
+    spec = WorkerSpec(Clicker(), [Once(log), Once(log)], True, 7)
+    found = collect(jobs([task("broken"), task("whole")], 3), [spec], tmp_path / "fleet")
     assert [t.stop for t in found[:3]] == [StopReason.ENVIRONMENT_ERROR] * 3 and all(t.success is None for t in found[:3])
     assert all(t.stop is StopReason.ENVIRONMENT_ERROR or t.success for t in found)
 
@@ -99,21 +99,21 @@ def test_with_no_environment_left_the_rest_is_kept_as_broken(log, tmp_path):
 def test_a_worker_that_ends_is_begun_again_and_one_that_always_ends_is_not(log, tmp_path):
     deadly = task("deadly")
     todo = [(deadly, 0), *jobs([task(f"t{i}", 8) for i in range(30)], 1)]
-    found = collect(todo, crews(log, 2, 2, step_s=0.05), tmp_path / "a")
+    found = collect(todo, specs(log, 2, 2, step_s=0.05), tmp_path / "a")
     assert (found[0].stop, found[0].success) == (StopReason.ENVIRONMENT_ERROR, None)
     assert all(t.success for t in found[1:]) and begun(log)[deadly.id] == LOSSES
-    assert sum(worker["begun"] for worker in read_status(tmp_path / "a").workers) == 2 + LOSSES
+    assert sum(worker["starts"] for worker in read_status(tmp_path / "a").workers) == 2 + LOSSES
     log.write_text("")
     many = jobs([task(f"deadly{i}") for i in range(20)], 1)
     with pytest.raises(StageError, match=r"no worker stays alive; \d+ of 20 episodes .* exit status -9"):
-        collect(many, crews(log, 1, 1), tmp_path / "b")
+        collect(many, specs(log, 1, 1), tmp_path / "b")
     assert sum(begun(log).values()) == STRIKES
 
 
 def test_what_a_worker_cannot_do_for_the_models_sake_is_raised_and_nothing_is_lost(log, tmp_path):
     todo = jobs([task("t0"), task("t1"), task("refused")], 1)
     with pytest.raises(UserError, match="the server refuses"):
-        collect(todo, crews(log, 1, 1), tmp_path / "fleet")
+        collect(todo, specs(log, 1, 1), tmp_path / "fleet")
     assert begun(log, "ended") == {"made/t0": 1, "made/t1": 1}
     assert len(list((tmp_path / "fleet" / "episodes").iterdir())) == 2
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
@@ -122,14 +122,14 @@ def test_what_a_worker_cannot_do_for_the_models_sake_is_raised_and_nothing_is_lo
 def test_models_of_a_fleet_are_behind_servers(log, tmp_path):
     near = DualAgent(Planner(ReplayModel([]), Sampling()), Executor(ReplayModel([]), Sampling()), "base")
     with pytest.raises(UserError, match="set serving.planner and serving.executor to 'started' or to an address"):
-        collect([(task("t"), 0)], [Crew(near, [partial(Counter, log)], True, 7)], tmp_path / "fleet")
+        collect([(task("t"), 0)], [WorkerSpec(near, [partial(Counter, log)], True, 7)], tmp_path / "fleet")
 
 
 def test_a_folder_is_filled_by_one_master_at_a_time(log, tmp_path):
     kept = Collection(tmp_path / "fleet")
     with kept.held({"agent": "clicker"}):
         with pytest.raises(UserError, match="is being filled by another process"):
-            collect([(task("t"), 0)], crews(log), tmp_path / "fleet")
+            collect([(task("t"), 0)], specs(log), tmp_path / "fleet")
     with pytest.raises(UserError, match="no fleet works in"):
         read_status(tmp_path / "none")
 
@@ -148,12 +148,12 @@ def test_workers_killed_at_random_lose_no_finished_episode(log, tmp_path):
 
     killer = Thread(target=kill, daemon=True)
     killer.start()
-    found = collect(todo, crews(log, 3, 4, step_s=0.1), tmp_path / "fleet")
+    found = collect(todo, specs(log, 3, 4, step_s=0.1), tmp_path / "fleet")
     stop.append(True)
     killer.join()
     assert [(t.task_id, t.run) for t in found] == [(one.id, run) for one, run in todo] and all(t.success for t in found)
     status = read_status(tmp_path / "fleet")
-    assert sum(worker["begun"] for worker in status.workers) >= 3 + 2
+    assert sum(worker["starts"] for worker in status.workers) >= 3 + 2
     assert sum(worker["finished"] for worker in status.workers) == 200 == len(list((tmp_path / "fleet" / "episodes").iterdir()))
 
 
@@ -163,13 +163,13 @@ from pathlib import Path
 from fleet_parts import *
 from coda_lib.fleet.collect import collect
 from coda_lib.rollout import jobs
-from coda_lib.fleet.workers import Crew
+from coda_lib.fleet.workers import WorkerSpec
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 if __name__ == "__main__":
     log, folder = Path({log!r}), Path({folder!r})
-    crews = [Crew(Clicker(), [partial(Counter, log, 0.1)] * 4, True, 7) for _ in range(2)]
-    collect(jobs([task(f"t{{i}}", 5) for i in range(10)], 4), crews, folder)
+    specs = [WorkerSpec(Clicker(), [partial(Counter, log, 0.1)] * 4, True, 7) for _ in range(2)]
+    collect(jobs([task(f"t{{i}}", 5) for i in range(10)], 4), specs, folder)
 """
 
 
@@ -216,18 +216,18 @@ def cluster():
 @pytest.mark.slow
 def test_a_ray_cluster_plays_the_same(cluster, log, tmp_path):
     todo = jobs([task(f"t{i}", 2 + i % 3) for i in range(6)], 2) + [(task("broken"), 0)]
-    local = collect(todo, crews(log), tmp_path / "local", LocalWorker)
-    assert collect(todo, crews(log), tmp_path / "ray", RayWorker) == local
+    local = collect(todo, specs(log), tmp_path / "local", LocalWorker)
+    assert collect(todo, specs(log), tmp_path / "ray", RayWorker) == local
     assert set(begun(log).values()) == {4}
     with pytest.raises(UserError, match="the server refuses"):
-        collect([(task("refused"), 0)], crews(log), tmp_path / "refused", RayWorker)
-    found = collect([(task("deadly"), 0), (task("whole"), 0)], crews(log, 2, 1), tmp_path / "deadly", RayWorker)
+        collect([(task("refused"), 0)], specs(log), tmp_path / "refused", RayWorker)
+    found = collect([(task("deadly"), 0), (task("whole"), 0)], specs(log, 2, 1), tmp_path / "deadly", RayWorker)
     assert found[0].stop is StopReason.ENVIRONMENT_ERROR and found[1].success
 
 
 @pytest.mark.slow
 def test_an_actor_that_nobody_wants_any_more_ends_with_its_windows_open(cluster):
-    worker = RayWorker(Crew(Clicker(), [partial(ScienceDesk, "gis")], False, 7, step_limit=3))
+    worker = RayWorker(WorkerSpec(Clicker(), [partial(ScienceDesk, "gis")], False, 7, step_limit=3))
     played = worker.play(Job(tasks_of_tests("gis")[0], 0)).result(120)
     process = psutil.Process(int(played.where.partition(":")[2]))
     del worker  # as when the master ends before it has said that the actor is to be killed
@@ -236,7 +236,7 @@ def test_an_actor_that_nobody_wants_any_more_ends_with_its_windows_open(cluster)
 
 def test_applications_of_one_thread_are_played_as_well(tmp_path):
     todo = jobs(tasks_of_tests("gis")[:3], 2)
-    crew = Crew(Clicker(), [partial(ScienceDesk, "gis")] * 3, False, 7, step_limit=3)
-    found = collect(todo, [crew, crew], tmp_path / "fleet")
+    spec = WorkerSpec(Clicker(), [partial(ScienceDesk, "gis")] * 3, False, 7, step_limit=3)
+    found = collect(todo, [spec, spec], tmp_path / "fleet")
     assert [t.task_id for t in found] == [one.id for one, _ in todo] and all(len(t.steps) == 2 for t in found)
     assert found[0].steps[0].image.size == ScienceDesk("gis").reset(todo[0][0])[0].shape[1::-1]
