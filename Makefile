@@ -21,7 +21,7 @@ reproduce: $(INSTALLED)  ## run the study in the laptop profile: tables, figures
 
 test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "unit tests"
-	@set -o pipefail; $(PY) -m pytest -q | tee $(VENV)/pytest.log
+	@set -o pipefail; $(PY) -m pytest -q --numprocesses auto --maxprocesses 4 --dist loadfile | tee $(VENV)/pytest.log
 	@echo "every notebook, smoke profile"
 	@$(CODA) reproduce --profile smoke --until everything --fresh
 	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"

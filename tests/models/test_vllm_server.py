@@ -28,6 +28,7 @@ def by_server(monkeypatch):
 
         monkeypatch.setattr(trainer_module, "find_spec", lambda name: installed or None)
         monkeypatch.setattr(trainer_module, "load_network", lambda *_, **__: None)
+        monkeypatch.setattr(trainer_module, "align_special_tokens", lambda network, processor: None)
         monkeypatch.setattr(trainer_module, "load_processor", lambda *_: None)
         settings = load_profile("smoke", (f"specialize.vllm_server={server}",))
         row = Dataset.from_dict({"prompt": ["x"]})
