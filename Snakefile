@@ -47,11 +47,9 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
     return files
 
 
-def prompts(*roles):
-    """The words in which a stage asks models, of the profile's set; without roles those of all sets."""
-    files = data_files(LIBRARY / "prompts")
-    mine = [path for path in files if path.parent.name == P.prompts and path.stem in roles] if roles else files
-    return relative([path for path in mine if path.suffix == ".j2"])
+def prompts(*roles, sets=(P.prompts,)):
+    """The prompts of these roles, in the profile's set or in others."""
+    return relative([path for name in sets for path in data_files(LIBRARY / "prompts" / name) if path.stem in roles])
 
 
 def settings(*fields):
@@ -125,7 +123,7 @@ rule quickstart:
         notebook=book("00_quickstart"),
         code=code("00_quickstart", without=()),
         data=ALL_DATA + MODEL_FILES,
-        prompts=prompts(),
+        prompts=prompts("planner", "executor"),
     output:
         executed="notebooks/00_quickstart.ipynb",
     params:
@@ -156,7 +154,7 @@ rule planner_executor:
         notebook=book("02_planner_executor"),
         code=code("02_planner_executor", without=()),
         data=TASK_FILES + MODEL_FILES,
-        prompts=prompts(),
+        prompts=prompts("planner", "executor", sets=("compact", "full")),
     output:
         executed="notebooks/02_planner_executor.ipynb",
     params:
@@ -173,7 +171,7 @@ rule reward:
         code=code("05_reward", without=()),
         data=TASK_FILES + MODEL_FILES,
         judged=f"judged/base/{P.apps[0]}.parquet",
-        prompts=prompts(),
+        prompts=prompts("planner", "executor"),
     output:
         executed="notebooks/05_reward.ipynb",
     params:
@@ -450,7 +448,7 @@ rule base_models:
         notebook=book("A1_base_models"),
         code=code("A1_base_models"),
         data=TASK_FILES,
-        prompts=prompts(),
+        prompts=prompts("planner", "executor", "judge", "solo"),
     output:
         done="base_models/done.json",
         executed="notebooks/A1_base_models.ipynb",
@@ -474,7 +472,7 @@ rule real_apps:
         notebook=book("15_real_apps"),
         code=code("15_real_apps", without=()),
         data=APP_FILES,
-        prompts=prompts(),
+        prompts=prompts("planner", "executor"),
     output:
         executed="notebooks/15_real_apps.ipynb",
     params:
@@ -492,7 +490,6 @@ rule virtual_machines:
         notebook=book("16_virtual_machines"),
         code=code("16_virtual_machines", without=()),
         data=APP_FILES,
-        prompts=prompts(),
     output:
         executed="notebooks/16_virtual_machines.ipynb",
     params:

@@ -2,86 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
-from typing import get_args
 
 import pandas as pd
 from datasets import Dataset, concatenate_datasets
 
 from coda_lib.agent import load_agent
-from coda_lib.config import Serving, Variant
-from coda_lib.dataset import Labeller, grpo_rows
-from coda_lib.evaluation.votes import apply, cast, table2_rules, votes_of
+from coda_lib.config import Serving
+from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
-from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, stage_seed
 from coda_lib.stages.evaluate import play_held_out
-from coda_lib.stages.explore import train_tasks
-from coda_lib.stages.judges import load_judges
-from coda_lib.trajectory import Trajectory, load_trajectories
+from coda_lib.stages.labels import labeller
+from coda_lib.trajectory import load_trajectories
 
-__all__ = ["begin", "evaluate_variant", "label_quality", "label_votes", "logs", "train_variant"]
+__all__ = ["begin", "evaluate_variant", "logs", "train_variant"]
 
 ALL = "all"  # in the place of an application: one planner for all of them
-
-
-def label_votes(run: Run, app: str) -> pd.DataFrame:
-    """Let the other judges of Table 2 vote on the base planner's rollouts; writes ablations/votes/{app}.parquet.
-
-    Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all votes that the rules of
-    Table 2 ask for.
-    """
-    profile, judged = run.profile(), load_trajectories(run.judged("base", app))
-    parts = [votes_of(judged, "judge")]
-    for name, load in load_judges(profile).items():
-        if name != "judge":
-            parts.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
-    table = pd.concat(parts, ignore_index=True)
-    write_table(run.label_votes(app), table)
-    return table
-
-
-def labeller(run: Run, app: str, labels: str) -> Labeller:
-    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth').
-
-    By the check a trajectory is clean if it is a success with no more steps than the task's script.
-    """
-    profile = run.profile()
-    if labels == "voting":
-        return partial(positive_steps, rule=Rule.of(profile.judge))
-    if labels == "truth":
-        scripts = {task.id: len(task.solution) + (task.ans is None) for task in train_tasks(run, app)}
-        return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
-    rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
-    clean = apply(rule, cast(pd.read_parquet(run.label_votes(app))))["clean"].to_dict()
-    return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
-
-
-def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -> Sequence[int]:
-    unread = any(step.error for step in trajectory.steps)
-    return range(len(trajectory.steps)) if clean(trajectory) and not unread else ()
-
-
-def label_quality(run: Run) -> pd.DataFrame:
-    """The labels of the base planner's rollouts, a row for each way of labelling.
-
-    Columns: labels, attempts (clean), steps (trained on), failed (percent of these steps from attempts that failed).
-    """
-    profile, rows = run.profile(), []
-    for labels in get_args(Variant.model_fields["labels"].annotation):
-        clean = []
-        for app in profile.apps:
-            label = labeller(run, app, labels)
-            clean += [(len(steps), t.success) for t in load_trajectories(run.judged("base", app)) if (steps := label(t))]
-        steps, failed = sum(n for n, _ in clean), sum(n for n, success in clean if not success)
-        share = 100 * failed / steps if steps else float("nan")
-        rows.append({"labels": labels, "attempts": len(clean), "steps": steps, "failed": share})
-    return pd.DataFrame(rows)
 
 
 def training_rows(run: Run, app: str, labels: str) -> Dataset:

@@ -31,13 +31,15 @@ def each(*stages: str) -> set[str]:
     return {f"{stage}/{app}" for stage in stages for app in ("algebra", "gis")}
 
 
-COLLECTED = each("explore/base", "judge/base")
 JUDGES = each("judges")
 LATER = each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}  # from specialists onward
 TRAINED = each("specialize") | LATER
-TRANSFER = each("transfer") | {"transfer/spectra"}
-PLAYED = each("evaluate/base", "evaluate/executor")
-ALL = TUTORIALS | COLLECTED | {"reward", "variant/truth"} | TRAINED | PLAYED | each("labels") | TRANSFER
+TRANSFER = each("transfer") | {"transfer/spectra"}  # of the generalist
+AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
+AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}
+PLANNED = each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}  # by planner and executor
+ALL = TUTORIALS | PLANNED | each("evaluate/executor")
+GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"generalize", "variant/truth"} | TRANSFER | each("evaluate/stage2")
 ENDS = {"results", "ablations"}  # what reads everything: run again with any stage before it
 
 
@@ -92,18 +94,19 @@ def test_nothing_is_run_again_where_nothing_changed(house):
 @pytest.mark.parametrize(
     ("file", "stages"),
     [
-        ("coda_lib/envs/sciencedesk/gis/app.py", {s for s in ALL if s.endswith("/gis")} | TUTORIALS | {"reward"}),
-        ("coda_lib/envs/sciencedesk/desk.py", ALL),
-        ("coda_lib/reward.py", TRAINED | {"reward"}),
-        ("coda_lib/trainer.py", TRAINED),
+        ("coda_lib/envs/sciencedesk/gis/app.py", GIS | {"sciencedesk"}),
+        ("coda_lib/envs/sciencedesk/desk.py", ALL - {"reward"}),
+        ("coda_lib/reward.py", AFTER_TRAINING | {"reward"}),
+        ("coda_lib/trainer.py", AFTER_TRAINING),
         ("coda_lib/generator.py", set()),
-        ("coda_lib/prompts/compact/planner.j2", ALL),
-        ("coda_lib/prompts/compact/executor.j2", ALL),
-        ("coda_lib/prompts/compact/judge.j2", ALL),
+        ("coda_lib/prompts/compact/planner.j2", PLANNED),
+        ("coda_lib/prompts/compact/executor.j2", PLANNED),
+        ("coda_lib/prompts/compact/judge.j2", AFTER_JUDGING),
         ("coda_lib/prompts/generator/propose.j2", set()),
-        ("coda_lib/show/figures.py", TUTORIALS),
-        ("checkpoints/base_judge/config.json", JUDGES),
-        ("data/tasks/test/gis/A-01.json", {s for s in ALL if s.endswith("/gis")}),
+        ("coda_lib/show/figures.py", TUTORIALS | {"reward"}),
+        ("coda_lib/evaluation/report.html.j2", set()),
+        ("checkpoints/base_judge/config.json", JUDGES | each("labels") | {"variant/truth"}),
+        ("data/tasks/test/gis/A-01.json", GIS | TUTORIALS),
     ],
 )
 def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
@@ -114,3 +117,17 @@ def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
         assert run_again(house) == stages | (ENDS if stages else set())
     finally:
         path.write_text(content)
+
+
+@pytest.mark.parametrize(
+    ("value", "stages"),
+    [
+        ("specialize.beta=0.5", AFTER_TRAINING | {"reward"}),
+        ("generalize.batch_size=7", {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER),
+        ("judge.rule=majority", AFTER_JUDGING),
+        ("step_limit=4", PLANNED | each("evaluate/executor")),
+        ("bootstrap_resamples=77", set()),
+    ],
+)
+def test_a_changed_value_of_the_profile_runs_again_what_depends_on_it(house, value, stages):
+    assert run_again(house, "--set", value) == stages | ENDS

@@ -21,6 +21,7 @@ from coda_lib.models.chat import ReplayModel
 from coda_lib.run import Run
 from coda_lib.stages import ablations, explore
 from coda_lib.stages import judges as other_judges
+from coda_lib.stages import labels as labels_stage
 from coda_lib.trajectory import load_trajectories, save_trajectories
 
 APPS = ("algebra", "gis")
@@ -69,10 +70,10 @@ def judged(run, monkeypatch) -> Run:
     def load_judges(profile):
         return {n: lambda n=n: Judge(ReplayModel(said.get(n, iter(()))), votes=counts[n], rule=RULE) for n in counts}
 
-    monkeypatch.setattr(ablations, "load_judges", load_judges)
-    ablations.label_votes(run, "algebra")
+    monkeypatch.setattr(labels_stage, "load_judges", load_judges)
+    labels_stage.run(run, "algebra")
     said |= {"low": iter([NO]), "base": iter([NO])}
-    ablations.label_votes(run, "gis")
+    labels_stage.run(run, "gis")
     return run
 
 
@@ -88,7 +89,7 @@ def judged(run, monkeypatch) -> Run:
     ],
 )
 def test_each_rule_labels_its_own_attempts(judged, labels, clean):
-    label = ablations.labeller(judged, "algebra", labels)
+    label = labels_stage.labeller(judged, "algebra", labels)
     attempts = load_trajectories(judged.judged("base", "algebra"))
     assert {t.run for t in attempts if label(t)} == clean
     assert all(list(label(t)) == list(range(len(t.steps))) for t in attempts if t.run in clean)
@@ -98,7 +99,7 @@ def test_each_rule_labels_its_own_attempts(judged, labels, clean):
 
 
 def test_the_quality_of_labels_is_counted_in_steps(judged):
-    table = ablations.label_quality(judged).set_index("labels")
+    table = labels_stage.label_quality(judged).set_index("labels")
     assert table.loc["voting"].tolist() == [2, 4, 50.0]
     assert table.loc["truth", "failed"] == 0
     assert table.loc["single", ["attempts", "steps"]].tolist() == [3, 7]
