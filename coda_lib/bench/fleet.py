@@ -20,7 +20,7 @@ from coda_lib.action import Action
 from coda_lib.agent import Decision
 from coda_lib.envs.scienceboard.fake import ACTION_S, HOST, RESET_S, SCREENSHOT_S
 from coda_lib.envs.scienceboard.files import BoardTask
-from coda_lib.envs.scienceboard.guest import Patience
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.fleet.collect import collect
@@ -97,9 +97,9 @@ def scale(count: int, episodes: int = EPISODES) -> Scale:
 
 def episode_s() -> float:
     """Seconds of an episode that latencies and pauses alone take."""
-    patience = Patience()
-    looks = ceil((patience.still - SCREENSHOT_S) / (SCREENSHOT_S + patience.look))  # after the first, until the screen is settled
-    look = SCREENSHOT_S + looks * (SCREENSHOT_S + patience.look)
+    timing = Timing()
+    looks = ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look))  # after the first, until the screen is settled
+    look = SCREENSHOT_S + looks * (SCREENSHOT_S + timing.look)
     return RESET_S + look + STEPS * (ACTION_S + look) + look
 
 

@@ -15,16 +15,16 @@ from coda_lib.bench.desktop import Check, check_app, script_agent
 from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.files import BoardTask
-from coda_lib.envs.scienceboard.guest import Patience
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
-from coda_lib.envs.scienceboard.tasks import AppTask, app_tasks
+from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
 from coda_lib.paths import REFERENCE
 from coda_lib.rollout import jobs, rollout
 from coda_lib.show.pictures import Sheet, screens, strip
 from coda_lib.trajectory import Trajectory
 
 EPISODES = REFERENCE / "apps"
-HASTE = Patience(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, still=0.0, settle=0.2, look=0.01)
+FAST = Timing(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, still=0.0, settle=0.2, look=0.01)
 
 
 # ---- real applications ---------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def typing_task(words: int = 2) -> AppTask:
 
 def played_on(machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]) -> list[Trajectory]:
     """The tasks' scripts, each played `runs` times on machines; messages of faults are appended to `faults`."""
-    return rollout(script_agent(tasks), jobs(tasks, runs), Machines(machines, HASTE), 0, len(machines), report=faults.append)
+    return rollout(script_agent(tasks), jobs(tasks, runs), Machines(machines, FAST), 0, len(machines), report=faults.append)
 
 
 def outcomes(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
@@ -127,6 +127,6 @@ def repeated(fake: FakeMachine) -> int:
     return sum(len(actions) - len(set(actions)) for actions in fake.episodes)
 
 
-def board_files(folder: str) -> list[Path]:
-    """ScienceBoard's task files below a folder; none for an empty name."""
-    return sorted(Path(folder).rglob("*.json")) if folder else []
+def board_tasks(folder: str) -> list[AppTask]:
+    """ScienceBoard's tasks below a folder; for an empty name a task for a fake machine."""
+    return [app_task(path) for path in sorted(Path(folder).rglob("*.json"))] if folder else [typing_task()]

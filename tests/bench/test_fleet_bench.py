@@ -17,7 +17,7 @@ import pytest
 
 from coda_lib.bench import fleet as bench_fleet
 from coda_lib.envs.scienceboard.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
-from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded
+from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
 from coda_lib.envs.scienceboard.machine import Machine, ScienceBoard
 from coda_lib.fleet.collect import Collection, read_status
 from coda_lib.fleet.workers import Job
@@ -29,13 +29,13 @@ CHAOS_MIN, CHAOS_MACHINES = 10, 120
 
 def test_a_fake_machine_is_as_slow_as_a_real_one_and_counts():
     with bench_fleet.fake_machines(2) as ports:
-        guest, start = Guest(f"{HOST}:{ports[0]}", Patience()), time.monotonic()
+        guest, start = Guest(f"{HOST}:{ports[0]}", Timing()), time.monotonic()
         first = guest.screenshot()
         assert SCREENSHOT_S <= time.monotonic() - start < 1 and decoded(first).shape == (*REAL_SIZE[::-1], 3)
         guest.act([("click", (1, 2), {})])
         assert SCREENSHOT_S + ACTION_S <= time.monotonic() - start < 3
         assert guest.screenshot() != first and guest.json("GET", "/vars")["n"] == "1"
-        assert Guest(f"{HOST}:{ports[1]}", Patience()).json("GET", "/vars")["n"] == "0"
+        assert Guest(f"{HOST}:{ports[1]}", Timing()).json("GET", "/vars")["n"] == "0"
 
 
 def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
@@ -64,7 +64,7 @@ MASTER = """
 import sys
 from pathlib import Path
 from coda_lib.bench.fleet import STEPS, Clicker, task
-from coda_lib.envs.scienceboard.guest import Patience
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.fleet.collect import collect
 from coda_lib.rollout import jobs
@@ -72,7 +72,7 @@ from coda_lib.fleet.workers import WorkerSpec
 if __name__ == "__main__":
     folder, runs, *ports = sys.argv[1:]
     listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
-    machines = [Machines([machine], Patience(boot=20.0, tries=2)) for machine in listed]
+    machines = [Machines([machine], Timing(boot=20.0, tries=2)) for machine in listed]
     specs = [WorkerSpec(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
     collect(jobs([task()], int(runs)), specs, Path(folder))
 """

@@ -1,4 +1,4 @@
-"""Whether a task of ScienceBoard's is solved: its `evaluate` items, asked of an application's state (`BoardState`)."""
+"""The check of a ScienceBoard task: its `evaluate` items against an application's state (`BoardState`)."""
 
 from __future__ import annotations
 
@@ -12,40 +12,40 @@ from coda_lib.envs.scienceboard.files import BoardTask, Database, Equation, File
 from coda_lib.envs.scienceboard.lambdas import Lambda, LambdaError
 from coda_lib.trajectory import StopReason
 
-NEAR = 1e-6  # how far a number may be from the one that a `val` item asks for
+NEAR = 1e-6  # tolerance of the number of a `val` item
 STOPS = {"TIMEOUT": StopReason.STEP_LIMIT} | {stop.name: stop for stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS)}
 
 
 class BoardState(Protocol):
-    """What can be asked about an application; EnvironmentFault if it cannot be answered."""
+    """The queries to an application's state; EnvironmentFault if one cannot be answered."""
 
     def variables(self) -> Mapping[str, str]:
-        """KAlgebra's variables, each as it is written."""
+        """KAlgebra's variables and their expressions as text."""
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """KAlgebra's plots of the points' dimension: for each, whether a point (a Python tuple's text) lies on it, and more."""
+        """KAlgebra's plots of the points' dimension: for each, whether a point (a tuple as text) lies on it, and its style."""
 
     def plots(self) -> int:
-        """How many functions KAlgebra's plots show."""
+        """Number of functions in KAlgebra's plots."""
 
     def dump(self, task: BoardTask) -> Any:
-        """What the state server dumps, or ChimeraX's states."""
+        """The dump of the state server, or ChimeraX's states."""
 
     def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """What a GRASS command says."""
+        """The output of a GRASS command."""
 
     def file(self, path: str) -> str:
-        """A file in the guest."""
+        """The text of a file in the guest."""
 
 
-# What Python raises where a state has not what an expression asks for: the condition does not hold, as in the benchmark itself.
-_NOT_SO = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, NameError)
+# An expression on a state without the values that it needs raises one of these: its condition does not hold, as in the benchmark.
+_MISSING = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, NameError)
 
 
 def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
-    """Whether an episode that ended so solved the task: every item of `evaluate` holds.
+    """Whether an episode solved the task: every item of `evaluate` holds.
 
-    LambdaError if an expression costs too much; it says nothing about the agent.
+    LambdaError if an expression costs too much, which is a fault of the task file.
     """
     return all(_holds(item, task, state, stop, answer) for item in task.evaluate)
 
@@ -53,17 +53,17 @@ def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: st
 def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
     if isinstance(item, Stop):
         return stop == STOPS[item.value] and (not item.args or (answer or "").split() == " ".join(item.args).split())
-    found = _look(item, task, state)
+    value = _query(item, task, state)
     try:
-        return bool(_compare(item, found))
+        return bool(_compare(item, value))
     except LambdaError:
         raise
-    except _NOT_SO:
+    except _MISSING:
         return False
 
 
-def _look(item: Any, task: BoardTask, state: BoardState) -> Any:
-    """What an item is about; asked outside of any `try`, so that a fault of the environment is never a failed task."""
+def _query(item: Any, task: BoardTask, state: BoardState) -> Any:
+    """The part of the state that an item is about; outside of any `try`, because a fault of the environment is no failed task."""
     match item:
         case Value() | Variable():
             return state.variables()
@@ -78,21 +78,21 @@ def _look(item: Any, task: BoardTask, state: BoardState) -> Any:
     return state.dump(task)
 
 
-def _compare(item: Any, found: Any) -> bool:
+def _compare(item: Any, state: Any) -> bool:
     match item:
         case Value(key=key, value=value):
-            return math.isclose(float(found[key]), value, rel_tol=0, abs_tol=NEAR)
+            return math.isclose(float(state[key]), value, rel_tol=0, abs_tol=NEAR)
         case Variable(key=key, value="#UNDEF"):
-            return key not in found
+            return key not in state
         case Variable(key=key, value=value):
-            return found[key] == value
+            return state[key] == value
         case Equation(key=str(), value=count):
-            return found == count
+            return state == count
         case Equation(value=wanted):
-            return any(all(name in plot and plot[name] == value for name, value in wanted.items()) for plot in found)
+            return any(all(name in plot and plot[name] == value for name, value in wanted.items()) for plot in state)
         case States():
-            return _states_hold(item, found)
-    actual = found if item.key is None else Lambda(item.key)(found) if item.key.startswith("lambda") else found[item.key]
+            return _states_hold(item, state)
+    actual = state if item.key is None else Lambda(item.key)(state) if item.key.startswith("lambda") else state[item.key]
     return Lambda(item.pred)(actual, item.value) if item.pred else actual == item.value
 
 

@@ -1,7 +1,7 @@
-"""ScienceBoard's task files for its four graphical applications, read and validated; `scienceboard_check` checks them.
+"""ScienceBoard's task files, validated; `check` decides whether a task is solved.
 
-Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.json, and the task classes that read them); the
-expressions in them are interpreted by `lambdas`, never evaluated.
+Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.json, and the task classes that read them).
+`lambdas` interprets the expressions in them without `eval`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Scalar = bool | int | float | str
 
 
 class Part(BaseModel):
-    """A part of a task file: knows no other fields."""
+    """A part of a task file; other fields are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -46,7 +46,7 @@ def _key(source: str) -> str:
 Text = Annotated[str, Field(min_length=1)]
 Number = int | float
 Expression = Annotated[Text, AfterValidator(_expression)]
-Key = Annotated[Text, AfterValidator(_key)]  # a name, or an expression that leads to the value
+Key = Annotated[Text, AfterValidator(_key)]  # a name, or an expression that gives the value
 Point = Annotated[list[Number], Field(min_length=2, max_length=3)]
 
 # -- initialize ----------------------------------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class Init(Part):
 
 class Command(Init):
     func: Literal["launch", "execute"]
-    command: Text | list[str]  # «PORTLIKE» stands for the port of the state server
+    command: Text | list[str]  # «PORTLIKE»: the port of the state server
     shell: bool = False
 
 
@@ -133,7 +133,7 @@ class Curve(Init):
 
 
 class Call(Init):
-    """One of the things that a local application can be asked for, such as PyMOL's `fab`; each has a list of its own."""
+    """A call that a local application offers for preparation, such as PyMOL's `fab`."""
 
     func: Literal["call"]
     name: Text
@@ -150,30 +150,30 @@ Initialize = Annotated[
 
 
 class Stop(Part):
-    """How the episode must end; with ANS, the words of the answer."""
+    """The stop reason, and for ANS the words of the answer."""
 
     type: Literal["stop"]
     value: Literal["DONE", "FAIL", "ANS", "TIMEOUT"]
     args: list[str] = []
 
 
-class Found(Part):
-    """A condition on what was found: on all of it, or on what `key` leads to; equal to `value`, or as `pred` says."""
+class Condition(Part):
+    """A condition on a value, or on the part of it that `key` gives: equal to `value`, or true under `pred`."""
 
     key: Key | None = None
     value: Any
     pred: Expression | None = None
 
 
-class Info(Found):
-    """A value in what the state server dumps."""
+class Info(Condition):
+    """A value in the dump of the state server."""
 
     type: Literal["info"]
     key: Key
 
 
 class States(Part):
-    """A value in ChimeraX's states: of a key, or of the key that `find` and `key` lead to; null: there must be none."""
+    """A value in ChimeraX's states, of a key or of the key that `find` and `key` give; null: the key must be absent."""
 
     type: Literal["states"]
     key: Key
@@ -188,23 +188,23 @@ class States(Part):
         return self
 
 
-class Database(Found):
-    """What a GRASS command says."""
+class Database(Condition):
+    """The output of a GRASS command."""
 
     type: Literal["db"]
     cmd: Text
     kwargs: dict[str, Any] = {}
 
 
-class File(Found):
-    """What a file in the guest holds."""
+class File(Condition):
+    """The text of a file in the guest."""
 
     type: Literal["file"]
     path: Text
 
 
 class Value(Part):
-    """The number in a variable of KAlgebra's."""
+    """The number in a KAlgebra variable."""
 
     type: Literal["val"]
     key: Text
@@ -212,7 +212,7 @@ class Value(Part):
 
 
 class Variable(Part):
-    """The expression in a variable of KAlgebra's, as it writes it; `#UNDEF`: there is no such variable."""
+    """The expression in a KAlgebra variable as text; `#UNDEF`: there is no such variable."""
 
     type: Literal["var"]
     key: Text
@@ -220,7 +220,7 @@ class Variable(Part):
 
 
 class Equation(Part):
-    """A plot that goes through each of these points or misses it, perhaps of a color, resolution or style; or their number."""
+    """A plot that contains or misses each of these points, and its color, resolution or style; or the number of plots."""
 
     type: Literal["eqn"]
     key: list[Point] | Literal["#SIZE"]
@@ -229,7 +229,7 @@ class Equation(Part):
     @model_validator(mode="after")
     def _alike(self) -> Equation:
         if isinstance(self.key, list) != isinstance(self.value, dict):
-            raise ValueError("value must be a count for #SIZE, and what holds at each point for points")
+            raise ValueError("value must be a count for #SIZE, and a condition for each point for points")
         if isinstance(self.key, list) and len({len(point) for point in self.key}) != 1:
             raise ValueError("key must be points of one dimension")
         return self
@@ -242,7 +242,7 @@ Evaluate = Annotated[
 
 
 class BoardTask(Part):
-    """A task of ScienceBoard's."""
+    """A ScienceBoard task."""
 
     type: RealApp
     sort: Literal["VM", "Display"]
@@ -252,14 +252,14 @@ class BoardTask(Part):
     snapshot: Text
     initialize: list[Initialize]
     evaluate: Annotated[list[Evaluate], Field(min_length=1)]
-    ans: str | None = None  # a solution in words, for people
-    solution: list[Text] = []  # actions in UI-TARS' words that solve it on a local display: tests replay them, no agent sees them
-    query: list[dict[str, Any]] | dict[str, Any] | None = None  # what Celestia's state server is to dump
-    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # after k invalid steps n steps are lost: 'k:n'
+    ans: str | None = None  # a solution in words, for readers
+    solution: list[Text] = []  # a script of UI-TARS actions for a local display; tests play it, no agent sees it
+    query: list[dict[str, Any]] | dict[str, Any] | None = None  # of Celestia's state server
+    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # 'k:n': after k invalid steps n steps are lost
 
 
 def load_board_task(path: Path) -> BoardTask:
-    """A task file.  UserError names the file, the field and, of an expression, what in it is not allowed."""
+    """A task file.  UserError names the file, the field and, in an expression, the part that is not allowed."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits

@@ -1,7 +1,7 @@
 """Client of the server inside the benchmark machines of OSWorld and ScienceBoard: screenshots, mouse and keyboard, files.
 
-The server (Flask, port 5000, no authentication) cannot tell a repeated request from a new one.  So what only asks is asked again
-when it fails; what changes something is sent once, and where its answer is lost nobody knows whether it was done: that is a fault
+The server (Flask, port 5000, no authentication) cannot tell a repeated request from a new one.  So a query is repeated when it
+fails, and a command is sent once.  If the answer to a command is lost, it is unknown whether it was carried out, which is a fault
 of the machine.
 """
 
@@ -25,40 +25,40 @@ PORT = 5000
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long a machine is waited for, in seconds."""
+class Timing:
+    """Time limits and pauses of the requests to a machine, in seconds."""
 
     connect: float = 5.0
-    answer: float = 30.0  # to a question
-    action: float = 90.0  # to an action or a command; the guest itself gives up after 120 s
-    boot: float = 300.0  # from a revert until the server answers
+    answer: float = 30.0  # limit of a query
+    action: float = 90.0  # limit of an action or a command; the guest itself gives up after 120 s
+    boot: float = 300.0  # limit from a revert until the server answers
     pause: float = 1.0  # between two tries
-    tries: int = 3  # of a question
-    still: float = 0.5  # for which the picture must not change to count as settled
-    settle: float = 3.0  # at most, for a picture that never stands still
-    look: float = 0.1  # between two pictures
+    tries: int = 3  # of a query
+    still: float = 0.5  # time without change after which the screen counts as settled
+    settle: float = 3.0  # limit for a screen that never settles
+    look: float = 0.1  # between two screenshots
 
 
 class Guest:
     """One machine, at the address `host` or `host:port`.  Every failure is an EnvironmentFault that names machine and request."""
 
-    def __init__(self, address: str, patience: Patience):
+    def __init__(self, address: str, timing: Timing):
         host, _, port = address.partition(":")
-        self.host, self.patience, self._whole = host, patience, b""  # the last whole picture
+        self.host, self.timing, self._last = host, timing, b""  # the last complete screenshot
         self._url = f"http://{host}:{port or PORT}"
-        timeout = httpx.Timeout(patience.answer, connect=patience.connect)
+        timeout = httpx.Timeout(timing.answer, connect=timing.connect)
         self._client = httpx.Client(timeout=timeout, trust_env=False, limits=httpx.Limits(max_keepalive_connections=0))
 
     def close(self) -> None:
         self._client.close()
 
-    def ask(self, method: str, path: str, port: int | None = None, **body: Any) -> httpx.Response:
-        """A request that changes nothing, or nothing more when it comes twice: tried again a few times."""
+    def query(self, method: str, path: str, port: int | None = None, **body: Any) -> httpx.Response:
+        """A request that may be repeated, because it changes nothing or does so only once; retried on failure."""
         url = (f"http://{self.host}:{port}" if port else self._url) + path
         why = ""
-        for attempt in range(self.patience.tries):
+        for attempt in range(self.timing.tries):
             if attempt:
-                time.sleep(self.patience.pause)
+                time.sleep(self.timing.pause)
             try:
                 response = self._client.request(method, url, **body)
                 if response.is_success:
@@ -66,24 +66,24 @@ class Guest:
                 why = f"answered {response.status_code}: {response.text[:200]}"
             except httpx.HTTPError as error:
                 why = f"{type(error).__name__}: {error}"
-        raise EnvironmentFault(f"{method} {url} failed {self.patience.tries} times, at last: {why}")
+        raise EnvironmentFault(f"{method} {url} failed {self.timing.tries} times, last: {why}")
 
     def json(self, method: str, path: str, port: int | None = None, **body: Any) -> Any:
-        return _read(self.ask(method, path, port, **body))
+        return _read(self.query(method, path, port, **body))
 
-    def tell(self, path: str, port: int | None = None, deadline_s: float | None = None, **body: Any) -> httpx.Response:
-        """A request that changes something: it reaches the machine at most once, whatever the network does."""
+    def command(self, path: str, port: int | None = None, deadline_s: float | None = None, **body: Any) -> httpx.Response:
+        """A request that changes something: it reaches the machine at most once."""
         url = (f"http://{self.host}:{port}" if port else self._url) + path
-        for attempt in range(self.patience.tries):
+        for attempt in range(self.timing.tries):
             if attempt:
-                time.sleep(self.patience.pause)
+                time.sleep(self.timing.pause)
             try:
-                response = self._client.post(url, timeout=deadline_s or self.patience.answer, **body)
+                response = self._client.post(url, timeout=deadline_s or self.timing.answer, **body)
                 break
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # it never reached the machine
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # not sent
                 why = error
             except httpx.HTTPError as error:
-                raise EnvironmentFault(f"{url}: whether it was done is not known ({type(error).__name__})") from error
+                raise EnvironmentFault(f"{url}: it is unknown whether it was carried out ({type(error).__name__})") from error
         else:
             raise EnvironmentFault(f"{url} cannot be reached: {why}")
         if not response.is_success:
@@ -95,32 +95,32 @@ class Guest:
         if not calls:
             return
         body = {"command": ["python", "-c", program(calls)], "shell": False}
-        answer = _read(self.tell("/execute", deadline_s=self.patience.action, json=body))
+        answer = _read(self.command("/execute", deadline_s=self.timing.action, json=body))
         if not isinstance(answer, dict) or answer.get("returncode", 0):
             raise EnvironmentFault(f"{self._url}: an action failed in the machine: {str(answer)[-200:]}")
 
     def screenshot(self) -> bytes:
-        """What the screen shows as a PNG that is whole; one that is cut off is asked for again."""
+        """The screen as a complete PNG; one that is cut off is requested again."""
         why: Exception | None = None
-        for _ in range(self.patience.tries):
-            content = self.ask("GET", "/screenshot").content
+        for _ in range(self.timing.tries):
+            content = self.query("GET", "/screenshot").content
             try:
-                if content != self._whole:
+                if content != self._last:
                     Image.open(io.BytesIO(content)).verify()
-                self._whole = content
+                self._last = content
                 return content
-            except (OSError, ValueError, SyntaxError) as error:  # SyntaxError: how Pillow says that a PNG's parts are broken
+            except (OSError, ValueError, SyntaxError) as error:  # SyntaxError: Pillow's error for a broken PNG
                 why = error
-                time.sleep(self.patience.pause)
-        raise EnvironmentFault(f"{self._url}/screenshot gives no whole picture: {why}")
+                time.sleep(self.timing.pause)
+        raise EnvironmentFault(f"{self._url}/screenshot gives no complete picture: {why}")
 
     def settled(self) -> bytes:
-        """The screen once it has stood still for a while, or as it is when that takes too long."""
-        return standing_still(self.screenshot, self.patience.still, self.patience.settle, self.patience.look, same=eq)
+        """The screen once it does not change any more, or as it is after `Timing.settle`."""
+        return standing_still(self.screenshot, self.timing.still, self.timing.settle, self.timing.look, same=eq)
 
     def wait_until_up(self) -> None:
         """Return when the server answers."""
-        end = time.monotonic() + self.patience.boot
+        end = time.monotonic() + self.timing.boot
         while True:
             try:
                 if self._client.get(f"{self._url}/platform").is_success:
@@ -128,21 +128,21 @@ class Guest:
             except httpx.HTTPError:
                 pass
             if time.monotonic() > end:
-                raise EnvironmentFault(f"{self._url} does not answer {self.patience.boot:g} s after the machine was started")
-            time.sleep(self.patience.pause)
+                raise EnvironmentFault(f"{self._url} does not answer {self.timing.boot:g} s after the machine was started")
+            time.sleep(self.timing.pause)
 
     def run(self, command: str | Sequence[str], shell: bool = False) -> None:
-        """A command of a task's preparation, never of a model's making."""
-        self.tell("/setup/execute", deadline_s=self.patience.action, json={"command": command, "shell": shell})
+        """Run a command of a task's preparation, never one from a model."""
+        self.command("/setup/execute", deadline_s=self.timing.action, json={"command": command, "shell": shell})
 
     def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
-        self.tell("/setup/launch", json={"command": command, "shell": shell})
+        self.command("/setup/launch", json={"command": command, "shell": shell})
 
     def read(self, path: str) -> str:
-        return self.ask("GET", "/read", params={"path": path}).text
+        return self.query("GET", "/read", params={"path": path}).text
 
     def write(self, path: str, text: str) -> None:
-        self.tell("/write", json={"path": path, "content": text})
+        self.command("/write", json={"path": path, "content": text})
 
 
 def _read(response: httpx.Response) -> Any:
@@ -153,13 +153,13 @@ def _read(response: httpx.Response) -> Any:
 
 
 def decoded(png: bytes) -> np.ndarray:
-    """RGB uint8 (height, width, 3).  EnvironmentFault if that cannot be read."""
+    """A PNG as RGB uint8 (height, width, 3).  EnvironmentFault if it cannot be read."""
     try:
         return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
     except (OSError, ValueError, SyntaxError) as error:
-        raise EnvironmentFault(f"a picture of the machine's cannot be read: {error}") from error
+        raise EnvironmentFault(f"a screenshot of the machine cannot be read: {error}") from error
 
 
 def program(calls: Sequence[Call]) -> str:
-    """What the guest's Python is to run."""
+    """The program of pyautogui calls for the guest's Python."""
     return f"import pyautogui; pyautogui.FAILSAFE = False; {code_of(calls)}"

@@ -1,8 +1,8 @@
 """The lambda expressions in ScienceBoard's task files, interpreted without `eval`.
 
-The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree is walked: values,
-arithmetic, comparisons, subscripts, comprehensions, some functions and methods, `:=`, and the functions of `math`.  Anything else
-is refused when the file is loaded; what would cost too much is refused while it runs.
+The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree is interpreted:
+values, arithmetic, comparisons, subscripts, comprehensions, some functions and methods, `:=`, and functions of `math`.  Anything
+else is an error when the file is loaded; an expression that costs too much is an error when it runs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-_DEPTH = 60  # of nesting
-_LENGTH = 4_000  # characters of an expression
+DEPTH = 60  # of nesting
+LENGTH = 4_000  # characters of an expression
+STEPS = 1_000_000  # nodes of the expression and items of its values that one call may cost
+SIZE = 10_000  # items of a range, characters of a text, or repetitions of a sequence
+BITS = 4_096  # of an integer that it makes
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -61,13 +64,13 @@ def quote(source: str) -> str:
 
 
 def parse(source: str) -> ast.Lambda:
-    """The syntax tree of a lambda.  LambdaError quotes what is not allowed."""
+    """The syntax tree of a lambda.  LambdaError quotes the part that is not allowed."""
     try:
-        tree = ast.parse(source.strip(), mode="eval").body if len(source) <= _LENGTH else None
+        tree = ast.parse(source.strip(), mode="eval").body if len(source) <= LENGTH else None
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise LambdaError(f"not an expression: {quote(source)} ({error})") from error
     if not isinstance(tree, ast.Lambda):
-        raise LambdaError(f"not a lambda of at most {_LENGTH} characters: {quote(source)}")
+        raise LambdaError(f"not a lambda of at most {LENGTH} characters: {quote(source)}")
     _check(tree, source)
     return tree
 
@@ -78,7 +81,7 @@ def _check(tree: ast.Lambda, source: str) -> None:
     called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     looped = {id(inner) for node in ast.walk(tree) if isinstance(node, _LOOPS) for inner in ast.walk(node)}
     for node, depth in _nodes(tree):
-        if depth > _DEPTH:
+        if depth > DEPTH:
             raise LambdaError(f"nested too deeply: {quote(source)}")
         if not isinstance(node, _NODES) or not _is_plain(node, tree, bound, called, looped):
             raise LambdaError(f"not allowed: {quote(ast.unparse(node))} in {quote(source)}")
@@ -99,7 +102,7 @@ def is_math(node: ast.AST) -> bool:
 
 
 def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int], looped: set[int]) -> bool:
-    """What of the allowed kinds of node is allowed indeed."""
+    """Whether a node of an allowed type is allowed as it is used."""
     match node:
         case ast.Lambda(args=args):
             return node is tree and not (args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults)
@@ -108,7 +111,7 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
         case ast.Name(id=name):
             return name in bound or (name in FUNCTIONS and id(node) in called)
         case ast.NamedExpr():
-            return id(node) not in looped  # there it would bind outside of the comprehension
+            return id(node) not in looped  # it would bind outside of the comprehension
         case ast.Constant(value=value):
             return isinstance(value, str | int | float | bool | None)
         case ast.Attribute(attr=name):
@@ -124,19 +127,13 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
     return True
 
 
-STEPS = 1_000_000  # nodes of the expression, and items of what it makes or compares, that one call may cost
-SIZE = 10_000  # items of a range, characters of a text, or times that a sequence may be repeated
-BITS = 4_096  # of a whole number that it may make
-
-
 class Lambda:
-    """A function of ScienceBoard's, such as `lambda dump: dump['time']['value']`.
+    """A function such as `lambda dump: dump['time']['value']`, with the values and exceptions of Python.
 
-    Called, it gives what Python would give, and raises what Python would raise.
+    LambdaError quotes the part that is not allowed.
     """
 
     def __init__(self, source: str) -> None:
-        """LambdaError quotes what is not allowed."""
         self.source, self.tree = source, parse(source)
         self.parameters = [argument.arg for argument in self.tree.args.args]
 
@@ -147,7 +144,7 @@ class Lambda:
 
 
 class _Evaluation:
-    """One call: what it has cost so far."""
+    """One call, and its cost so far."""
 
     def __init__(self, source: str) -> None:
         self.source, self.steps = source, 0
@@ -165,7 +162,7 @@ class _Evaluation:
         return LambdaError(f"costs too much: {quote(self.source)}")
 
     def _weighed(self, value: Any) -> Any:
-        """The same value, paid for by all that is in it, however often: so much it costs to compare, hash or copy it."""
+        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or copying it."""
         waiting = [value]
         while waiting:
             self._pay(1)
@@ -206,7 +203,7 @@ class _Evaluation:
             bits = left.bit_length() * max(right, 1) if kind is ast.Pow else left.bit_length() + right.bit_length()
             if kind in (ast.Pow, ast.Mult) and bits > BITS:
                 raise self._too_much()
-        elif kind is ast.Mult and max(_length(left) * _times(right), _length(right) * _times(left)) > SIZE:
+        elif kind is ast.Mult and _repeated(left, right) > SIZE:
             raise self._too_much()
         elif kind is ast.Mod and isinstance(left, str):
             raise LambdaError(f"not allowed: a format with '%' in {quote(self.source)}")
@@ -295,7 +292,7 @@ class _Evaluation:
         return self._weighed({self.of(node.key, inner): self.of(node.value, inner) for inner in turns})
 
     def _loops(self, generators: Sequence[ast.comprehension], names: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The names inside a comprehension, for each of its turns."""
+        """The names inside a comprehension, for each of its iterations."""
         if not generators:
             yield names
             return
@@ -317,9 +314,7 @@ def _bound(target: ast.AST, value: Any) -> dict[str, Any]:
     return {name: part for inner, part in zip(target.elts, parts, strict=True) for name, part in _bound(inner, part).items()}
 
 
-def _length(value: Any) -> int:
-    return len(value) if isinstance(value, str | list | tuple | dict | set) else 0
-
-
-def _times(value: Any) -> int:
-    return value if isinstance(value, int) else 0
+def _repeated(left: Any, right: Any) -> int:
+    """Items of a sequence that is multiplied by a number; 0 for other operands."""
+    items, times = (right, left) if isinstance(left, int) else (left, right)
+    return len(items) * times if isinstance(items, str | list | tuple) and isinstance(times, int) else 0

@@ -1,7 +1,7 @@
-"""ScienceBoard's virtual machines as an environment: for who has them; nothing here starts without a machine of one's own.
+"""ScienceBoard's virtual machines as an environment.
 
-A machine is brought back to a task's snapshot by commands of the user's (`Machine`), then prepared, seen and acted on through
-`Guest`, and checked through the state servers inside its applications (port 8000).
+The user's commands revert a machine to a task's snapshot (`Machine`).  `Guest` prepares it, takes screenshots and acts, and the
+state servers inside the applications (port 8000) answer the check.
 """
 
 from __future__ import annotations
@@ -24,48 +24,48 @@ from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard.check import check_board
 from coda_lib.envs.scienceboard.files import BoardTask
-from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded
+from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason, from_png
 
 STATE_PORT = 8000
-_PORTLIKE = "«PORTLIKE»"  # stands in a task's commands for the port of the state server
-STRIKES = 3  # episodes in a row that a machine may break before it is taken out
+_PORTLIKE = "«PORTLIKE»"  # placeholder of the state server's port in a task's commands
+STRIKES = 3  # broken episodes in a row after which a machine is not used any more
 
 
 class Machine(Section):
     """One virtual machine, a row of a YAML file such as data/machines.example.yaml."""
 
     address: str  # 'HOST' or 'HOST:PORT' of the server inside
-    revert: tuple[str, ...] = ()  # the command, word by word, that brings back the snapshot {snapshot}; empty: none is needed
-    start: tuple[str, ...] = ()  # the command that starts it again after that
-    command_s: float = Field(300.0, gt=0)  # for each of them
+    revert: tuple[str, ...] = ()  # the command, word by word, that reverts to the snapshot {snapshot}; empty: none
+    start: tuple[str, ...] = ()  # the command that starts the machine after that
+    command_s: float = Field(300.0, gt=0)  # time limit of each command in seconds
     state_port: int = STATE_PORT
 
 
 def load_machines(path: Path) -> list[Machine]:
-    """The machines of a file.  UserError names the file and the field at fault."""
+    """The machines of a file.  UserError names the file and the invalid field."""
     if not path.is_file():
         raise UserError(f"there is no file {path}: list your machines there, as in data/machines.example.yaml")
     machines = load_rows(path, Machine)
-    if twice := [address for address, count in Counter(machine.address for machine in machines).items() if count > 1]:
-        raise UserError(f"{path} lists {twice[0]} twice: each machine plays one episode at a time")
+    if repeated := [address for address, count in Counter(machine.address for machine in machines).items() if count > 1]:
+        raise UserError(f"{path} lists {repeated[0]} twice: each machine plays one episode at a time")
     return machines
 
 
 class ScienceBoard(Screen):
-    """One virtual machine.  Whatever goes wrong with it is an EnvironmentFault: it says nothing about the agent."""
+    """One virtual machine.  Its failures are EnvironmentFaults, never failures of the agent."""
 
-    def __init__(self, machine: Machine, patience: Patience | None = None, fit: Fit | None = None):
-        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, patience or Patience()), None, fit
+    def __init__(self, machine: Machine, timing: Timing | None = None, fit: Fit | None = None):
+        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, timing or Timing()), None, fit
         self.size: tuple[int, int] | None = None  # of the screen, (width, height)
-        self.begun = 0  # episodes since the last that ended with an outcome
+        self.begun = 0  # episodes since the last one with an outcome
 
     @property
     def lost(self) -> bool:
-        """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may mend it."""
+        """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may repair it."""
         return self.begun >= STRIKES
 
     def reset(
@@ -93,8 +93,8 @@ class ScienceBoard(Screen):
         try:
             subprocess.run(words, check=True, capture_output=True, timeout=self.machine.command_s)
         except (OSError, subprocess.SubprocessError) as error:
-            said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-200:]
-            raise EnvironmentFault(f"{self.machine.address}: {error} {said}") from error
+            output = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-200:]
+            raise EnvironmentFault(f"{self.machine.address}: {error} {output}") from error
 
     def act(self, calls: Sequence[Call]) -> None:
         self.guest.act(calls)
@@ -103,14 +103,14 @@ class ScienceBoard(Screen):
         return np.asarray(self.picture())
 
     def picture(self) -> Image.Image:
-        """The screen once it stands still; as it came, unread, where nothing is to be fitted: reading takes 17 ms at 1280x800."""
-        shown = from_png(self.guest.settled())
-        if shown.size != (self.size or shown.size):
-            raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {shown.size} now")
-        wanted = self.fit(shown.size) if self.fit else shown.size
+        """The settled screen; its PNG is not decoded unless it is resized, because decoding takes 17 ms at 1280 x 800."""
+        screen = from_png(self.guest.settled())
+        if screen.size != (self.size or screen.size):
+            raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {screen.size} now")
+        wanted = self.fit(screen.size) if self.fit else screen.size
         if self.size is None:
-            self.size, self.observation_space = shown.size, picture_space((wanted[1], wanted[0], 3))
-        return shown if wanted == shown.size else Image.fromarray(self.fitted(np.asarray(shown)))
+            self.size, self.observation_space = screen.size, picture_space((wanted[1], wanted[0], 3))
+        return screen if wanted == screen.size else Image.fromarray(self.fitted(np.asarray(screen)))
 
     def render(self) -> np.ndarray:
         return self.fitted(decoded(self.guest.screenshot()))
@@ -125,45 +125,45 @@ class ScienceBoard(Screen):
 
 
 class Machines:
-    """Hands out each machine once; a lost one does not come back."""
+    """Gives each machine once; a lost one does not return."""
 
-    def __init__(self, machines: Sequence[Machine], patience: Patience | None = None):
-        self.waiting, self.patience = list(machines), patience
+    def __init__(self, machines: Sequence[Machine], timing: Timing | None = None):
+        self.waiting, self.timing = list(machines), timing
 
     def __call__(self, fit: Fit | None = None) -> ScienceBoard:
-        """The next machine as an environment.  EnvironmentFault if there is none left."""
+        """The next machine as an environment.  EnvironmentFault if none is left."""
         if not self.waiting:
             raise EnvironmentFault("no virtual machine is left")
-        return ScienceBoard(self.waiting.pop(0), self.patience, fit)
+        return ScienceBoard(self.waiting.pop(0), self.timing, fit)
 
 
 def prepare(guest: Guest, item: Any, port: int) -> None:
     """Carry out one item of `initialize`."""
     match item.func:
         case "launch" | "execute":
-            whole = isinstance(item.command, str)
-            words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if whole else item.command)]
-            (guest.launch if item.func == "launch" else guest.run)(words[0] if whole else words, item.shell)
+            is_line = isinstance(item.command, str)
+            words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)]
+            (guest.launch if item.func == "launch" else guest.run)(words[0] if is_line else words, item.shell)
         case "opt":
-            guest.tell("/opt", json={"depth": item.depth})
+            guest.command("/opt", json={"depth": item.depth})
         case "touch":
             guest.write(item.path, item.text)
         case "download":
-            guest.tell("/setup/download_file", json={"url": item.url, "path": item.path})
+            guest.command("/setup/download_file", json={"url": item.url, "path": item.path})
         case "tab":
-            guest.tell("/tab", port, json=item.index)
+            guest.command("/tab", port, json=item.index)
         case "func_2d" | "func_3d":
-            guest.tell(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
+            guest.command(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
         case "map":
-            guest.tell("/init/map", port, json={"grassdb": item.grassdb, "location": item.location, "mapset": item.mapset})
+            guest.command("/init/map", port, json={"grassdb": item.grassdb, "location": item.location, "mapset": item.mapset})
         case "layer":
-            guest.tell("/init/layer", port, json={"query": item.query})
+            guest.command("/init/layer", port, json={"query": item.query})
         case "scale":
-            guest.tell("/init/scale", port, json={"scale": item.scale})
+            guest.command("/init/scale", port, json={"scale": item.scale})
         case "open" if item.path:
-            guest.tell("/setup/open_file", json={"path": item.path})
+            guest.command("/setup/open_file", json={"path": item.path})
         case _:
-            guest.tell("/chimerax/run", json={"port": port, "command": _chimerax(item)})
+            guest.command("/chimerax/run", json={"port": port, "command": _chimerax(item)})
 
 
 def _chimerax(item: Any) -> str:
@@ -182,7 +182,7 @@ def _chimerax(item: Any) -> str:
 
 
 class GuestState:
-    """What the state servers in a machine say (`scienceboard.BoardState`)."""
+    """The state of a machine's applications, from their state servers (`check.BoardState`)."""
 
     def __init__(self, guest: Guest, port: int):
         self.guest, self.port = guest, port
@@ -199,7 +199,7 @@ class GuestState:
     def dump(self, task: BoardTask) -> Any:
         if task.type == "ChimeraX":
             stamp = uuid.uuid4().hex
-            self.guest.tell("/chimerax/run", json={"port": self.port, "command": f"states /tmp {stamp}"})
+            self.guest.command("/chimerax/run", json={"port": self.port, "command": f"states /tmp {stamp}"})
             return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
         if task.type == "Celestia":
             return self.guest.json("POST", "/dump", self.port, json=task.query or [])

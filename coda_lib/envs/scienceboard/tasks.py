@@ -17,13 +17,13 @@ FOLDER = DATA / "tasks" / "apps"
 
 @dataclass(frozen=True)
 class AppTask(Task):
-    """A task of ScienceBoard's as a task of ours; what its file says is in `board`."""
+    """A task in ScienceBoard's format; `board` is its file."""
 
     board: BoardTask | None = field(default=None, compare=False)
 
 
 def app_task(path: Path) -> AppTask:
-    """The task of a file such as KAlgebra/A-01.json.  UserError as `load_board_task`, and where the name has no grade."""
+    """The task of a file such as KAlgebra/A-01.json.  UserError as in `load_board_task`, and for a name without a grade."""
     board, grade = load_board_task(path), path.stem[:1]
     if grade not in GRADES:
         raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
@@ -32,12 +32,12 @@ def app_task(path: Path) -> AppTask:
 
 
 def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:
-    """All tasks of an application such as KAlgebra, in order of their names."""
+    """All tasks of an application such as KAlgebra, sorted by name."""
     return [app_task(path) for path in sorted((folder / kind).glob("*.json"))]
 
 
 def solution(task: AppTask, size: tuple[int, int]) -> list[Action]:
-    """The actions of a task's script, on a screen of `size` (width, height).  UserError names the task if it cannot be read."""
+    """The actions of a task's script on a screen of `size` (width, height).  UserError names a task with an invalid script."""
     try:
         return [action for line in task.board.solution for action in parse_actions(line, size)]
     except ActionError as error:

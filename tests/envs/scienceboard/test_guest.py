@@ -16,7 +16,7 @@ from coda_lib.action import Action
 from coda_lib.agent import Decision
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.scienceboard.fake import SIZE, FakeMachine, screen
-from coda_lib.envs.scienceboard.guest import Guest, Patience, decoded, program
+from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded, program
 from coda_lib.envs.scienceboard.machine import Machine, Machines, ScienceBoard, load_machines
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.errors import UserError
@@ -24,7 +24,7 @@ from coda_lib.paths import DATA
 from coda_lib.rollout import TRIES, jobs, play, rollout
 from coda_lib.trajectory import StopReason, encode_image, screenshot_png
 
-HASTE = Patience(connect=0.3, answer=0.25, action=0.25, boot=0.6, pause=0.01, tries=3, still=0.0, settle=0.2, look=0.005)
+FAST = Timing(connect=0.3, answer=0.25, action=0.25, boot=0.6, pause=0.01, tries=3, still=0.0, settle=0.2, look=0.005)
 TASK = {
     "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Type twice.", "version": "0.1", "snapshot": "clean",
     "initialize": [{"func": "execute", "command": "make ready", "shell": True}],
@@ -70,7 +70,7 @@ class Typist:
 
 
 def test_a_task_is_prepared_played_and_checked(server, make_task):
-    env = ScienceBoard(machine(server), HASTE)
+    env = ScienceBoard(machine(server), FAST)
     items = [
         {"func": "launch", "command": "app «PORTLIKE»", "shell": True}, {"func": "execute", "command": ["a", "«PORTLIKE»"]},
         {"func": "opt", "depth": 6}, {"func": "touch", "path": "/a", "text": "x"}, {"func": "tab", "index": 2},
@@ -96,15 +96,15 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None})
     shown, ended = env.proceed(Action.done())
     assert ended and screenshot_png(shown) == png and np.array_equal(np.asarray(shown), env.render())
-    played, _ = play(Typist(), ScienceBoard(machine(server), HASTE), make_task(), 0, 7)
+    played, _ = play(Typist(), ScienceBoard(machine(server), FAST), make_task(), 0, 7)
     assert played.final_screenshot == server.picture  # as it came
-    small = ScienceBoard(machine(server), HASTE, fit=lambda size: (32, 24))
+    small = ScienceBoard(machine(server), FAST, fit=lambda size: (32, 24))
     assert small.reset(make_task())[1] == {}
     assert env.check(StopReason.DONE) is False and env.lost is False  # three calls, not two
 
 
 def test_what_cannot_be_typed_is_nothing_done(server, make_task):
-    env = ScienceBoard(machine(server), HASTE)
+    env = ScienceBoard(machine(server), FAST)
     env.reset(make_task())
     *_, info = env.step(Action.type_text("π"))
     assert server.actions == [] and "cannot type" in info["refused"]
@@ -123,42 +123,42 @@ def test_snapshots_are_reverted_by_the_users_command(server, make_task, tmp_path
     mark = tmp_path / "mark"
     code = "import sys, pathlib; pathlib.Path(sys.argv[1]).write_text(sys.argv[2])"
     words = (sys.executable, "-c", code, str(mark), "{snapshot}")
-    env = ScienceBoard(machine(server, revert=words), HASTE)
+    env = ScienceBoard(machine(server, revert=words), FAST)
     env.reset(make_task())
     assert mark.read_text() == "clean"
     for broken in (("/no/such/command",), (sys.executable, "-c", "raise SystemExit('no such snapshot')")):
         with pytest.raises(EnvironmentFault, match="no such|No such"):
-            ScienceBoard(machine(server, revert=broken), HASTE).reset(make_task())
+            ScienceBoard(machine(server, revert=broken), FAST).reset(make_task())
 
 
 def test_a_slow_boot_is_waited_for_and_a_dead_machine_is_not_for_ever(make_task):
     slow = FakeMachine(boot_s=0.3)
-    ScienceBoard(machine(slow), HASTE).reset(make_task())
+    ScienceBoard(machine(slow), FAST).reset(make_task())
     slow.dead = True
     with pytest.raises(EnvironmentFault, match="does not answer 0.6 s after"):
-        ScienceBoard(machine(slow), HASTE).reset(make_task())
+        ScienceBoard(machine(slow), FAST).reset(make_task())
     slow.close()
     with pytest.raises(EnvironmentFault, match="does not answer"):
-        ScienceBoard(machine(slow), HASTE).reset(make_task())
+        ScienceBoard(machine(slow), FAST).reset(make_task())
 
 
 @pytest.mark.parametrize("fault", ["error", "reset before", "truncated", "hang"])
 def test_a_question_is_asked_again_and_at_last_given_up(fault):
     server = FakeMachine({fault: 0.5}, seed=3, hang_s=0.4)
-    guest = Guest(server.address, Patience(**(vars(HASTE) | {"tries": 12})))
+    guest = Guest(server.address, Timing(**(vars(FAST) | {"tries": 12})))
     for _ in range(5):
         assert decoded(guest.screenshot()).shape == (*SIZE[::-1], 3)
     assert server.faults[fault] > 0
     server.rates = {fault: 1.0}
     with pytest.raises(EnvironmentFault):
-        Guest(server.address, HASTE).screenshot()
+        Guest(server.address, FAST).screenshot()
     server.close()
 
 
 @pytest.mark.parametrize(("fault", "done"), [("error", 0), ("reset before", 0), ("reset after", 1), ("hang", 1)])
 def test_an_action_is_never_sent_twice(fault, done):
     server = FakeMachine({fault: 1.0}, hang_s=0.4)
-    guest = Guest(server.address, HASTE)
+    guest = Guest(server.address, FAST)
     with pytest.raises(EnvironmentFault):
         guest.act([("click", (1, 2), {})])
     server.close()
@@ -167,14 +167,14 @@ def test_an_action_is_never_sent_twice(fault, done):
 
 
 def test_a_picture_counts_once_it_stands_still(server):
-    guest = Guest(server.address, Patience(**(vars(HASTE) | {"still": 0.08, "settle": 1.0})))
+    guest = Guest(server.address, Timing(**(vars(FAST) | {"still": 0.08, "settle": 1.0})))
     server.rates = {"stale": 0.3}
     server.execute(["python", "-c", "pyautogui.click(1, 2)"])
     assert guest.settled() == screen(1)  # not the picture before the action
 
 
 def test_a_screen_that_changes_its_size_is_a_fault(server, make_task, monkeypatch):
-    env = ScienceBoard(machine(server), HASTE)
+    env = ScienceBoard(machine(server), FAST)
     env.reset(make_task())
     monkeypatch.setattr(env.guest, "settled", lambda: encode_image(Image.new("RGB", (9, 9))))
     with pytest.raises(EnvironmentFault, match="the screen was"):
@@ -204,7 +204,7 @@ def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):
     dead = FakeMachine()
     dead.dead = True
     told = []
-    found = rollout(Typist(), jobs([make_task()], 5), Machines([machine(dead)], HASTE), 0, 4, report=told.append)
+    found = rollout(Typist(), jobs([make_task()], 5), Machines([machine(dead)], FAST), 0, 4, report=told.append)
     assert [t.stop for t in found] == [StopReason.ENVIRONMENT_ERROR] * 5 and all(t.success is None for t in found)
     assert [t.run for t in found] == list(range(5)) and "no virtual machine is left" in told
     assert sum("does not answer" in said for said in told) == 3  # strikes
@@ -222,7 +222,7 @@ def test_a_thousand_episodes_on_machines_that_misbehave(make_task, monkeypatch):
     told: list[str] = []
     tasks = [make_task(f"A-{i:02d}") for i in range(50)]
     todo = jobs(tasks, 20)
-    machines = Machines([machine(server, revert=("revert",)) for server in servers], HASTE)
+    machines = Machines([machine(server, revert=("revert",)) for server in servers], FAST)
     found = rollout(Typist(), todo, machines, 0, 8, report=told.append)
     assert [(t.task_id, t.run) for t in found] == [(task.id, run) for task, run in todo]  # none lost, none twice
     broken = [t for t in found if t.stop is StopReason.ENVIRONMENT_ERROR]
