@@ -1,4 +1,4 @@
-"""Programs that this one starts and that must not outlive it."""
+"""Child processes that end with this process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _PR_SET_PDEATHSIG = 1
 
 
 def dies_with_its_parent() -> None:
-    """For `preexec_fn`: the kernel ends the program with SIGKILL when the thread that started it ends, however it ends."""
+    """For `preexec_fn`: the kernel kills the child when the thread that started it ends."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextmanager
-def meanwhile(do: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Do something again and again, in a thread, while the block runs."""
+def meanwhile(call: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Call a function every `every_s` seconds, in a thread, while the block runs."""
     over = threading.Event()
 
-    def go_on() -> None:
+    def repeat() -> None:
         while not over.wait(every_s):
-            do()
+            call()
 
-    thread = threading.Thread(target=go_on, daemon=True)
+    thread = threading.Thread(target=repeat, daemon=True)
     thread.start()
     try:
         yield
@@ -38,8 +38,8 @@ def meanwhile(do: Callable[[], None], every_s: float) -> Iterator[None]:
 
 
 @contextmanager
-def ended(process: subprocess.Popen[bytes], patience_s: float) -> Iterator[None]:
-    """End a process that leads a group, and the group, on every way out, an interrupt or a termination signal included."""
+def ended(process: subprocess.Popen[bytes], timeout_s: float) -> Iterator[None]:
+    """End the group of a process when the block ends, also by an interrupt or a termination signal."""
 
     def stop(*_: Any) -> None:
         raise KeyboardInterrupt
@@ -49,11 +49,11 @@ def ended(process: subprocess.Popen[bytes], patience_s: float) -> Iterator[None]
         yield
     finally:
         if process.stdin:
-            process.stdin.close()  # some end by themselves then
+            process.stdin.close()  # some processes end at the end of their input
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             try:
-                process.wait(patience_s)
+                process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()

@@ -1,4 +1,4 @@
-"""The commands `coda apps ...`: real applications on displays of their own."""
+"""The commands `coda apps ...`: real applications, each on its own display."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from coda_lib.cli.console import JsonOption, err, out, print_json, show
 from coda_lib.errors import StageError, UserError
 from coda_lib.paths import RESULTS
 
-apps_app = typer.Typer(help="Real applications: install them, or see whether they work.", no_args_is_help=True)
+apps_app = typer.Typer(help="Real applications: install and check them.", no_args_is_help=True)
 
 
 @apps_app.command("install")
 def apps_install(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Install the four applications and what their displays need from Debian's packages; says first what is added."""
+    """Install the four applications and the programs of their displays from Debian packages, after listing them."""
     from coda_lib.envs.desktop import app_class
     from coda_lib.envs.desktop.display import lacking
 
     classes = [app_class(kind) for kind in DESKTOP_APPS]
-    wanted = {*lacking().values(), *(package for one in classes for package in one.needs.values())}
+    wanted = {*lacking().values(), *(package for app in classes for package in app.needs.values())}
     if not shutil.which("apt-get"):
-        raise UserError(f"this needs apt-get, of Debian or Ubuntu; elsewhere install by other means: {' '.join(sorted(wanted))}")
+        raise UserError(f"apt-get of Debian or Ubuntu is missing; install these by other means: {' '.join(sorted(wanted))}")
     missing = sorted(name for name in wanted if not _installed(name))
     if not missing:
-        out.print("all is there: coda apps check")
+        out.print("all are installed: coda apps check")
         return
     command = ["apt-get", "install", "--no-install-recommends", *missing]
-    said = subprocess.run([*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    dry_run = subprocess.run([*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
     out.print(f"to be installed: {' '.join(missing)}", markup=False)
-    sizes = [line for line in said.stdout.splitlines() if "archives" in line or "disk space" in line]
+    sizes = [line for line in dry_run.stdout.splitlines() if "archives" in line or "disk space" in line]
     out.print("\n".join(sizes), markup=False)
     if not (yes or typer.confirm("Install?")):
         raise typer.Exit(1)
     if os.geteuid() != 0:
-        raise UserError(f"that needs root's rights: sudo {' '.join(command)}")
-    for words in (["apt-get", "update", "-qq"], [*command, "-y", "-qq"]):
-        if subprocess.run(words, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}).returncode:
-            raise StageError(f"{' '.join(words)} failed: what it said is above")
+        raise UserError(f"root is required: sudo {' '.join(command)}")
+    for step in (["apt-get", "update", "-qq"], [*command, "-y", "-qq"]):
+        if subprocess.run(step, env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"}).returncode:
+            raise StageError(f"{' '.join(step)} failed: its output is above")
     out.print("installed: coda apps check")
 
 
@@ -58,10 +58,10 @@ def _installed(package: str) -> bool:
 @apps_app.command("check")
 def apps_check(
     kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Keep a picture of each.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save a screenshot of each.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Start each application, look at it, ask for its state, reset it, and say what came of that."""
+    """Start each application, take a screenshot, read its state, reset it, and show the result."""
     from PIL import Image
 
     from coda_lib.bench.desktop import check_app
@@ -80,7 +80,7 @@ def apps_check(
         print_json([{name: getattr(check, name) for name in names} for check in checks])
     else:
         networks = {True: "its own", False: "this machine's", None: ""}
-        table = Table("application", "", "starts in", "reset in", "network", "says of itself", box=None, pad_edge=False)
+        table = Table("application", "", "starts in", "reset in", "network", "state", box=None, pad_edge=False)
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
             outcome = "works" if check.fault is None else check.fault
@@ -92,13 +92,13 @@ def apps_check(
 
 @apps_app.command("adapt")
 def apps_adapt(
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Where walks and networks are kept, and it goes on.")] = RESULTS
+    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of walks and networks; a second call resumes.")] = RESULTS
     / "adapter",
     scale: Annotated[float, typer.Option(min=0, help="Share of the recipe, for a trial.")] = 1.0,
-    publish: Annotated[bool, typer.Option("--publish", help="Replace what is under data/checkpoints/kalgebra.")] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Replace data/checkpoints/kalgebra.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Train the laptop's executor and planner on walks through KAlgebra, and measure what they can do there."""
+    """Train the laptop's executor and planner on walks through KAlgebra, and measure them there."""
     from coda_lib.base_models.kalgebra import recipe as adapter
 
     recipe = adapter.Recipe().scaled(scale)
@@ -119,34 +119,34 @@ def apps_adapt(
 @apps_app.command("soak")
 def apps_soak(
     kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
-    minutes: Annotated[float, typer.Option(min=0, help="For how long.")] = 60,
+    minutes: Annotated[float, typer.Option(min=0, help="Duration in minutes.")] = 60,
     save: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Keep one row for each time through an application's tasks.")
+        Path | None, typer.Option(metavar="CSV", help="Save one row for each round through an application's tasks.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play the scripts of all tasks over and over, and say what fails, whether memory grows and whether processes are left."""
+    """Play the scripts of all tasks again and again; show failures, growth of memory and remaining processes."""
     from coda_lib.bench.desktop import soak, soak_rows, strays
     from coda_lib.files import write_text
 
     before = set(strays())
     with err.status("") as status:
         rounds = soak(minutes, kinds or DESKTOP_APPS, status.update)
-    rows, left = soak_rows(rounds), sorted(set(strays()) - before)
+    rows, remaining = soak_rows(rounds), sorted(set(strays()) - before)
     if save:
         write_text(save, rounds.to_csv(index=False, float_format="%.2f"))
     if as_json:
-        print_json({"applications": rows, "left": left})
+        print_json({"applications": rows, "remaining": remaining})
     else:
         table = Table("application", "episodes", "solved", "memory", "processes", "", box=None, pad_edge=False)
         for row in rows:
-            memory, processes = (f"{one[0]:.0f} → {one[1]:.0f}" for one in (row["memory_mb"], row["processes"]))
+            memory, processes = (f"{pair[0]:.0f} → {pair[1]:.0f}" for pair in (row["memory_mb"], row["processes"]))
             counts = str(row["episodes"]), str(row["solved"])
             table.add_row(row["kind"], *counts, f"{memory} MB", processes, "" if row["flat"] else "grows")
         show(table)
         for row in rows:
             for failed in row["failed"]:
                 out.print(f"{row['kind']}: not solved: {failed}", markup=False)
-        out.print(f"processes left: {', '.join(left) or 'none'}", markup=False)
-    if left or not all(row["flat"] and row["solved"] == row["episodes"] for row in rows):
+        out.print(f"remaining processes: {', '.join(remaining) or 'none'}", markup=False)
+    if remaining or not all(row["flat"] and row["solved"] == row["episodes"] for row in rows):
         raise typer.Exit(1)
