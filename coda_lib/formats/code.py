@@ -9,11 +9,11 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from coda_lib.action import CONTROL, Action, ActionError
+from coda_lib.action import CONTROL, Action, ActionError, ActionType
 from coda_lib.envs.pyautogui import code_of, pyautogui_calls
 
 Size = tuple[int, int]
-_POINTED = {"click": Action.click, "doubleClick": Action.double_click, "rightClick": Action.right_click, "moveTo": Action.hover}
+_POINTED = {pyautogui_calls(Action(kind, 0, 0), (1, 1))[0][0]: kind for kind in ActionType if kind.arguments == ["start"]}
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
 
 
@@ -94,7 +94,7 @@ class _Reader:
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
         values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
         match name:
-            case "click" | "doubleClick" | "rightClick" | "moveTo":
+            case _ if name in _POINTED:
                 self._end_text()
                 point = self._read_point(values) or self.point
                 if point is None:
@@ -106,7 +106,7 @@ class _Reader:
                     self.point, self.moved = point, True
                 else:
                     self.moved = self.moved and self._read_point(values) is not None
-                    self._add(_POINTED[function](*point))
+                    self._add(Action(_POINTED[function], *point))
                     self.point = point
             case "dragTo" if self.point is not None:
                 end, self.moved = self._read_point(values), False
@@ -149,7 +149,7 @@ class _Reader:
 
 
 _PARAMETERS = {
-    **dict.fromkeys(("click", "doubleClick", "rightClick", "moveTo", "dragTo"), ("x", "y")),
+    **dict.fromkeys((*_POINTED, "dragTo"), ("x", "y")),
     **dict.fromkeys(("scroll", "hscroll"), ("clicks", "x", "y")),
     **dict.fromkeys(("write", "typewrite"), ("message",)),
     **dict.fromkeys(("press", "keyDown", "keyUp"), ("keys",)),
