@@ -11,7 +11,7 @@ from coda_lib.agent import carry_out
 from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import ScriptError, read_plan, to_plan
+from coda_lib.envs.sciencedesk.script import ScriptError, to_plan, to_step
 from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Turn
@@ -33,11 +33,11 @@ def test_every_plan_of_a_script_is_read_back():
         for task in test_tasks(app):
             for step in task.solution:
                 if "answer" not in step:
-                    assert to_plan(read_plan(to_plan(step))) == to_plan(step), step
-    assert read_plan("Type 'it's' and press Enter.") == {"type": "it's\n"}
+                    assert to_plan(to_step(to_plan(step))) == to_plan(step), step
+    assert to_step("Type 'it's' and press Enter.") == {"type": "it's\n"}
     for plan in ("", "DONE", "Click Grid", "Click 'Grid'. Click 'Axes'."[:-1] + "?", "Look at 'Grid'."):
         with pytest.raises(ScriptError):
-            read_plan(plan)
+            to_step(plan)
 
 
 @pytest.mark.parametrize("app", APPS)
