@@ -3,6 +3,7 @@
 Planner and executor have the sizes of released models and random weights; screens are noise, and plans are random words.  The
 executor runs in the same process, where profile gpu has it served by vLLM.  Its replies are noise, too, and earn no reward.
 Operations are those of `cost`, with recomputed layers and adapters: their share of the peak is the load of the GPU.
+The checkpoints are written to the temporary folder (TMPDIR): 24 GB for the 3B, 33 GB for the 7B with a 7B executor.
 """
 
 from __future__ import annotations
