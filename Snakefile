@@ -169,7 +169,7 @@ rule reward:
     input:
         notebook=book("05_reward"),
         code=code("05_reward", without=()),
-        data=TASK_FILES + MODEL_FILES,
+        data=model("planner") + model("executor"),
         judged=f"judged/base/{P.apps[0]}.parquet",
         prompts=prompts("planner", "executor"),
     output:
@@ -422,7 +422,7 @@ rule transfer:
 rule ablations:
     input:
         notebook=book("14_ablations"),
-        code=code("14_ablations", without=()),
+        code=code("14_ablations", without=UNUSED),
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         judged=expand("judged/base/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps),

@@ -53,7 +53,7 @@ def data_files(folder: Path, without: str = "") -> list[Path]:
 
 @cache
 def _graph() -> grimp.ImportGraph:
-    return grimp.build_graph("coda_lib", cache_dir=None)
+    return grimp.build_graph("coda_lib", cache_dir=None, exclude_type_checking_imports=True)
 
 
 def _within(module: str, packages: Iterable[str]) -> bool:
