@@ -39,7 +39,8 @@ AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
 AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}
 PLANNED = each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}  # by planner and executor
 ALL = TUTORIALS | PLANNED | each("evaluate/executor")
-GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"generalize", "variant/truth"} | TRANSFER | JUDGES | each("evaluate/stage2")
+GENERALIST = {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER
+GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"variant/truth"} | GENERALIST
 ENDS = {"results", "ablations"}  # what reads everything: run again with any stage before it
 
 
@@ -123,7 +124,7 @@ def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
     ("value", "stages"),
     [
         ("specialize.beta=0.5", AFTER_TRAINING | {"reward"}),
-        ("generalize.batch_size=7", {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER),
+        ("generalize.batch_size=7", GENERALIST),
         ("judge.rule=majority", AFTER_JUDGING),
         ("step_limit=4", PLANNED | each("evaluate/executor")),
         ("bootstrap_resamples=77", set()),
