@@ -107,6 +107,7 @@ Figures called "swapped" are the same with the screenshot of another state: a mo
 
 
 ROLES = ("executor", "planner", "base_judge", "judge")
+ORDER = ("tower", "reader", "executor", "planner", "rollouts", "base_judge", "judge")  # of the parts
 _START = {"executor": "reader", "planner": "executor", "base_judge": "planner", "judge": "base_judge"}
 SEED = 0
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_new_tokens=32)  # of the laptop profile
@@ -141,22 +142,28 @@ class Recipe:
         return Recipe(**{name: max(2, round(value * scale)) for name, value in vars(self).items()})
 
 
-def train_all(folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False) -> dict[str, dict[str, Any]]:
+def train_all(
+    folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Train tower, reader, executor, planner and judge in `folder`, one from the other; returns the figures of each role.
 
-    With `publish` the finished checkpoints replace those under data/checkpoints.
+    With `publish` the finished checkpoints replace those under data/checkpoints.  `progress` is told the parts that are done.
     """
     recipe = Recipe().scaled(scale)
     walks = load_walks(folder, apps, recipe)
-    train_tower(folder, walks[0], recipe)
-    train_reader(folder, walks[0], recipe)
-    figures = {role: train_role(folder, role, walks, recipe) for role in ("executor", "planner")}
-    roll_out(folder, apps, recipe)
-    figures |= {role: train_role(folder, role, walks, recipe) for role in ("base_judge", "judge")}
+    parts: dict[str, Callable[[], Any]] = {role: partial(train_role, folder, role, walks, recipe) for role in ROLES}
+    parts["tower"] = partial(train_tower, folder, walks[0], recipe)
+    parts["reader"] = partial(train_reader, folder, walks[0], recipe)
+    parts["rollouts"] = partial(roll_out, folder, apps, recipe)
+    made = {}
+    for number, name in enumerate(ORDER, start=1):
+        made[name] = parts[name]()
+        progress(number, len(ORDER))
     if publish:
         for role in ROLES:
             publish_role(folder, role, CHECKPOINTS)
-    return figures
+    return {role: made[role] for role in ROLES}
 
 
 def load_walks(folder: Path, apps: Sequence[str], recipe: Recipe) -> tuple[list[list[Moment]], list[list[Moment]]]:

@@ -70,7 +70,8 @@ def changed(profile: Profile, name: str) -> str:
 def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
     """The training logs of a variant, or of the run itself (`AGAINST`), by application or 'all'."""
     folder = run.specialist("-").parent if name == AGAINST else run.variant(name, "-").parent
-    return {path.parent.name: pd.read_json(path, lines=True) for path in sorted(folder.glob("*/metrics.jsonl"))}
+    paths = {part: folder / part / "metrics.jsonl" for part in (*run.profile().apps, "all")}
+    return {part: pd.read_json(path, lines=True) for part, path in paths.items() if path.exists()}
 
 
 def _rewards(run: Run, name: str) -> tuple[float, float]:
