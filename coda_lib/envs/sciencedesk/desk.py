@@ -1,8 +1,7 @@
-"""The frame that the ScienceDesk applications share: a Qt window driven by mouse and keyboard alone.
+"""The base of the ScienceDesk applications: a Qt window driven by mouse and keyboard alone.
 
 An application is a `Desk`: it declares its menus, dialogs and pages, keeps everything that a task can check in the
-dictionary `self.values` (dotted keys), and redraws itself from it.  Many desks live side by side in one process, and
-the same window can be shown to a person; nothing in it knows whether the mouse is real.
+dictionary `self.values` (dotted keys), and redraws itself from it.  Real and simulated mouse events are handled alike.
 """
 
 from __future__ import annotations
@@ -13,60 +12,69 @@ from typing import Any
 import numpy as np
 import shiboken6
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QColor, QImage, QPainter
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QTabBar, QWidget
 
 from coda_lib.action import Action
 from coda_lib.envs.sciencedesk import hands
 from coda_lib.envs.sciencedesk.elements import Element, visible_elements
 from coda_lib.envs.sciencedesk.qt import application
-from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows
+from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows, Shade
 
 MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top edge
 
 
-class _Shade(QWidget):
-    """Covers the window below a menu or dialog; a click on it closes a menu and does nothing to a dialog."""
+class Desk(QWidget):
+    """Base of the applications.
 
-    def __init__(self, window: Blocks):
-        super().__init__(window)
-        self.setGeometry(0, 0, WIDTH, HEIGHT)
-        self.hide()
+    A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in `refresh()`,
+    and may add computed facts in `facts()`.
+    """
 
-    def mousePressEvent(self, event) -> None:
-        self.window().close_menu()
+    app: str
+    title: str
+    defaults: Mapping[str, Any]
 
-    def paintEvent(self, event) -> None:
-        if self.window().dialog is not None:
-            with QPainter(self) as painter:
-                painter.fillRect(self.rect(), QColor(0, 0, 0, 60))
-
-
-class Blocks(QWidget):
-    """A window of fixed size with a menu bar, tabs and a status line; `Desk` gives it state and behaviour."""
-
-    values: dict[str, Any]  # the state that marks in menus show
-
-    def __init__(self):
+    def __init__(self, visible: bool = False):
+        application(visible)
         super().__init__()
         self.setFixedSize(WIDTH, HEIGHT)
+        self.setWindowTitle(self.title)
+        self.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen, not visible)
+        self.values: dict[str, Any] = {}
         self.pages: dict[str, list[QWidget]] = {}
-        self.menu: QFrame | None = None
+        self.menu: QFrame | None = None  # the open one
         self.dialog: QFrame | None = None
+        self.shortcuts: dict[str, Callable[[], None]] = {}
+        self.clipboard = ""  # of this window: windows side by side and successive episodes share nothing
         self._toggles: list[tuple[QPushButton, str, str, Any]] = []
         self._menu_x = 2
+        self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)  # not scaled, whatever the display's scale is
         self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
         self.status = self._place(QLabel(self), 4, STATUS_TOP, WIDTH - 8, 16)
         self.status.setAccessibleName("Status")
-        self._shade = _Shade(self)
+        self._shade = Shade(self)
+        self.build()
+        self.tabs.currentChanged.connect(lambda index: self.set("tab", self.tabs.tabText(index)))
+        self.reset({})
+        self.show()
 
-    def set(self, key: str, value: Any) -> None:
-        """Change the state under a key and show it."""
+    # -- what a subclass defines ---------------------------------------------------------------------------------
+
+    def build(self) -> None:
         raise NotImplementedError
 
-    # -- pages and what lies on them -----------------------------------------------------------------------------
+    def refresh(self) -> None:
+        """Show `self.values` in the application's own widgets."""
+        raise NotImplementedError
+
+    def facts(self) -> dict[str, Any]:
+        """Values computed from the state (a root, a distance, a position); tasks check them like the state."""
+        return {}
+
+    # -- pages and their widgets ----------------------------------------------------------------------------------
 
     @staticmethod
     def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
@@ -97,7 +105,7 @@ class Blocks(QWidget):
         return field
 
     def label(self, name: str, parent: QWidget | None = None) -> QLabel:
-        """A named value: shown as 'name: text', set by `show_value`."""
+        """A named value, shown as 'name: text' by `show_value`."""
         label = QLabel(parent or self)
         label.setAccessibleName(name)
         return label
@@ -107,7 +115,7 @@ class Blocks(QWidget):
         label.setText(f"{label.accessibleName()}: {text}")
 
     def picture(self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}) -> Canvas:
-        """A canvas whose picture draw(values, painter, rect) and objects(values, rect) follow from the state."""
+        """A canvas drawn from the state by draw(values, painter, rect); objects(values, rect) gives the boxes by name."""
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
 
     def message(self, text: str) -> None:
@@ -116,18 +124,16 @@ class Blocks(QWidget):
     # -- menus and dialogs --------------------------------------------------------------------------------------------
 
     def add_menu(self, title: str, entries: Mapping[str, Callable[[], None] | tuple[str, Any]]) -> QFrame:
-        """A menu in the menu bar.  An entry is a callable, or (key, value): a mark that shows and sets that state.
+        """A menu in the menu bar.  An entry is a callable, or (key, value): an entry with a mark that shows and sets the state.
 
-        With a boolean value the entry toggles; with any other it is one of several choices.
+        With a boolean value the entry toggles; with another value it is one of several choices.
         """
         width = 12 + self.fontMetrics().horizontalAdvance(title)
         opener = self._place(QPushButton(title, self), self._menu_x, 0, width, MENU_HEIGHT)
         opener.setFlat(True)
         opener.setAccessibleName(title)
         opener.setProperty("role", "menu")
-        frame = QFrame(self)
-        frame.setFrameShape(QFrame.Shape.Box)
-        frame.setAutoFillBackground(True)
+        frame = self._frame()
         for i, (name, entry) in enumerate(entries.items()):
             item = self._place(QPushButton(name, frame), 1, 1 + 19 * i, 118, 19)
             item.setAccessibleName(name)
@@ -143,6 +149,12 @@ class Blocks(QWidget):
         self._menu_x += width
         return frame
 
+    def _frame(self) -> QFrame:
+        frame = QFrame(self)
+        frame.setFrameShape(QFrame.Shape.Box)
+        frame.setAutoFillBackground(True)
+        return frame
+
     def _choose(self, name: str, entry: Callable[[], None] | tuple[str, Any]) -> None:
         self.close_menu()
         if callable(entry):
@@ -150,7 +162,7 @@ class Blocks(QWidget):
             return
         key, value = entry
         self.set(key, not self.values[key] if isinstance(value, bool) else value)
-        self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # seen even where the effect is not
+        self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # the effect may be invisible
 
     def open_menu(self, frame: QFrame, at: QPoint) -> None:
         """Show a menu with its corner at this point, or as near as the window allows."""
@@ -166,21 +178,15 @@ class Blocks(QWidget):
             self._shade.setVisible(self.dialog is not None)
 
     def add_dialog(
-        self,
-        title: str,
-        height: int,
-        accept: Callable[[dict[str, str]], str | None] | None = None,
-        fields: Iterable[str] = (),
-        start: Callable[[], Mapping[str, str]] | None = None,
-    ) -> QFrame:
-        """A dialog with named text fields and OK and Cancel (only Close without `accept`).
+        self, title: str, height: int, accept: Callable[[dict[str, str]], str | None] | None = None,
+        fields: Iterable[str] = (), start: Callable[[], Mapping[str, str]] = dict,
+    ) -> QFrame:  # fmt: skip
+        """A dialog with named text fields and the buttons OK and Cancel (Close alone without `accept`).
 
-        `accept` gets the fields' texts and returns why they cannot be taken (shown in the status line; the dialog stays
-        open), or None.  `start` gives the texts that the fields open with.  The first field has the focus.
+        `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the status line and
+        the dialog stays open.  `start` gives the fields' texts at opening.  The first field has the focus.
         """
-        frame = QFrame(self)
-        frame.setFrameShape(QFrame.Shape.Box)
-        frame.setAutoFillBackground(True)
+        frame = self._frame()
         frame.setGeometry(58, 60, 220, height)
         heading = self._place(QLabel(title, frame), 1, 1, 218, 18)
         heading.setStyleSheet("background: #34495e; color: white; padding-left: 4px;")
@@ -190,20 +196,18 @@ class Blocks(QWidget):
             inputs[name] = self._place(self.field(name, parent=frame), 88, 24 + 24 * i, 124, 20)
 
         def finish() -> None:
-            problem = accept({name: field.text().strip() for name, field in inputs.items()})
-            if problem:
+            if problem := accept({name: field.text().strip() for name, field in inputs.items()}):
                 self.message(problem)
             else:
                 self.close_dialog()
 
+        for field in inputs.values():
+            field.returnPressed.connect(finish)
         if accept:
-            for field in inputs.values():
-                field.returnPressed.connect(finish)
             self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
-            self._place(self.button("Cancel", self.close_dialog, frame), 154, height - 26, 58, 22)
-        else:
-            self._place(self.button("Close", self.close_dialog, frame), 154, height - 26, 58, 22)
-        frame.opening = lambda: self._fill(inputs, dict(start()) if start else {})
+        close = self.button("Cancel" if accept else "Close", self.close_dialog, frame)
+        self._place(close, 154, height - 26, 58, 22)
+        frame.opening = lambda: self._fill(inputs, start())
         frame.hide()
         return frame
 
@@ -237,49 +241,10 @@ class Blocks(QWidget):
         frame.show()
         frame.raise_()
 
-
-class Desk(Blocks):
-    """Base of the applications.
-
-    A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in `refresh()`,
-    and may add computed facts in `facts()`.
-    """
-
-    app: str
-    title: str
-    defaults: Mapping[str, Any]
-
-    def __init__(self, visible: bool = False):
-        application(visible)
-        super().__init__()
-        self.setWindowTitle(self.title)
-        self.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen, not visible)
-        self.values: dict[str, Any] = {}
-        self.shortcuts: dict[str, Callable[[], None]] = {}
-        self.clipboard = ""  # its own: desks side by side, and episodes one after the other, share nothing
-        self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)  # not scaled, whatever the display's scale is
-        self.build()
-        self.tabs.currentChanged.connect(lambda index: self.set("tab", self.tabs.tabText(index)))
-        self.reset({})
-        self.show()
-
-    # -- what a subclass writes ---------------------------------------------------------------------------------
-
-    def build(self) -> None:
-        raise NotImplementedError
-
-    def refresh(self) -> None:
-        """Show `self.values` in the application's own widgets."""
-        raise NotImplementedError
-
-    def facts(self) -> dict[str, Any]:
-        """Values computed from the state (a root, a distance, a position), checked like the state itself."""
-        return {}
-
     # -- state ---------------------------------------------------------------------------------------------------
 
     def reset(self, settings: Mapping[str, Any]) -> None:
-        """Start anew from the defaults, changed by `settings` (dotted keys).  KeyError for a key that is not known."""
+        """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown key."""
         unknown = set(settings) - set(self.defaults)
         if unknown:
             known = ", ".join(sorted(self.defaults))
@@ -289,7 +254,7 @@ class Desk(Blocks):
         self.close_dialog()
         self.clipboard = ""
         for field in self.findChildren(Field):
-            field.setText("")  # unlike clear(), this cannot be undone with Ctrl+Z
+            field.setText("")  # unlike clear(), not undone by Ctrl+Z
         for rows in self.findChildren(Rows):
             rows.verticalScrollBar().setValue(0)
         if self.focusWidget():
@@ -297,6 +262,7 @@ class Desk(Blocks):
         self._show_values()
 
     def set(self, key: str, value: Any) -> None:
+        """Change the state under a key and show it.  KeyError for an unknown key."""
         if key not in self.values:
             raise KeyError(f"{self.app} has no state {key!r}")
         if self.values[key] != value:
@@ -304,6 +270,7 @@ class Desk(Blocks):
             self._show_values()
 
     def state(self) -> dict[str, Any]:
+        """A copy of the state with the computed facts."""
         return {key: _copy(value) for key, value in self.values.items()} | self.facts()
 
     def _show_values(self) -> None:
@@ -319,10 +286,10 @@ class Desk(Blocks):
                     widget.setVisible(name == self.values["tab"])
         self.refresh()
 
-    # -- what a person sees and does ---------------------------------------------------------------------------------
+    # -- mouse, keyboard and screen --------------------------------------------------------------------------------
 
     def keyPressEvent(self, event) -> None:
-        """Keys that no widget took: Escape closes, shortcuts act (a real window and `perform` both come here)."""
+        """Handle keys that no widget took: Escape closes, shortcuts act."""
         if event.key() == Qt.Key.Key_Escape:
             self.close_menu() if self.menu is not None else self.close_dialog()
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier and self.dialog is None:
@@ -341,11 +308,11 @@ class Desk(Blocks):
         hands.perform(self, action)
 
     def elements(self) -> list[Element]:
-        """Everything visible that has a name; for base-model training, scripts and tests, never for the agent."""
+        """Everything visible with a name; for base-model training, scripts and tests, never for the agent."""
         return visible_elements(self)
 
     def discard(self) -> None:
-        """Delete the window and all that Qt keeps of it."""
+        """Delete the window with all its Qt objects."""
         shiboken6.delete(self)
 
 

@@ -1,4 +1,4 @@
-"""The widgets of ScienceDesk that Qt does not have in this form: they answer the mouse the same on and off screen."""
+"""The widgets of ScienceDesk that Qt lacks; they handle the mouse alike on and off screen."""
 
 from __future__ import annotations
 
@@ -8,11 +8,28 @@ from PySide6.QtCore import QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QColor, QKeySequence, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListWidget, QWidget
 
-WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor leaves the picture as it is
+WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+
+
+class Shade(QWidget):
+    """The cover of the window below a menu or dialog.  A click on it closes a menu, not a dialog."""
+
+    def __init__(self, window: QWidget):
+        super().__init__(window)
+        self.setGeometry(0, 0, WIDTH, HEIGHT)
+        self.hide()
+
+    def mousePressEvent(self, event) -> None:
+        self.window().close_menu()
+
+    def paintEvent(self, event) -> None:
+        if self.window().dialog is not None:
+            with QPainter(self) as painter:
+                painter.fillRect(self.rect(), QColor(0, 0, 0, 60))
 
 
 class Field(QLineEdit):
-    """A text field that marks its whole text when it is clicked, so that typing replaces it."""
+    """A text field.  A click selects its whole text, so that typing replaces it."""
 
     def __init__(self, name: str, parent: QWidget):
         super().__init__(parent)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import random
 import subprocess
 import sys
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -395,19 +396,28 @@ def test_hovering_changes_nothing(env):
 # -- without Qt's libraries --------------------------------------------------------------------------------------------
 
 
-def test_missing_system_libraries_are_named(monkeypatch):
-    def no_egl(name: str):
-        raise ImportError("libEGL.so.1: cannot open shared object file: No such file or directory")
+@pytest.fixture
+def failing_import(monkeypatch) -> Callable[[ImportError], None]:
+    """Give a function that makes the import of Qt raise."""
 
-    monkeypatch.setattr(importlib, "import_module", no_egl)
+    def fail(error: ImportError) -> None:
+        def find_spec(name: str, *_: Any) -> None:
+            if name == "PySide6.QtTest":
+                raise error
+
+        monkeypatch.delitem(sys.modules, "PySide6.QtTest")
+        monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_spec=find_spec), *sys.meta_path])
+
+    return fail
+
+
+def test_missing_system_libraries_are_named(failing_import):
+    failing_import(ImportError("libEGL.so.1: cannot open shared object file: No such file or directory"))
     with pytest.raises(UserError, match=r"libEGL\.so\.1: cannot open.* apt-get install .*libegl1 .*libglib2\.0-0"):
         desk_class("gis")
 
 
-def test_a_package_that_is_not_installed_is_another_matter(monkeypatch):
-    def no_package(name: str):
-        raise ModuleNotFoundError("No module named 'PySide6'")
-
-    monkeypatch.setattr(importlib, "import_module", no_package)
+def test_a_package_that_is_not_installed_is_another_matter(failing_import):
+    failing_import(ModuleNotFoundError("No module named 'PySide6'"))
     with pytest.raises(ModuleNotFoundError):
         desk_class("gis")
