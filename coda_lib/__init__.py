@@ -8,14 +8,18 @@ import lazy_loader
 __version__ = "0.2.0"
 
 PUBLIC = {  # module: names
+    "applications": ["APPS"],
+    "paths": ["TASKS"],
     "run": ["Run"],
     "action": ["Action", "format_action", "parse_actions"],
-    "planner": ["Observation", "Planner", "control_action", "planner_messages"],
-    "executor": ["Executor"],
-    "agent": ["DualAgent", "carry_out"],
-    "models.chat": ["ReplayModel", "Sampling"],
-    "models.local": ["LocalModel"],
     "task": ["load_task", "test_tasks"],
     "trajectory": ["load_trajectories"],
+    "envs.sciencedesk.env": ["ScienceDesk"],
+    "models.chat": ["ReplayModel", "Sampling"],
+    "models.local": ["LocalModel"],
+    "planner": ["Observation", "Planner", "control_action", "planner_messages", "read_plan"],
+    "executor": ["Executor"],
+    "judge": ["Judge", "Rule", "read_verdict"],
+    "agent": ["DualAgent", "carry_out", "load_agent"],
 }
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

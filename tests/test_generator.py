@@ -34,7 +34,7 @@ from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.load import usage_table
 from coda_lib.pipeline.drive import reproduce
 from coda_lib.run import Run
-from coda_lib.show.examples import BY_HAND, rounds_by_hand, rounds_table
+from coda_lib.show.rounds import BY_HAND, rounds_by_hand, rounds_table
 from coda_lib.stages import common, explore, judge, rounds
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import load_trajectories
@@ -229,14 +229,14 @@ def test_no_task_left_is_said(tmp_path, monkeypatch, tiny):
 
 # ---- in notebook 03 ------------------------------------------------------------------------------------------------------
 def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
-    rounds, said = rounds_by_hand()
+    rounds, messages = rounds_by_hand()
     assert {item.reason for one in rounds for item in one.dropped} == {
         "duplicate", "low-level hint", "infeasible", "close to a test task"
     }  # fmt: skip
-    assert sum("That cannot be used" in turn["content"] for turn in said) == 1
+    assert sum("That cannot be used" in message for message in messages) == 1
     assert "written by hand" in BY_HAND.read_text()
     table = rounds_table(rounds)
-    assert len(table) == 16 and set(table["round"]) == {1, 2} and 8 <= (table["became"] == "kept").sum() < 12
+    assert len(table) == 16 and set(table["round"]) == {1, 2} and 8 <= (table["outcome"] == "accepted").sum() < 12
 
 
 @pytest.mark.slow

@@ -4,9 +4,17 @@ import lazy_loader
 
 PUBLIC = {  # module: names
     "pictures": ["draw_elements", "draw_step", "group_rewards", "idea", "screens", "strip"],
-    "figures": ["CURVES", "difference_bars", "judge_bars", "learning_curves", "save", "table1_bars"],
+    "figures": ["CURVES", "difference_bars", "judge_bars", "learning_curves", "probability_bars", "save", "table1_bars"],
     "live": ["progress", "training"],
-    "examples": [],
+    "examples": [
+        "as_step", "by_stop", "conversation", "distinct_steps", "episode_table", "first_state", "judge_by_grade", "label_table",
+        "scripted", "settings_table", "source", "success_by_grade", "vote_table",
+    ],
+    "grpo": [
+        "draw_groups", "grpo_loss", "most_varied", "paired_rewards", "plan_counts", "reward_examples", "spread_of", "step_table",
+        "tiny_agent", "token_logprobs", "trainable",
+    ],
+    "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
     "desktop": [],
-}
+}  # fmt: skip
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

@@ -5,11 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
-from IPython.display import Markdown
+from IPython.display import HTML
 from PIL import Image
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
 
 from coda_lib.agent import Decision, ScriptAgent
 from coda_lib.config import Section
@@ -19,16 +23,20 @@ from coda_lib.evaluation import statistics
 from coda_lib.judge import Rule, positive_steps, read_verdict
 from coda_lib.models.chat import Message
 from coda_lib.planner import Observation
-from coda_lib.rollout import rollout, unparsed
+from coda_lib.rollout import rollout
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, Trajectory, encode_image
+
+WIDTH = 100  # characters: longer lines are broken in the middle of words on a page
 
 # ---- code and settings -----------------------------------------------------------------------------------------------
 
 
-def source(*functions: Callable) -> Markdown:
+def source(*functions: Callable) -> HTML:
     """The source of functions, as highlighted code."""
-    return Markdown("```python\n" + "\n\n".join(inspect.getsource(function) for function in functions) + "```")
+    code = "\n\n".join(inspect.getsource(function) for function in functions)
+    styles = {"cssstyles": "color: #1a1a1a; padding: 0.5em", "prestyles": "font: 12px/1.4 monospace; white-space: pre-wrap"}
+    return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, **styles)))
 
 
 def settings_table(section: Section) -> pd.DataFrame:
@@ -62,21 +70,22 @@ def as_step(state: Observation, decision: Decision) -> Step:
 
 
 def conversation(messages: Sequence[Message]) -> str:
-    """A prompt as text; a picture is shown by its size."""
-    lines = []
-    for message in messages:
-        parts = (
-            part["text"] if part["type"] == "text" else "<picture {}x{}>\n".format(*part["image"].size) for part in message["content"]
-        )
-        lines.append(f"[{message['role']}]\n" + "".join(parts))
-    return "\n".join(lines)
+    """A prompt as text in lines of at most `WIDTH` characters; a picture is shown by its size."""
+    return "\n".join(f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages)
+
+
+def _as_text(part: Mapping) -> str:
+    if part["type"] == "image":
+        return "<picture {}x{}>\n".format(*part["image"].size)
+    return "\n".join(line if len(line) <= WIDTH else fill(line, WIDTH) for line in part["text"].split("\n"))
 
 
 def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> pd.DataFrame:
     """A row for each episode: task_id, grade, run, stop, steps, unparsed (steps without a readable reply), success."""
     grades = {task.id: task.grade for task in tasks}
     rows = [
-        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), len(list(unparsed([t]))), t.success) for t in trajectories
+        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), sum(bool(step.error) for step in t.steps), t.success)
+        for t in trajectories
     ]
     return pd.DataFrame(rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "success"])
 
@@ -103,7 +112,8 @@ def success_by_grade(episodes: pd.DataFrame, resamples: int, seed: int = 0) -> p
 
 def _interval(estimate: statistics.Estimate) -> str:
     """Percent with the interval; a dash where there is no estimate."""
-    return "–" if np.isnan(estimate.value) else f"{100 * estimate.value:.1f} [{100 * estimate.low:.1f}, {100 * estimate.high:.1f}]"
+    value, low, high = (100 * share for share in (estimate.value, estimate.low, estimate.high))
+    return "–" if np.isnan(value) else f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
 # ---- verdicts and labels ---------------------------------------------------------------------------------------------
@@ -136,12 +146,11 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task], resamples: int, s
 
     Empty where no task has a check, such as those of a task generator.
     """
-    checked = votes.dropna(subset="success").assign(grade=lambda rows: rows["task_id"].map({task.id: task.grade for task in tasks}))
-    rows = {}
+    grades, rows = {task.id: task.grade for task in tasks}, {}
+    checked = votes.dropna(subset="success").assign(grade=lambda table: table["task_id"].map(grades))
     for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
         accepted, success = part["accepted"].astype(bool), part["success"].astype(bool)
-        drawing = (np.random.default_rng(seed), resamples)
-        estimates = statistics.precision_and_recall(part["task_id"], accepted, success, *drawing)
+        estimates = statistics.precision_and_recall(part["task_id"], accepted, success, np.random.default_rng(seed), resamples)
         rows[grade] = (len(part), success.sum(), accepted.sum(), *map(_interval, estimates))
     columns = ["trajectories", "successes", "accepted", "precision", "recall"]
     return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("grade")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import matplotlib
@@ -19,6 +19,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
+from matplotlib.ticker import MaxNLocator
 
 from coda_lib.evaluation.paper import LABELS
 from coda_lib.evaluation.report import SYSTEM_LABELS
@@ -53,10 +54,10 @@ OUTLINE = [withStroke(linewidth=4, foreground="white")]  # makes marks and words
 
 
 class Sheet(Figure):
-    """A figure that notebooks show without a plotting back end, always as the same bytes."""
+    """A figure that notebooks show without a plotting back end, always as the same bytes and in letters of the same size."""
 
-    def _repr_png_(self) -> bytes:
-        return _render(self, "png", "")
+    def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
+        return _render(self, "png", ""), {"width": round(96 * self.get_figwidth())}  # CSS pixels
 
 
 @styled
@@ -105,6 +106,7 @@ def learning_curves(
             mean = record[metric].rolling(smooth, min_periods=1).mean()
             ax.plot(record["step"], mean, dashes, color=color, linewidth=1.8, label=LABELS.get(name, name))
         ax.set(xlabel=f"optimizer step (thick: mean of {smooth})", title=label)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     handles, names = ax.get_legend_handles_labels()
     sheet.legend(handles, names, loc="outside right upper")
     _footnote(sheet, caption)
@@ -173,6 +175,22 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
     ax.set_yticks(heights, rows["variant"])
     ax.set(xlabel="difference to stage 1, percentage points", ylim=(-0.6, len(rows) - 0.4))
     _footnote(sheet, caption)
+    return sheet
+
+
+@styled
+def probability_bars(plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]) -> Sheet:
+    """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion: negative)."""
+    sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))
+    ax, heights = sheet.subplots(), np.arange(len(plans))[::-1]
+    colors = [BLUE if advantage > 0 else VERMILION for advantage in advantages]
+    ax.barh(heights + 0.19, before, 0.36, color="#C8C8C8")
+    ax.barh(heights - 0.19, after, 0.36, color=colors)
+    for height, values in zip(heights, zip(before, after, strict=True), strict=True):
+        for value, name, offset in zip(values, ("before", "after"), (0.19, -0.19), strict=True):
+            ax.text(value, height + offset, f" {value:.3f} {name}", va="center", fontsize=8)
+    ax.set_yticks(heights, [f"{plan}\n(A = {advantage:+.2f})" for plan, advantage in zip(plans, advantages, strict=True)])
+    ax.set(xlim=(0, 1.2 * max(*before, *after)), xlabel="probability of the plan")
     return sheet
 
 

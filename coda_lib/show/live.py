@@ -18,17 +18,24 @@ REDRAW_S = 10.0  # least time between two drawings of the curves
 
 @contextmanager
 def progress(unit: str) -> Iterator[Move]:
-    """A bar with elapsed and expected time; gives the function that moves it: `move(done, total)`."""
-    handle, start = DisplayHandle(), time.monotonic()
-    handle.display({"text/plain": f"0 {unit}"}, raw=True)
+    """A bar with elapsed and expected time; gives the function that moves it: `move(done, total)`.
+
+    A resumed stage begins above 0: the expected time is that of what this cell does.
+    """
+    handle, start, at_start = DisplayHandle(), time.monotonic(), []
+    _show(handle.display, f"{unit} …")
 
     def move(done: int, total: int) -> None:
-        elapsed = time.monotonic() - start
-        expected = f" of about {_clock(elapsed / done * total)}" if 0 < done < total else ""
+        if not at_start:
+            at_start.append(max(0, done - 1))
+        elapsed, here = time.monotonic() - start, done - at_start[0]
+        expected = f" of about {_clock(elapsed / here * (total - at_start[0]))}" if here and done < total else ""
         bar = "█" * round(30 * done / total)
-        handle.update({"text/plain": f"{bar:░<30} {done} of {total} {unit}, {_clock(elapsed)}{expected}"}, raw=True)
+        _show(handle.update, f"{bar:░<30} {done} of {total} {unit}, {_clock(elapsed)}{expected}")
 
     yield move
+    if not at_start:
+        _show(handle.update, f"no {unit} left to do")
 
 
 @contextmanager
@@ -58,6 +65,10 @@ def training(
 
         yield move
     draw()
+
+
+def _show(display: Callable[..., None], line: str) -> None:
+    display({"text/plain": line}, raw=True)
 
 
 def _clock(seconds: float) -> str:

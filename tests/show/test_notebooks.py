@@ -8,27 +8,31 @@ import re
 from dataclasses import replace
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 from PIL import Image
-from tiny_models import RULE
+from tiny_models import RULE, save_tiny
 
 from coda_lib.action import Action
-from coda_lib.agent import DualAgent
+from coda_lib.agent import Decision, DualAgent
+from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.models.local import LocalModel, encode
 from coda_lib.paths import NOTEBOOKS, REPO, TASKS
 from coda_lib.pipeline.notebook import declared_parameters
 from coda_lib.planner import Planner
-from coda_lib.show import examples as teaching
-from coda_lib.show import pictures
-from coda_lib.show.live import progress
+from coda_lib.reward import reward
+from coda_lib.show import examples, figures, grpo, live, pictures, probability_bars, progress, training
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
 
 BOOKS = sorted(NOTEBOOKS.glob("*.ipynb"))
+SOLUTIONS = sorted(NOTEBOOKS.glob("solutions/*.ipynb"))
 GIVEN = {  # what the Snakefile passes besides profile and run
     "03_explore": {"planner", "app", "threads"},
     "04_judge": {"planner", "app", "threads"},
@@ -42,9 +46,10 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "13_transfer": {"app", "threads"},
     "A1_base_models": {"threads"},
 }
-CODE_LINES, FUNCTION_LINES = 12, 3
+CODE_LINES, FUNCTION_LINES, SOURCES = 12, 3, 4
 
-every_book = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+every_story = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
+every_book = pytest.mark.parametrize("path", BOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 
 
 def cells(path, kind):
@@ -103,12 +108,30 @@ def test_nothing_of_the_machine_or_the_network_is_in_it(path):
 
 
 @every_book
-def test_it_says_what_it_reads_and_suggests_what_to_try(path):
+def test_it_imports_from_at_most_four_places_of_the_library(path):
+    imports = [node for cell in cells(path, "code") for node in ast.walk(ast.parse(cell.source))]
+    modules = {node.module for node in imports if isinstance(node, ast.ImportFrom)}
+    modules |= {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+    assert len({module for module in modules if module.split(".")[0] == "coda_lib"}) <= SOURCES
+
+
+@every_story
+def test_it_says_what_it_reads_and_asks_questions_with_answers(path):
     prose = "\n".join(cell.source for cell in cells(path, "markdown"))
     assert prose.startswith("# ") and "\n## Try it\n" in prose
-    suggestions = re.findall(r"^\* ", prose.split("## Try it")[1], re.MULTILINE)
-    assert 2 <= len(suggestions) <= 4
     assert path.stem.startswith("00") or ("**Reads**" in prose and "**Writes**" in prose)
+    questions = re.split(r"^\* ", prose.split("## Try it")[1], flags=re.MULTILINE)[1:]
+    assert 2 <= len(questions) <= 4
+    assert all(f"[Answer](solutions/{path.name})" in question for question in questions)
+    answers = nbformat.read(NOTEBOOKS / "solutions" / path.name, as_version=4)
+    headings = [cell for cell in answers.cells if re.search(r"^## ", cell.source, re.MULTILINE)]
+    assert len(headings) == len(questions)
+
+
+@every_book
+def test_links_lead_to_notebooks(path):
+    prose = "\n".join(cell.source for cell in cells(path, "markdown"))
+    assert all((path.parent / target).is_file() for target in re.findall(r"\]\(([^)]+\.ipynb)\)", prose))
 
 
 # ------------------------------------------------------------------------------------------- what the notebooks show
@@ -116,12 +139,12 @@ def test_it_says_what_it_reads_and_suggests_what_to_try(path):
 
 @pytest.fixture(scope="module")
 def episode():
-    return teaching.scripted(load_task(TASKS / "test" / "algebra" / "A-02.json"))
+    return examples.scripted(load_task(TASKS / "test" / "algebra" / "A-02.json"))
 
 
 @pytest.fixture(scope="module")
 def question():
-    return teaching.scripted(load_task(TASKS / "test" / "algebra" / "B-02.json"))
+    return examples.scripted(load_task(TASKS / "test" / "algebra" / "B-02.json"))
 
 
 def agent(plans, replies):
@@ -141,19 +164,24 @@ def test_groups_reward_what_the_executor_did(episode):
     size = episode.steps[0].image.size
     hit = f"click(start_box='({round(target.x * size[0])},{round(target.y * size[1])})')"
     plans = ["Thought: Click 'View'.\nAction: x", "", "Click 'File'.", "DONE"]
-    (group,) = teaching.draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0)
+    (group,) = grpo.draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0)
     assert [decision.plan for decision in group.decisions] == ["Click 'View'.", "", "Click 'File'.", "DONE"]
     assert group.rewards == pytest.approx([2, 0, 0, 0], abs=0.01)
     assert group.advantages == pytest.approx([1.5, -0.5, -0.5, -0.5])
     assert group.actions[1] is None and group.actions[3] == Action.done()
     assert list(group.table.columns) == ["plan", "action", "reward", "advantage"]
-    assert teaching.learnable([group]).to_dict() == {"rewards differ": 1}
-    assert teaching.plan_counts({"a": group})["a"].sum() == 4
+    assert list(group.about["state"]) == [episode.instruction, "–", hit]
+    assert grpo.spread_of([group])["groups"].to_dict() == {"different": 1}
+    assert grpo.plan_counts({"a": group})["a"].sum() == 4
+    poorer = replace(group, rewards=np.array([2, 2, 0, 0]))
+    table = grpo.paired_rewards({"base": [poorer] * 3, "specialist": [group] * 3}, 100)
+    assert table.loc["reward (of 2)", ["base", "specialist"]].tolist() == [1, 0.5] and table["change"].item().startswith("-0.50")
+    assert grpo.most_varied([replace(group, rewards=np.ones(4)), group]) is group
 
 
 def test_no_step_to_learn_from_is_said():
     with pytest.raises(UserError, match="no positive step"):
-        teaching.draw_groups(agent([], []), [], 4, seed=0)
+        grpo.draw_groups(agent([], []), [], 4, seed=0)
 
 
 def test_votes_count_what_is_no_verdict(episode):
@@ -162,44 +190,41 @@ def test_votes_count_what_is_no_verdict(episode):
         replace(episode, verdicts=(yes,) * 4),
         replace(episode, verdicts=(yes, yes, marred, "hm"), success=False),
     ]
-    table = teaching.votes(judged, RULE)
-    assert table[["correct", "clean", "invalid", "positive"]].to_numpy().tolist() == [[4, 4, 0, 3], [3, 2, 1, 0]]
-    assert table["judged"].tolist() == [True, False]
+    table = examples.vote_table(judged, RULE)
+    assert table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist() == [[4, 4, 0, 3], [3, 2, 1, 0]]
+    assert table["accepted"].tolist() == [True, False]
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    by_grade = teaching.judge_by_grade(judged, [task], RULE)
-    assert by_grade.loc["A", ["trajectories", "true_positive", "precision", "recall"]].tolist() == [
-        2,
-        1,
-        "100.0",
-        "100.0",
-    ]
-    assert teaching.by_app({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3]
-    assert len(teaching.different_steps(judged, RULE)) == 3
+    row = examples.judge_by_grade(table, [task], 100).loc["A"]
+    assert row[["trajectories", "successes", "accepted"]].tolist() == [2, 1, 1]
+    assert row["precision"].startswith("100.0 [") and row["recall"].startswith("100.0 [")
+    assert examples.judge_by_grade(table.assign(success=None), [task], 100).empty  # a generator's tasks have no check
+    assert examples.label_table({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3, 3]
 
 
-def test_outcomes_by_stop_and_grade(episode):
+def test_episodes_by_stop(episode):
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    table = teaching.outcomes([episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task])
-    assert teaching.by_stop(table).loc["DONE", ["episodes", "mean_steps", "successes"]].tolist() == [1, 3, 1]
-    assert teaching.by_grade(table).loc["A"].tolist() == [1, 50, 100]
+    table = examples.episode_table([episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task])
+    assert examples.by_stop(table).loc["DONE", ["episodes", "mean_steps", "successes"]].tolist() == [1, 3, 1]
+    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == [0, 0]
 
 
 def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():
     rows = [("algebra/A-01", 0), ("algebra/A-01", 1), ("algebra/A-02", 0), ("algebra/A-02", 1)]
     episodes = pd.DataFrame(rows, columns=["task_id", "run"]).assign(grade="A", success=False, stop="DONE")
-    table = teaching.success_by_grade(episodes, 100)
+    table = examples.success_by_grade(episodes, 100)
     assert list(table.columns) == ["tasks", "Average@2", "Pass@2"] and list(table.index) == ["A", "all"]
     assert table.loc["A", "Average@2"] == "0.0 [0.0, 65.8]"
+    assert examples.success_by_grade(episodes.assign(success=None), 100).empty  # a generator's tasks have no check
 
 
 def test_perfect_actions_earn_two():
-    table = teaching.reward_examples()
+    table = grpo.reward_examples()
     assert (table["reward of a_T itself"] == 2).all() and (table["reward"] < 2).all()
 
 
 def test_prompts_are_shown_with_their_pictures(episode):
-    state = teaching.observation(episode, 1)
-    shown = teaching.conversation(Planner(ReplayModel([]), Sampling()).messages(state))
+    state = grpo.observation(episode, 1)
+    shown = examples.conversation(Planner(ReplayModel([]), Sampling()).messages(state))
     assert shown.count("<picture 336x252>") == 2 and episode.instruction in shown
 
 
@@ -211,11 +236,110 @@ def test_pictures_are_drawn(episode):
         pictures.idea(episode),
         pictures.screens({"one": episode.steps[0].image}),
         pictures.draw_elements(Image.fromarray(env.render()), env.desk.elements()),
+        probability_bars(["Click 'View'.", "DONE"], [0.2, 0.1], [0.3, 0.05], [1, -1]),
     ]
-    assert all(sheet._repr_png_().startswith(b"\x89PNG") for sheet in sheets)
+    assert all(sheet._repr_png_()[0].startswith(b"\x89PNG") for sheet in sheets)
 
 
-def test_progress_moves(capsys):
+def test_source_is_shown_as_highlighted_code():
+    shown = examples.source(reward)
+    assert "<span" in shown.data and "eq. 1" in shown.data and "<style" not in shown.data
+
+
+def test_settings_are_a_table_without_what_is_not_set():
+    table = examples.settings_table(load_profile("smoke").specialize)
+    assert table.loc["group_size", "value"] == "4" and "lora" not in table.index
+
+
+# ------------------------------------------------------------------------------------------------ one step by hand
+
+
+def test_the_loss_of_eq_3_is_right():
+    """Two plans of two tokens and one; ratios 1.5 and 0.5; derived by hand."""
+    old, is_token = torch.log(torch.tensor([[0.4, 0.4], [1.0, 0.4]])), torch.tensor([[1.0, 1.0], [0.0, 1.0]])
+    now = old + torch.log(torch.tensor([[1.5, 1.0], [1.0, 0.5]]))
+    loss = grpo.grpo_loss(now, old, old, is_token, torch.tensor([1.0, -1.0]), beta=0.1, eps=0.2)
+    kl = [[1 / 1.5 + np.log(1.5) - 1, 0], [1 / 0.5 + np.log(0.5) - 1]]
+    plans = [((1.2 - 0.1 * kl[0][0]) + 1.0) / 2, -0.8 - 0.1 * kl[1][0]]  # 1.5 is clipped to 1.2, -0.5 to -0.8
+    assert float(loss) == pytest.approx(-np.mean(plans), abs=1e-6)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    return Planner(LocalModel(save_tiny(tmp_path_factory.mktemp("models") / "planner")), Sampling(max_new_tokens=8))
+
+
+def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
+    """The chance of each token, one token after the other, is asked of the network with nothing but what comes before it."""
+    state, plans = grpo.observation(episode, 0), ["DONE", "Click 'Grid'."]
+    logprobs, is_token = grpo.token_logprobs(tiny, state, plans)
+    processor, network = tiny.model.processor, tiny.model.network
+    inputs = encode(processor, [tiny.messages(state)])
+    for row, plan in enumerate(plans):
+        ids, expected = processor.tokenizer(plan + processor.tokenizer.eos_token)["input_ids"], []
+        for token in ids:
+            logits = network(**inputs).logits[0, -1]
+            expected.append(float(torch.log_softmax(logits, -1)[token]))
+            added = {"input_ids": torch.tensor([[token]]), "attention_mask": torch.ones(1, 1, dtype=torch.long)}
+            added["mm_token_type_ids"] = torch.zeros(1, 1, dtype=inputs["mm_token_type_ids"].dtype)
+            inputs |= {name: torch.cat([inputs[name], value], dim=1) for name, value in added.items()}
+        assert is_token[row].sum() == len(ids)
+        assert logprobs[row][is_token[row] > 0].tolist() == pytest.approx(expected, abs=1e-4)
+        inputs = encode(processor, [tiny.messages(state)])
+
+
+def test_a_step_by_hand_moves_probability_to_the_better_plans(tiny, episode):
+    decisions = [Decision(plan, "", ()) for plan in ("Click 'Grid'.", "DONE")]
+    group = grpo.Group(grpo.observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0]))
+    planner = grpo.trainable(tiny)
+    now, is_token = grpo.token_logprobs(planner, group.state, group.plans)
+    old = now.detach()
+    grpo.grpo_loss(now, old, old, is_token, torch.tensor(group.advantages).float(), 0.01, 0.2).backward()
+    torch.optim.Adam(planner.model.network.parameters(), lr=1e-3).step()
+    after, _ = grpo.token_logprobs(planner, group.state, group.plans)
+    table = grpo.step_table(group, before=old, after=after)
+    assert table["after"][1] > table["before"][1] and table["after"][2] < table["before"][2]
+    assert not any(parameter.requires_grad for parameter in tiny.model.network.parameters())
+
+
+# ------------------------------------------------------------------------------------------------ how far a stage is
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What a notebook would show, in order."""
+    shown = []
+    monkeypatch.setattr(live.DisplayHandle, "display", lambda self, what, **_: shown.append(what))
+    monkeypatch.setattr(live.DisplayHandle, "update", lambda self, what, **_: shown.append(what))
+    return shown
+
+
+def test_progress_shows_what_is_done_and_how_long_the_rest_takes(shown, monkeypatch):
+    clock = iter([0.0, 30.0, 90.0])
+    monkeypatch.setattr(live.time, "monotonic", lambda: next(clock))
     with progress("episodes") as move:
-        move(0, 2)
-        move(2, 2)
+        move(1, 3)
+        move(3, 3)
+    lines = [line["text/plain"] for line in shown]
+    assert lines[1].endswith(" 1 of 3 episodes, 30 s of about 1 min 30 s") and lines[1].count("█") == 10
+    assert lines[2].endswith(" 3 of 3 episodes, 1 min 30 s")
+
+
+def test_a_resumed_stage_expects_the_time_of_its_rest(shown, monkeypatch):
+    clock = iter([0.0, 10.0])
+    monkeypatch.setattr(live.time, "monotonic", lambda: next(clock))
+    with progress("steps") as move:
+        move(25, 28)
+    assert shown[1]["text/plain"].endswith(" 25 of 28 steps, 10 s of about 40 s")
+
+
+def test_a_training_draws_its_curves_and_a_finished_one_says_so(shown, tmp_path):
+    log = tmp_path / "metrics.jsonl"
+    log.write_text('{"step": 1, "reward": 1.0, "kl": 0.0}\n')
+    with training(log, "algebra") as move:
+        move(1, 2)
+    assert sum(isinstance(what, figures.Sheet) for what in shown) == 2
+    shown.clear()
+    with training(log, "algebra"):
+        pass
+    assert shown[1] == {"text/plain": "no steps left to do"} and isinstance(shown[2], figures.Sheet)
