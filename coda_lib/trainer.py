@@ -82,23 +82,28 @@ def _text_of(completion: Any) -> str:
 
 
 def specialize(
-    rows: Dataset,
-    planner: str | Path,
-    executor: Executor,
-    settings: SpecializeSettings,
-    sampling: SamplingSettings,
-    folder: Path,
-    seed: int,
-    distance: bool = True,
-    rewarding: ActionReward | None = None,
-    kind: type[SpecializeTrainer] | None = None,
-    progress: Progress = lambda done, total: None,
-) -> Path:
+    rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings, sampling: SamplingSettings,
+    folder: Path, seed: int, distance: bool = True, rewarding: ActionReward | None = None,
+    kind: type[SpecializeTrainer] | None = None, progress: Progress = lambda done, total: None,
+) -> Path:  # fmt: skip
     """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
 
     `rows` are those of `dataset.grpo_rows`.  `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from
     `folder`/checkpoints after a kill.  `rewarding` and `kind` are for the ablation that trains the executor as well
     (`stages.coupled`).  UserError without a row, and if the vLLM server that writes the plans cannot be used.
+
+    >>> from tempfile import mkdtemp
+    >>> from coda_lib.config import load_profile
+    >>> from coda_lib.dataset import grpo_rows
+    >>> from coda_lib.paths import CHECKPOINTS
+    >>> from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+    >>> screen, profile = encode_image(Image.new("RGB", (336, 252))), load_profile("smoke", ("specialize.steps=1",))
+    >>> steps = (Step(screen, "DONE", "", parse_actions("finished()", (336, 252))),)
+    >>> clean = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, steps, screen, StopReason.DONE)
+    >>> rows, folder = grpo_rows([clean], profile.prompts, label=lambda trajectory: [0]), Path(mkdtemp())
+    >>> settings, planner = profile.specialize, CHECKPOINTS / "planner"
+    >>> specialize(rows, planner, Executor.load(profile), settings, profile.planner, folder, seed=7) == folder
+    True
     """
     _need(rows, "specialize")
     _reach(settings.vllm_server, planner)
@@ -117,25 +122,20 @@ def specialize(
         vllm_server_base_url=settings.vllm_server,
         **_common(settings, settings.completions_per_step, folder, seed),
     )
-    states = settings.steps * settings.completions_per_step // settings.group_size
     trainer = (kind or SpecializeTrainer)(
         **_planner(planner, settings),
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
-        train_dataset=_passes(rows, states, seed),
+        train_dataset=_passes(rows, settings.steps * settings.completions_per_step // settings.group_size, seed),
         callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
     return _train(trainer, folder)
 
 
 def generalize(
-    rows: Dataset,
-    planner: str | Path,
-    settings: GeneralizeSettings,
-    folder: Path,
-    seed: int,
+    rows: Dataset, planner: str | Path, settings: GeneralizeSettings, folder: Path, seed: int,
     progress: Progress = lambda done, total: None,
-) -> Path:
+) -> Path:  # fmt: skip
     """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its checkpoint."""
     _need(rows, "generalize")
     arguments = SFTConfig(
