@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
@@ -24,10 +24,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-Row = TypeVar("Row", bound=Section)
-
-
-def load_rows(path: Path, kind: type[Row]) -> list[Row]:
+def load_rows(path: Path, kind: type[Section]) -> list[Any]:
     """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
     try:
         return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -41,7 +38,7 @@ def load_rows(path: Path, kind: type[Row]) -> list[Row]:
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
 
 Grade = Literal["A", "B", "C", "D"]
-System = Literal["base", "executor", "stage1", "stage2"]
+System = Literal[SYSTEMS]
 Role = Literal["planner", "executor", "judge", "generator"]
 
 
