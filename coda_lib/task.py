@@ -1,4 +1,4 @@
-"""Tasks: what to achieve, in words for the agent and in conditions for the check.
+"""Tasks: an instruction for the agent, and conditions that say whether it is reached.
 
 Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one JSON file a
 task.
@@ -22,7 +22,7 @@ _ABSENT = object()
 
 
 def lookup(state: Mapping[str, Any], key: str) -> Any:
-    """The value under a key such as 'grid' or 'variables.a'; a private mark if there is none."""
+    """The value under a key such as 'grid' or 'variables.a'; `_ABSENT` if there is none."""
     if key in state:
         return state[key]
     head, _, rest = key.partition(".")
@@ -49,7 +49,7 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def holds(item: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether one item {'type': 'state', 'key', 'pred', 'value'} holds.  KeyError for a predicate that is not known."""
+    """Whether one item {'type': 'state', 'key', 'pred', 'value'} holds.  KeyError for an unknown predicate."""
     return PREDICATES[item.get("pred", "equals")](lookup(state, item["key"]), item.get("value"))
 
 
@@ -63,10 +63,10 @@ class Task:
     grade: str  # A (one or two actions) … D (several goals, or a question that needs work first)
     instruction: str
     steps: int  # limit of planner–executor steps
-    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: settings the application starts with
+    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: the application's settings at the start
     evaluate: tuple[Mapping[str, Any], ...]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
     ans: str | None = None  # the answer of a question task
-    solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets: tests replay it, no agent sees it
+    solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets, for tests; no agent sees it
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Task:
 
     @property
     def goal(self) -> str:
-        """The goal state as canonical text, to compare tasks by what they ask for."""
+        """The goal state as canonical text, to compare tasks."""
         return goal_text(self.app, self.evaluate)
 
 
@@ -84,7 +84,15 @@ def goal_text(app: str, evaluate: Iterable[Mapping[str, Any]]) -> str:
 
 
 def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool | None:
-    """Whether an episode that ended so solved the task (the environment's own verdict); None for a task without a check."""
+    """Whether an episode solved the task: the environment's own verdict.  None for a task without conditions.
+
+    `state` is the application's state at the end of the episode, `stop` why it ended, `answer` the text of an ANS action.
+
+    >>> goal = {"type": "state", "key": "grid", "value": True}
+    >>> task = Task("gis/A-90", "gis", "A", "Turn the grid on.", steps=5, initialize=(), evaluate=(goal,))
+    >>> check(task, {"grid": True}, StopReason.DONE, None), check(task, {"grid": False}, StopReason.DONE, None)
+    (True, False)
+    """
     return None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)
 
 
@@ -96,7 +104,12 @@ def _item_holds(item: Mapping[str, Any], state: Mapping[str, Any], stop: StopRea
 
 
 def load_task(path: Path) -> Task:
-    """Read one task file.  UserError names the file and the field that is wrong."""
+    """Read one task file.  UserError names the file and the invalid field.
+
+    >>> task = load_task(DATA / "tasks/test/gis/A-01.json")
+    >>> task.id, task.instruction, task.steps
+    ('gis/A-01', 'Move Peaks above Slope.', 6)
+    """
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -109,6 +122,8 @@ def load_task(path: Path) -> Task:
 
 
 def parse_task(raw: Any, identity: str, source: str) -> Task:
+    """The task of a parsed file.  UserError names `source` and the invalid field."""
+
     def need(condition: bool, field: str, expected: str) -> None:
         if not condition:
             raise UserError(f"{source}: field {field!r} must be {expected}")
@@ -154,6 +169,7 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
 
 
 def save_task(task: Task, path: Path) -> None:
+    """Write a task file that `load_task` reads."""
     raw = asdict(task)
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
     order = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
@@ -163,7 +179,10 @@ def save_task(task: Task, path: Path) -> None:
 
 
 def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:
-    """The held-out tasks of one application, in order of their names.  UserError for an application without any."""
+    """The held-out tasks of an application, sorted by name: the drawn ones, and any that are written by hand.
+
+    UserError for an application without tasks.
+    """
     if not (folder / app).is_dir():
         raise UserError(f"no test tasks for application {app!r}; there are {', '.join(ALL_APPS)}")
     return [load_task(path) for path in sorted((folder / app).glob("*.json"))]

@@ -55,6 +55,13 @@ def run_of(name: str) -> Run:
     return run
 
 
+def local_checkpoint(role: str, name: str) -> str:
+    """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository without one."""
+    from coda_lib.paths import require_checkpoint
+
+    return require_checkpoint(role, str(Path(name).resolve()) if Path(name).exists() else name)
+
+
 def applications(name: str | None) -> tuple[str, ...]:
     """The application with this name, or without a name those of Table 1.  UserError for an unknown one."""
     if name is not None and name not in ALL_APPS:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -20,6 +20,7 @@ from coda_lib.cli.console import (
     SettingsOption,
     applications,
     err,
+    local_checkpoint,
     out,
     print_json,
 )
@@ -27,7 +28,7 @@ from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
     from coda_lib.agent import Agent
-    from coda_lib.config import Profile, SamplingSettings
+    from coda_lib.config import Profile
 
 
 def evaluate(
@@ -36,25 +37,25 @@ def evaluate(
     executor: ExecutorOption = None,
     profile: ProfileOption = "laptop",
     runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, help="Only the first so many tasks of an application.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")] = None,
     seed: SeedOption = None,
     on: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files below it, on local applications.")
+        Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications.")
     ] = None,
     machines: Annotated[
-        Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines instead.")
+        Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines.")
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Play by a fleet of so many processes. Default: the profile's number.")
+        int | None, typer.Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's.")
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Have the fleet's workers on this Ray cluster ('auto', 'local').")
+        str | None, typer.Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local').")
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet keeps its episodes, and goes on; default: until it ends.")
+        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends.")
     ] = None,
     settings: SettingsOption = None,
-    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Keep one row for each episode.")] = None,
+    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere."""
@@ -72,11 +73,11 @@ def evaluate(
     chosen = load_profile(profile, tuple(settings or ()))
     fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
     k, limit = runs or chosen.evaluation_runs, tasks or chosen.test_tasks
-    used = chosen.seed if seed is None else seed
+    seed = chosen.seed if seed is None else seed
     if machines and not on:
-        raise UserError("--machines needs --on: the folder of the task files to play there")
+        raise UserError("--machines needs --on, the folder of the task files")
     if ray and not fleet.workers:
-        raise UserError("--ray needs --workers: how many the cluster is to have")
+        raise UserError("--ray needs --workers, their number")
     sets = board_sets(on, machines, limit) if on else desk_sets(applications(app_name), limit)
     agent = chosen_agent(chosen, planner, executor)
     if on:
@@ -86,12 +87,12 @@ def evaluate(
         for task_set in sets:
             bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
             played = play_tasks(
-                task_set, agent, jobs(task_set.tasks, k), used, chosen.concurrency, chosen.step_limit, fleet,
+                task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit, fleet,
                 (keep or RESULTS / "fleet") / task_set.name,
                 progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
                 report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
             )  # fmt: skip
-            tables.append(episodes(played, task_set.tasks, agent.name, used))
+            tables.append(episodes(played, task_set.tasks, agent.name, seed))
             if save:
                 write_table(save, pd.concat(tables))
     for task_set in sets if not keep else ():
@@ -100,11 +101,11 @@ def evaluate(
     for task_set, table in zip(sets, tables, strict=True):
         matrix = statistics.success_matrix(table)
         for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
-            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(used), chosen.bootstrap_resamples)
+            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(seed), chosen.bootstrap_resamples)
             rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
                          "low": estimate.low, "high": estimate.high})  # fmt: skip
     if as_json:
-        print_json({"planner": agent.name, "seed": used, "runs": k, "results": rows})
+        print_json({"planner": agent.name, "seed": seed, "runs": k, "results": rows})
         return
     shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
     for row in rows:
@@ -114,20 +115,9 @@ def evaluate(
 
 
 def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
-    """Return the agent of a profile with other checkpoints in place; planner 'none' gives the executor alone."""
-    from coda_lib.agent import DualAgent, SoloAgent
-    from coda_lib.executor import Executor
-    from coda_lib.models.chat import Sampling
-    from coda_lib.models.load import load_model
-    from coda_lib.paths import require_checkpoint
-    from coda_lib.planner import Planner
+    """The agent of a profile, with other checkpoints where they are given; planner 'none' gives the executor alone."""
+    from coda_lib.agent import load_agent
 
-    def load(role: type, given: str, sampling: SamplingSettings) -> Any:
-        name = role.__name__.lower()
-        path = require_checkpoint(name, str(Path(given).resolve()) if Path(given).exists() else given)
-        return role(load_model(settings, name, path), Sampling(**sampling.model_dump()), settings.prompts)
-
-    acting = load(Executor, executor or settings.models.executor, settings.executor)
-    if planner == "none":
-        return SoloAgent(acting)
-    return DualAgent(load(Planner, planner or settings.models.planner, settings.planner), acting, planner or "base")
+    acting = local_checkpoint("executor", executor or settings.models.executor)
+    thinking = None if planner == "none" else local_checkpoint("planner", planner or settings.models.planner)
+    return load_agent(settings, planner or "base", thinking, acting)

@@ -1,6 +1,6 @@
-"""The `coda` command: every body is a few calls of the library, imported when it is needed, so that --help is quick.
+"""The `coda` command.  Its functions import the library when they are called, so that --help is quick.
 
-Exit codes: 0 all is well, 1 a stage or a check failed, 2 something was asked for that does not exist, 130 stopped.
+Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argument, 130 stopped by Ctrl+C.
 """
 
 from __future__ import annotations
@@ -8,11 +8,12 @@ from __future__ import annotations
 import errno
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
+from coda_lib.applications import ALL_APPS
 from coda_lib.cli import apps as cli_apps
 from coda_lib.cli import bench as cli_bench
 from coda_lib.cli import estimate as cli_estimate
@@ -30,6 +31,7 @@ from coda_lib.cli.console import (
     applications,
     err,
     find_task,
+    local_checkpoint,
     out,
     print_json,
     run_of,
@@ -38,8 +40,11 @@ from coda_lib.cli.console import (
 from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.errors import StageError, UserError
 
+if TYPE_CHECKING:
+    from coda_lib.task import Task
+
 app = typer.Typer(
-    help="Planner and executor agents for scientific software: reproduce the study, or look at its parts one by one.",
+    help="Planner and executor agents for scientific software: reproduce the study, or try its parts.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -53,14 +58,14 @@ def reproduce(
         str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")
     ] = None,
     cores: Annotated[
-        int | None, typer.Option(min=1, help="Stages that may run side by side. Default: all cores.")
+        int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")
     ] = None,
     settings: SettingsOption = None,
     until: Annotated[
         str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")
     ] = "results",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what this run has computed and start over.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say which stages would be run.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Delete what this run has computed and start over.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the stages that would run.")] = False,
     cluster: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Run stages as jobs, e.g. profiles/slurm or profiles/kubernetes.")
     ] = None,
@@ -68,7 +73,7 @@ def reproduce(
 ) -> None:
     """Run the study: explore, judge, train, evaluate, and write tables and figures.
 
-    What is already computed and still up to date is kept: after an interruption, the same command goes on.
+    Stages that are up to date are not run again; after an interruption the same command resumes.
     """
     from coda_lib.config import load_profile
     from coda_lib.envs.sciencedesk.env import desk_class
@@ -86,7 +91,7 @@ def reproduce(
                 f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
             )
         return
-    desk_class("algebra")  # says now, not in the middle, what is missing where Qt cannot be loaded
+    desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
     try:
         outcome = pipeline.reproduce(target, chosen, cores or pipeline.usable_cores(), until, fresh, out, books, cluster)
     except KeyboardInterrupt:
@@ -110,7 +115,7 @@ def episode(
     save: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of every step.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Play one task and show what was planned and done at each step."""
+    """Play one task and show plan and actions of each step."""
     from coda_lib.agent import action_text
     from coda_lib.config import load_profile
     from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -118,24 +123,21 @@ def episode(
 
     settings, wanted = load_profile(profile), find_task(task)
     agent = chosen_agent(settings, planner, executor)
-    used = settings.seed if seed is None else seed
-    (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), used, step_limit=settings.step_limit)
+    seed = settings.seed if seed is None else seed
+    (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), seed, step_limit=settings.step_limit)
     steps = [
         {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error}
         for step in played.steps
     ]
     if as_json:
         print_json(
-            {"task": wanted.id, "seed": used, "stop": str(played.stop), "success": played.success, "steps": steps}
+            {"task": wanted.id, "seed": seed, "stop": str(played.stop), "success": played.success, "steps": steps}
         )
     else:
         out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
         for number, step in enumerate(steps, 1):
             out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
-        outcome = (
-            "solved" if played.success else f"not solved; the answer was {wanted.ans}" if wanted.ans else "not solved"
-        )
-        out.print(f"ended with {played.stop}: {outcome}", markup=False)
+        out.print(f"ended with {played.stop}: {_outcome(wanted, played.success)}", markup=False)
     if save:
         from coda_lib.files import atomic_path
         from coda_lib.show.pictures import strip
@@ -147,51 +149,50 @@ def episode(
 
 @app.command()
 def desk(
-    app_name: Annotated[str, typer.Argument(metavar="APP", help="algebra, biochem, gis, astron or spectra")],
+    app_name: Annotated[str, typer.Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
     task: Annotated[
-        str | None, typer.Option(help="Start in the first state of this task and say when it is solved.")
+        str | None, typer.Option(help="Start in the first state of this task, and say whether it is solved in the end.")
     ] = None,
 ) -> None:
-    """Open one of the ScienceDesk applications as a window, to use it by hand."""
+    """Open an application of ScienceDesk as a window, to use it by hand."""
     (name,), wanted = applications(app_name), find_task(task) if task else None
     if wanted and wanted.app != name:
         raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.envs.sciencedesk.env import desk_class
 
-    env = ScienceDesk(name, visible=True)
-    from coda_lib.envs.sciencedesk.desk import application
-    from coda_lib.trajectory import StopReason
+    desk_class(name)  # UserError if Qt cannot be loaded
+    from coda_lib.envs.sciencedesk.window import by_hand
 
-    if application().platformName() == "offscreen":
-        raise UserError("there is no display to open a window on; `coda episode` plays a task without one")
     if wanted:
-        env.reset(wanted)
-        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when it is done", markup=False)
-    application().exec()
+        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished", markup=False)
+    solved = by_hand(name, wanted, ask=lambda: typer.prompt("your answer", default="", show_default=False))
     if wanted:
-        out.print("solved" if env.check(StopReason.DONE) else "the goal is not reached")
+        out.print(_outcome(wanted, solved), markup=False)
+
+
+def _outcome(task: Task, solved: bool | None) -> str:
+    return "solved" if solved else f"not solved; the answer is {task.ans}" if task.ans else "not solved"
 
 
 @app.command()
 def serve(
-    role: Annotated[str, typer.Argument(help="planner, executor, judge, generator …: which of the profile's models.")],
+    role: Annotated[str, typer.Argument(help="A model of the profile: planner, executor, judge, generator …")],
     profile: ProfileOption = "laptop",
     checkpoint: Annotated[str | None, typer.Option(help="Path or hub name. Default: the profile's.")] = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Where it listens, on this machine alone.")] = 8000,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Its port on this machine.")] = 8000,
 ) -> None:
-    """Serve a model with OpenAI's chat API until Ctrl-C: by vLLM where there is a GPU, by transformers elsewhere."""
+    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU, by transformers without."""
     from coda_lib.config import Models, load_profile
     from coda_lib.models.server import served
-    from coda_lib.paths import require_checkpoint
 
     if role not in Models.model_fields:
         raise UserError(f"unknown role {role!r}: choose one of {', '.join(Models.model_fields)}")
     given = checkpoint or getattr(load_profile(profile).models, role)
     if given is None:
         raise UserError(f"profile {profile} names no {role}: give one with --checkpoint")
-    path = require_checkpoint(role, str(Path(given).resolve()) if Path(given).exists() else given)
+    path = local_checkpoint(role, given)
     with served(path, port) as server:
-        out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl-C ends it", markup=False, soft_wrap=True)
+        out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl+C ends it", markup=False, soft_wrap=True)
         server.wait()
 
 
@@ -200,21 +201,21 @@ def usage(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say what the served models of a run were asked, stage by stage, and what that costs at the profile's prices."""
+    """Requests and tokens of a run's served models by stage, and their cost at the profile's prices."""
     import pandas as pd
 
     from coda_lib.models.load import usage_table
     from coda_lib.paths import display
 
     here = run_of(run)
-    found = usage_table(here)
+    models = usage_table(here)
     if as_json:
-        print_json(found.to_dict("records"))
+        print_json(models.to_dict("records"))
         return
-    if found.empty:
+    if models.empty:
         raise UserError(f"no model of {display(here.folder)} was served: see `serving` in the profile")
     table = Table("stage", "model", "requests", "tokens read", "written", "cost", box=None, pad_edge=False)
-    for row in [*found.to_dict("records"), {"stage": "together", "role": "", **found.sum(numeric_only=True, min_count=1)}]:
+    for row in [*models.to_dict("records"), {"stage": "together", "role": "", **models.sum(numeric_only=True, min_count=1)}]:
         counts = [f"{row[name]:,.0f}" for name in ("requests", "prompt_tokens", "completion_tokens")]
         table.add_row(row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}")
     show(table)
@@ -235,7 +236,7 @@ app.add_typer(cli_fleet.fleet_app, name="fleet")
 
 
 def main() -> None:
-    """Run the command; what is the user's to fix, or a stage's failure, is one message without a traceback."""
+    """Run the command.  UserError and StageError are printed as one message without a traceback."""
     try:
         app()
     except UserError as error:
@@ -245,7 +246,7 @@ def main() -> None:
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
-        _fail(f"the disk is full ({error.filename or 'results/'}): free some space and start the same command again", 1)
+        _fail(f"the disk is full ({error.filename or 'results/'}): free some space and run the same command again", 1)
 
 
 def _fail(message: object, code: int) -> None:

@@ -47,6 +47,22 @@ for name, arguments, changes in (("nothing", ("gis", turn), []), ("solved", ("gi
     QTimer.singleShot(200, lambda: close_after(*changes))
     found[name] = by_hand(*arguments)
 """
+_COMMAND = """
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from typer.testing import CliRunner
+from coda_lib.cli.main import app
+from coda_lib.envs.sciencedesk.qt import application
+from coda_lib.task import test_tasks
+
+application(visible=True)
+question = next(task for task in test_tasks("gis") if task.ans and len(task.evaluate) == 1)
+found = []
+for answer in (question.ans, "?"):
+    QTimer.singleShot(200, lambda: [window.close() for window in QApplication.topLevelWidgets()])
+    command = CliRunner().invoke(app, ["desk", "gis", "--task", question.id], input=answer + "\\n")
+    found.append(command.output.replace(question.ans, "ANSWER").splitlines()[-1])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -94,6 +110,11 @@ def test_a_window_shows_what_the_agent_sees(display):
 def test_a_person_is_told_whether_the_task_is_solved(display):
     found = run(_BY_HAND, display)
     assert found == {"nothing": False, "solved": True, "right": True, "wrong": False, "free": None}
+
+
+@pytest.mark.usefixtures("needs_windows")
+def test_the_command_asks_for_the_answer_of_a_question_and_checks_it(display):
+    assert run(_COMMAND, display) == ["solved", "not solved; the answer is ANSWER"]
 
 
 def test_no_window_where_there_is_no_display():
