@@ -171,7 +171,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """The hardware of an estimate: peaks of data sheets, and assumptions.  `coda estimate` and `coda bench --gpu` alone read it."""
+    """The hardware of an estimate: peaks of data sheets, and assumptions.  `coda estimate` and `coda bench --gpu` read it."""
 
     gpu: str
     nodes: Count
