@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -14,6 +14,10 @@ from rich.table import Table
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, show, tasks_of
 from coda_lib.errors import UserError
+
+if TYPE_CHECKING:
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.task import Task
 
 tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
 
@@ -44,51 +48,58 @@ def tasks_check(
     app_name: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the tasks: each is solved by its script, none by doing nothing, no test task is in the train pool.
+    """Prove the tasks: each is solved by its script and not by doing nothing, and no test task is in the train pool.
 
-    Without a name it checks spectra too, the application that no model is trained on.  Of a FOLDER it says which of its task
-    files, in it or below it, can be read, and what is wrong with the others.
+    Without --app, all applications are checked, also those that no model is trained on.  With a FOLDER, the command says which
+    task files in it and below it can be read, and what is wrong with the others.
     """
     if folder:
         _check_folder(folder, as_json)
         return
     from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 
-    desk_class("algebra")  # says what is missing where Qt cannot be loaded
-    from coda_lib.envs.sciencedesk.script import idle, solve
+    desk_class("algebra")  # UserError if Qt cannot be loaded
+    from coda_lib.envs.sciencedesk import script
 
     rows, problems = [], []
     for name in applications(app_name) if app_name else ALL_APPS:
-        env, test = ScienceDesk(name), tasks_of(name, "test")
-        for split, tasks in (("test", test), ("train", tasks_of(name, "train"))):
-            solved, passed_idle = [], []
+        env, test, train = ScienceDesk(name), tasks_of(name, "test"), tasks_of(name, "train")
+        for split, tasks in (("test", test), ("train", train)):
+            faults, idle = {}, []
             for task in track(tasks, f"{name} {split}", console=err, transient=True):
-                (solved if solve(env, task) else problems).append(task.id)
-                passed_idle += [task.id] if idle(env, task) else []
-            rows.append(
-                {"app": name, "split": split, "tasks": len(tasks), "solved": len(solved), "idle": len(passed_idle)}
-            )
-            problems += passed_idle
-        train = [wanted for task in tasks_of(name, "train") for wanted in (task.instruction, task.goal)]
-        problems += [task.id for task in test if {task.instruction, task.goal}.intersection(train)]
+                if fault := _fault(env, task):
+                    faults[task.id] = fault
+                if script.idle(env, task):
+                    idle.append(task.id)
+            rows.append({"app": name, "split": split, "tasks": len(tasks), "solved": len(tasks) - len(faults), "idle": len(idle)})
+            problems += [f"{identity}: {fault}" for identity, fault in faults.items()]
+            problems += [f"{identity}: solved by doing nothing" for identity in idle]
+        explored = {text for task in train for text in (task.instruction, task.goal)}
+        problems += [f"{task.id}: in the train pool" for task in test if {task.instruction, task.goal} & explored]
     if as_json:
         print_json({"splits": rows, "problems": problems})
     else:
-        table = Table(
-            "application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False
-        )
+        table = Table("application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False)
         for row in rows:
             table.add_row(*(str(value) for value in row.values()))
         out.print(table)
-        totals = [
-            f"{sum(r['tasks'] for r in rows if r['split'] == split)} {split} tasks" for split in ("test", "train")
-        ]
-        out.print(
-            f"{' and '.join(totals)}; {'no test task is in the train pool' if not problems else 'NOT all sound:'}"
-        )
-        out.print("\n".join(problems), markup=False, end="\n" if problems else "")
+        totals = [f"{sum(row['tasks'] for row in rows if row['split'] == split)} {split} tasks" for split in ("test", "train")]
+        out.print(f"{' and '.join(totals)}; {'problems:' if problems else 'no test task is in the train pool'}")
+        out.print("\n".join(problems), markup=False, soft_wrap=True, end="\n" if problems else "")
     if problems:
         raise typer.Exit(1)
+
+
+def _fault(env: ScienceDesk, task: Task) -> str | None:
+    """Why a task is not solved by its script within its limit of steps; None if it is."""
+    from coda_lib.envs.sciencedesk import script
+
+    if len(task.solution) >= task.steps:
+        return f"its script has {len(task.solution)} steps, and then an end; the limit is {task.steps}"
+    try:
+        return None if script.solve(env, task) else "not solved by its script"
+    except script.ScriptError as error:
+        return str(error)
 
 
 def _check_folder(folder: Path, as_json: bool) -> None:

@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import nbformat
@@ -17,8 +18,10 @@ import typer
 from PIL import Image
 
 from coda_lib.agent import DualAgent
+from coda_lib.applications import ALL_APPS
 from coda_lib.cli import evaluate as cli_evaluate
 from coda_lib.cli import main as cli
+from coda_lib.cli import tasks as cli_tasks
 from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk import script
@@ -30,6 +33,7 @@ from coda_lib.paths import NOTEBOOKS, REPO
 from coda_lib.pipeline import drive as pipeline
 from coda_lib.planner import Planner
 from coda_lib.run import Run
+from coda_lib.task import Task, test_tasks
 
 
 def test_help_is_quick_and_names_the_commands(coda):
@@ -155,13 +159,30 @@ def test_tasks_list(coda):
 
 def test_tasks_check(coda, monkeypatch):
     code, shown, _ = coda("tasks", "check", "--app", "biochem", "--json")
-    checked = json.loads(shown)
+    checked, count = json.loads(shown), len(test_tasks("biochem"))
     assert code == 0 and checked["problems"] == []
-    assert checked["splits"][0] == {"app": "biochem", "split": "test", "tasks": 29, "solved": 29, "idle": 0}
+    assert checked["splits"][0] == {"app": "biochem", "split": "test", "tasks": count, "solved": count, "idle": 0}
     solve = script.solve
     monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
     code, shown, _ = coda("tasks", "check", "--app", "biochem")
-    assert code == 1 and "29 test tasks" in shown and shown.endswith("NOT all sound:\nbiochem/A-01\n")
+    assert code == 1 and f"{count} test tasks" in shown and shown.endswith("problems:\nbiochem/A-01: not solved by its script\n")
+
+
+def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkeypatch):
+    goal = {"type": "state", "key": "grid", "value": True}
+    task = Task("gis/A-90", "gis", "A", "Turn the grid on.", 5, (), (goal,), solution=({"click": "View"}, {"click": "Grid"}))
+    wrong = {
+        "gis/A-91: its script has 2 steps, and then an end; the limit is 2": {"steps": 2},
+        "gis/A-91: not solved by its script": {"solution": ({"click": "View"},)},
+        "gis/A-91: 0 elements are called 'Gird'; visible: ": {"solution": ({"click": "Gird"},)},
+        "gis/A-91: solved by doing nothing": {"initialize": ({"func": "set", "key": "grid", "value": True},), "solution": ()},
+    }
+    for problem, change in wrong.items():
+        tasks = {"test": [task, replace(task, id="gis/A-91", **change)], "train": []}
+        monkeypatch.setattr(cli_tasks, "tasks_of", lambda name, split, tasks=tasks: tasks[split])
+        code, shown, _ = coda("tasks", "check", "--app", "gis", "--json")
+        (found,) = json.loads(shown)["problems"]
+        assert code == 1 and found.startswith(problem)
 
 
 def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_is_trained_on(coda, monkeypatch):
@@ -169,9 +190,11 @@ def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_
     monkeypatch.setattr(script, "idle", lambda env, task: False)
     code, shown, _ = coda("tasks", "check", "--json")
     tasks = {row["app"]: row["tasks"] for row in json.loads(shown)["splits"] if row["split"] == "test"}
-    assert code == 0 and tasks == {"algebra": 31, "biochem": 29, "gis": 34, "astron": 33, "spectra": 30}
-    assert coda("tasks", "list")[1].endswith("127 test tasks\n")
-    assert coda("tasks", "list", "--app", "spectra")[1].endswith("30 test tasks\n")
+    counts = {app: len(test_tasks(app)) for app in ALL_APPS}
+    assert code == 0 and tasks == counts
+    spectra = counts.pop("spectra")
+    assert coda("tasks", "list")[1].endswith(f"{sum(counts.values())} test tasks\n")
+    assert coda("tasks", "list", "--app", "spectra")[1].endswith(f"{spectra} test tasks\n")
 
 
 @pytest.fixture
