@@ -39,9 +39,9 @@ def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
 
 
 def checkpoint_files(name: str) -> list[Path]:
-    """The files of a checkpoint that lies in this repository; a name on the hub has none."""
+    """The files of a checkpoint that lies in this repository, without its card; a name on the hub has none."""
     folder = Path(checkpoint_path(name))
-    return data_files(folder) if folder.is_absolute() else []
+    return [path for path in data_files(folder) if path.suffix != ".md"] if folder.is_absolute() else []
 
 
 def data_files(folder: Path, without: str = "") -> list[Path]:

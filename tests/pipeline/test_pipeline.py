@@ -122,10 +122,10 @@ def test_code_behind_a_notebook(tmp_path):
 
 
 def test_files_of_checkpoints_and_data(tmp_path):
-    for name in ("b.json", "a/c.json", ".hidden", "checkpoints/x"):
+    for name in ("b.json", "a/c.json", "a/README.md", ".hidden", "checkpoints/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    assert data_files(tmp_path, without="checkpoints") == [tmp_path / "a/c.json", tmp_path / "b.json"]
+    assert data_files(tmp_path, without="checkpoints") == [tmp_path / "a/README.md", tmp_path / "a/c.json", tmp_path / "b.json"]
     assert checkpoint_files(str(tmp_path / "a")) == [tmp_path / "a/c.json"]
     assert checkpoint_files("Qwen/Qwen2.5-VL-7B-Instruct") == []
 
