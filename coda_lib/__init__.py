@@ -19,7 +19,7 @@ PUBLIC = {  # module: names
     "models.local": ["LocalModel"],
     "planner": ["Observation", "Planner", "control_action", "planner_messages", "read_plan"],
     "executor": ["Executor"],
-    "judge": ["Judge", "Rule", "read_verdict"],
+    "judge": ["Judge", "Rule", "positive_steps", "read_verdict"],
     "agent": ["DualAgent", "carry_out", "load_agent"],
 }
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

@@ -12,7 +12,7 @@ PUBLIC = {  # module: names
     ],
     "grpo": [
         "draw_groups", "grpo_loss", "most_varied", "paired_rewards", "plan_counts", "reward_examples", "spread_of", "step_table",
-        "tiny_agent", "token_logprobs", "trainable",
+        "steps_by_hand", "tiny_agent", "token_logprobs", "trainable",
     ],
     "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
     "desktop": [],

@@ -35,8 +35,9 @@ WIDTH = 100  # characters: longer lines are broken in the middle of words on a p
 def source(*functions: Callable) -> HTML:
     """The source of functions, as highlighted code."""
     code = "\n\n".join(inspect.getsource(function) for function in functions)
-    styles = {"cssstyles": "color: #1a1a1a; padding: 0.5em", "prestyles": "font: 12px/1.4 monospace; white-space: pre-wrap"}
-    return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, **styles)))
+    box = "color: #1a1a1a; padding: 0.7em"
+    text = "color: inherit; background: inherit; font: 12px/1.4 monospace; white-space: pre-wrap; margin: 0"
+    return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, cssstyles=box, prestyles=text)))
 
 
 def settings_table(section: Section) -> pd.DataFrame:

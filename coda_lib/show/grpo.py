@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coda_lib.action import Action
 from coda_lib.agent import Agent, Decision, DualAgent, action_text, carry_out, load_agent
-from coda_lib.config import load_profile
+from coda_lib.config import SpecializeSettings, load_profile
 from coda_lib.dataset import observation
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import paired_difference
@@ -90,13 +90,13 @@ def draw_groups(agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size:
 
 
 def most_varied(groups: Sequence[Group]) -> Group:
-    """The group that shows most: with a right plan, a label that has a point, many different rewards and plans."""
+    """The group that shows most: with a right plan among others, a label that has a point, many different plans and rewards."""
 
-    def shows(group: Group) -> tuple[bool, bool, int, int]:
+    def variety(group: Group) -> tuple[bool, bool, int, int]:
         right = group.rewards.max() > 1.99 and np.ptp(group.rewards) > 0
-        return right, group.target[0].x is not None, len(set(group.rewards.round(2))), len(set(group.plans))
+        return right, group.target[0].x is not None, len(set(group.plans)), len(set(group.rewards.round(2)))
 
-    return max(groups, key=shows)
+    return max(groups, key=variety)
 
 
 def spread_of(groups: Sequence[Group]) -> pd.DataFrame:
@@ -154,7 +154,7 @@ def trainable(planner: Planner) -> Planner:
 
 
 def token_logprobs(planner: Planner, state: Observation, plans: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """log π(p_t | state, p_<t) of each token of each plan, its end mark included, and 1 where there is a token (else 0).
+    """log π(p_t) of each token of each plan, the end mark included, and 1 where there is a token, else 0.
 
     Both are plans x tokens of the longest plan; shorter plans begin further to the right.
     """
@@ -170,14 +170,18 @@ def token_logprobs(planner: Planner, state: Observation, plans: Sequence[str]) -
     return (logprobs[:, -longest:] * is_token).cpu(), is_token.float().cpu()
 
 
-def grpo_loss(now: Tensor, old: Tensor, ref: Tensor, is_token: Tensor, advantage: Tensor, beta: float, eps: float) -> Tensor:
-    """The loss of eq. 3 for one group.
-
-    `now`, `old` and `ref` are log-probabilities (plans x tokens) under the planner now, the planner that sampled the plans,
-    and the base planner.  `advantage` has one entry for each plan.
-    """
+def grpo_loss(
+    now: Tensor,  # log-probabilities of the tokens (plans x tokens) under the planner now,
+    old: Tensor,  # under the planner that sampled the plans,
+    ref: Tensor,  # and under the base planner
+    is_token: Tensor,  # 1 where a plan has a token, else 0 (plans x tokens)
+    advantage: Tensor,  # of each plan
+    beta: float,
+    epsilon: float,
+) -> Tensor:
+    """The loss of eq. 3 for one group."""
     ratio = torch.exp(now - old)  # ρ_t
-    clipped = torch.clamp(ratio, 1 - eps, 1 + eps)
+    clipped = torch.clamp(ratio, 1 - epsilon, 1 + epsilon)
     gain = torch.minimum(ratio * advantage[:, None], clipped * advantage[:, None])
     kl = torch.exp(ref - now) - (ref - now) - 1  # KL_t, the k3 estimator
     plan_means = ((gain - beta * kl) * is_token).sum(dim=1) / is_token.sum(dim=1)
@@ -189,3 +193,28 @@ def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:
     probabilities = {name: torch.exp(value.detach().sum(dim=1)).cpu().numpy() for name, value in logprobs.items()}
     columns = {"plan": group.plans, "advantage": group.advantages.round(2)} | probabilities
     return pd.DataFrame(columns, index=range(1, len(group.plans) + 1))
+
+
+def steps_by_hand(agent: DualAgent, group: Group, settings: SpecializeSettings, steps: int) -> pd.DataFrame:
+    """Steps on the same group of plans, a row for each.
+
+    Columns: loss, largest_ratio, outside (share of tokens with a ratio outside 1 ± ε), kl (mean over tokens) before the step;
+    probability of each plan after it.
+    """
+    planner, advantage, rows = trainable(agent.planner), torch.tensor(group.advantages, dtype=torch.float32), []
+    optimizer = torch.optim.Adam(planner.model.network.parameters(), lr=settings.learning_rate)
+    now, is_token = token_logprobs(planner, group.state, group.plans)
+    old = now.detach()
+    for _ in range(steps):
+        loss = grpo_loss(now, old, old, is_token, advantage, settings.beta, settings.epsilon)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        change = (now.detach() - old)[is_token > 0]
+        ratio, kl = torch.exp(change), torch.exp(-change) + change - 1
+        outside = ((ratio - 1).abs() > settings.epsilon).float().mean()
+        row = {"loss": loss.detach(), "largest_ratio": ratio.max(), "outside": outside, "kl": kl.mean()}
+        now, _ = token_logprobs(planner, group.state, group.plans)
+        after = dict(zip(group.plans, torch.exp(now.detach().sum(dim=1)), strict=True))
+        rows.append({name: float(value) for name, value in (row | after).items()})
+    return pd.DataFrame(rows, index=pd.RangeIndex(1, steps + 1, name="step")).round(3)
