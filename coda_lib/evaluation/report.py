@@ -13,6 +13,8 @@ import jinja2
 import pandas as pd
 
 from coda_lib.errors import UserError
+from coda_lib.evaluation.ablations import TABLES as ABLATION_TABLES
+from coda_lib.evaluation.ablations import layout as ablation_layout
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance
 from coda_lib.evaluation.tables import beside_paper
 from coda_lib.files import read_json, write_text
@@ -168,8 +170,9 @@ def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run:
 def html_report(run_dir: Path) -> Path:
     """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file without links to others.
 
-    Reads tables/*.csv (those of `write_tables` are laid out, others shown as they are), figures/*.svg with the captions in
-    their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is missing.
+    Reads tables/*.csv (those of `write_tables` and `LAYOUTS` are laid out, others shown as they are), figures/*.svg with the
+    captions in their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is
+    missing.
     Raises UserError where there is no Table 1.
     """
     if not (run_dir / "tables" / "table1.csv").exists():
@@ -184,7 +187,9 @@ def html_report(run_dir: Path) -> Path:
     if "comparisons" in frames:
         compared = frames.pop("comparisons")
         sections.append(("Comparisons", comparisons_grid(compared), caption(compared, run, COMPARED)))
-    sections += [(name, frame, f"tables/{name}.csv of run {run}, {provenance}.") for name, frame in frames.items()]
+    for name in sorted(frames, key=lambda name: [*LAYOUTS, name].index(name)):
+        title, lay_out = LAYOUTS.get(name, (name.capitalize(), _as_it_is))
+        sections.append((title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}."))
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -204,8 +209,24 @@ def html_report(run_dir: Path) -> Path:
     return run_dir / "report.html"
 
 
+def _as_it_is(table: pd.DataFrame) -> pd.DataFrame:
+    return table.drop(columns="provenance", errors="ignore")
+
+
+LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this order
+    "claims": ("The paper's claims, differences in percentage points", claims_grid),
+    "table2": ("Table 2", lambda table: rules_grid(table).reset_index(names="rule")),
+    "judge": ("The judge", _as_it_is),
+    "votes": ("Voting rules", lambda table: rules_grid(table).reset_index(names="rule")),
+    "labels": ("Labels of the ablations", _as_it_is),
+    **{name: (title, ablation_layout) for name, title in ABLATION_TABLES.items()},
+}
+
+
 def _shown(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.4g}"
+    return str(value)
 
 
 def _figure(path: Path) -> dict[str, str]:

@@ -169,7 +169,7 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     with pytest.raises(UserError, match="no tables/table1.csv"):
         report.html_report(run)
     report.write_tables(run / "tables", table, tables.comparisons(episodes, resamples=RESAMPLES), "trial")
-    (run / "tables" / "judge.csv").write_text("application,precision\ngis,81.25\n")
+    (run / "tables" / "judge.csv").write_text("application,precision,provenance\ngis,81.25,smoke\nalgebra,,smoke\n")
     plotting.save(plotting.table1_bars(table), run / "figures" / "table1", report.caption(table, "trial"))
     page = report.html_report(run).read_text(encoding="utf-8")
     assert "this run has not ended" in page and "no stage of this run has ended" in page
@@ -177,6 +177,7 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     (run / "manifest.json").write_text(json.dumps({"commit": "<abc>", "versions": {"numpy": "2"}}))
     (run / "timings.json").write_text(json.dumps({"explore/base/gis": 12.25, "evaluate/base/gis": 3}))
     page = report.html_report(run).read_text(encoding="utf-8")
+    assert "<td>nan</td>" not in page and "<td>smoke</td>" not in page  # empty; and the caption says the provenance
     assert page.count("<table>") == 6 and "81.25" in page and "&lt;abc&gt;" in page and "15.2" in page
     assert f"<figcaption>{report.caption(table, 'trial')}</figcaption>" in page
     assert all(source.startswith("data:image/svg+xml;base64,") for source in re.findall(r'src="([^"]*)"', page))
@@ -270,7 +271,7 @@ def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_pa
         assert b"<dc:date>" not in first[0].read_bytes() and b"Of run trial, measured" in first[0].read_bytes()
         assert Image.open(first[1]).info["Description"] == "Of run trial, measured"
     assert dict(matplotlib.rcParams) == settings
-    assert pictures.draw_step(trajectory.steps[0])._repr_png_().startswith(b"\x89PNG")
+    assert pictures.draw_step(trajectory.steps[0])._repr_png_()[0].startswith(b"\x89PNG")
 
 
 def test_claims_are_laid_out_and_what_was_not_tested_is_empty():
