@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pandas as pd
-import pytest
 
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile
-from coda_lib.evaluation import comparisons, save_results, save_tables, table1, table_settings
+from coda_lib.evaluation import (
+    comparisons, decide_claims, load_claims, save_results, save_tables, table1, table_settings, voting_rules,
+)  # fmt: skip
 from coda_lib.evaluation.deviations import load_deviations
+from coda_lib.evaluation.votes import COLUMNS
 from coda_lib.files import read_json
 from coda_lib.run import Run
 
@@ -21,13 +23,15 @@ def test_a_run_is_saved_whole(tmp_path):
     rows = [(f"{app}/{task}", app, run, system, run == 0) for app in APPS for task in TASKS for run in RUNS for system in SYSTEMS]
     episodes = pd.DataFrame(rows, columns=["task_id", "app", "run", "system", "success"]).assign(stop="DONE")
     tables = [of(episodes, **table_settings(profile)) for of in (table1, comparisons)]
-    claims = pd.DataFrame({"claim": ["a"], "difference": [1 / 3], "provenance": ["smoke"]})
-    files = save_results(here, *tables, claims, votes=pd.DataFrame({"rule": ["single"], "precision": [200 / 3]}))
+    votes = (pd.DataFrame(columns=COLUMNS), voting_rules(profile.judge))
+    claims = decide_claims(load_claims(), episodes, *votes, SYSTEMS, APPS, 100)
+    files = save_results(here, *tables, claims, labels=pd.DataFrame({"labels": ["truth"], "failed": [200 / 3]}))
     assert files[-1] == here.report and all(path.is_file() for path in files)
-    assert (here.tables / "votes.csv").read_text() == "rule,precision,provenance\nsingle,66.6667,smoke\n"
-    assert (here.tables / "claims.csv").read_text() == "claim,difference,provenance\na,0.333333,smoke\n"
+    assert (here.tables / "labels.csv").read_text() == "labels,failed,provenance\ntruth,66.6667,smoke\n"
+    saved = pd.read_csv(here.tables / "claims.csv")
+    assert list(saved) == list(claims) and len(saved) == len(read_json(here.claims)) == len(claims)
     deviations = pd.read_csv(here.tables / "deviations.csv")
     assert list(deviations) == ["about", "paper", "ours", "why", "effect"] and len(deviations) == len(load_deviations())
-    assert read_json(here.claims)[0]["difference"] == pytest.approx(1 / 3) and read_json(here.manifest)["run"] == "trial"
-    save_tables(here, labels=pd.DataFrame({"labels": ["truth"]}))
-    assert (here.tables / "labels.csv").read_text() == "labels,provenance\ntruth,smoke\n"
+    assert read_json(here.manifest)["run"] == "trial"
+    save_tables(here, novel=pd.DataFrame({"system": ["base"]}))
+    assert (here.tables / "novel.csv").read_text() == "system,provenance\nbase,smoke\n"
