@@ -7,8 +7,15 @@ import pandas as pd
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile
 from coda_lib.evaluation import (
-    comparisons, decide_claims, load_claims, save_results, save_tables, table1, table_settings, voting_rules,
-)  # fmt: skip
+    comparisons,
+    decide_claims,
+    load_claims,
+    save_results,
+    save_tables,
+    table1,
+    table_settings,
+    voting_rules,
+)
 from coda_lib.evaluation.deviations import load_deviations
 from coda_lib.evaluation.votes import COLUMNS
 from coda_lib.files import read_json
