@@ -1,7 +1,7 @@
-"""Exploration: tasks to try, made from templates that a few human-written goals give.
+"""Exploration: train tasks, composed of human-written goals.
 
-The paper's generator (section 4) is a large language model shown a few human tasks per application; here the human tasks are
-the goals in data/tasks/seeds/APP.yaml, and combining them with other values and with each other gives the train pool.
+In the paper a large language model makes them from a few human tasks of each application (section 4); `coda_lib.generator` does
+that.  Here the human tasks are the goals in data/tasks/seeds/APP.yaml; other values and combinations give the train pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SLACK = 4  # steps allowed beyond the scripted solution and its DONE
 
 @dataclass(frozen=True)
 class Goal:
-    """One human-written goal with all its values; the fields are explained in data/tasks/seeds/algebra.yaml."""
+    """A human-written goal with all its values; data/tasks/seeds/algebra.yaml explains the fields."""
 
     app: str
     name: str
@@ -58,7 +58,7 @@ class Aim:
         return self.goal.say.replace("{v}", self.word)
 
     def fill(self, template: Any) -> Any:
-        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a template that is one placeholder keeps the type."""
+        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps its type."""
         if isinstance(template, Mapping):
             return {key: self.fill(value) for key, value in template.items()}
         if isinstance(template, list):
@@ -77,6 +77,7 @@ class Aim:
 
     @property
     def solution(self) -> list[dict[str, Any]]:
+        """The script that reaches the goal, in names of widgets."""
         steps = [{kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve]
         return steps + ([{"answer": str(self.value)}] if self.goal.ask else [])
 
@@ -86,6 +87,7 @@ class Aim:
 
     @cached_property
     def checks(self) -> list[dict[str, Any]]:
+        """The conditions on the application's state, as in a task's `evaluate`."""
         if self.goal.ask:
             return [{"type": "stop", "value": "ANS", "args": [str(self.value)]}]
         items = self.goal.check or [{"key": self.goal.key, "pred": "equals", "value": "{value}"}]
@@ -94,21 +96,17 @@ class Aim:
 
 @cache
 def goals(app: str) -> tuple[Goal, ...]:
-    """The human-written goals of an application.  UserError for one that is not known."""
+    """The human-written goals of an application.  UserError for an unknown one."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     raw = yaml.safe_load((DATA / "tasks" / "seeds" / f"{app}.yaml").read_text())["goals"]
-    return tuple(_goal(app, item) for item in raw)
-
-
-def _goal(app: str, raw: dict[str, Any]) -> Goal:
-    values = raw["values"] if isinstance(raw["values"], dict) else {str(v): v for v in raw["values"]}
-    return Goal(app=app, **(raw | {"values": values}))
+    lists = ({str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"] for item in raw)
+    return tuple(Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True))
 
 
 @cache
 def aims(app: str) -> list[Aim]:
-    """Every goal of an application with every one of its values, in the order of the file."""
+    """All goals of an application with all their values, in the order of the file."""
     return [Aim(goal, word) for goal in goals(app) for word in goal.values]
 
 
@@ -119,18 +117,23 @@ def sentence(parts: Sequence[Aim]) -> str:
 
 
 def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identity: str) -> Task:
-    """One task out of one to three aims; it starts in a state in which none of them holds.
+    """A task of one to three aims, which starts in a state where none of them holds.
 
-    `defaults` are the application's own (`Desk.defaults`).  ValueError if the aims contradict each other.
+    `defaults` are the application's (`Desk.defaults`); `identity` may hold '{grade}'.  ValueError if two aims are of one area and
+    contradict each other.
+
+    >>> task = compose("algebra", aims("algebra")[:1], {"grid": False}, "algebra/{grade}-01")
+    >>> task.id, task.instruction, task.solution
+    ('algebra/A-01', 'Turn the grid on.', ({'click': 'View'}, {'click': 'Grid'}))
     """
-    areas = [aim.goal.area or aim.goal.name for aim in parts]
+    areas = [_area(aim) for aim in parts]
+    if len(set(areas)) < len(areas):
+        raise ValueError(f"aims of one area: {', '.join(areas)}")
     settings: dict[str, Any] = {}
     for aim in parts:
         settings |= aim.goal.setup
-        if aim.goal.key and (settings | {k: v for k, v in defaults.items() if k not in settings})[aim.goal.key] == aim.value:
+        if aim.goal.key and (dict(defaults) | settings)[aim.goal.key] == aim.value:
             settings[aim.goal.key] = next(v for v in aim.goal.values.values() if v != aim.value)
-    if len(set(areas)) < len(areas):
-        raise ValueError(f"aims of one area: {', '.join(areas)}")
     solution = [step for aim in parts for step in aim.solution]
     grade = _grade(parts, solution)
     return Task(
@@ -152,30 +155,27 @@ def _grade(parts: Sequence[Aim], solution: Sequence[Mapping[str, Any]]) -> str:
     return "C" if len(parts) == 2 and not parts[-1].goal.ask else "D"
 
 
+def _area(aim: Aim) -> str:
+    return aim.goal.area or aim.goal.name
+
+
 def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
-    """All ordered combinations of aims of different areas, shuffled; a question comes last."""
-    found = []
-    for parts in itertools.permutations(aims(app), size) if size < 3 else _sample_triples(app, rng):
-        areas = {aim.goal.area or aim.goal.name for aim in parts}
-        if len(areas) == size and not any(aim.goal.ask for aim in parts[:-1]):
-            found.append(parts)
-    rng.shuffle(found)
-    return found
-
-
-def _sample_triples(app: str, rng: random.Random) -> list[tuple[Aim, ...]]:
-    return [tuple(rng.sample(aims(app), 3)) for _ in range(4000)]
+    """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a question comes last."""
+    drawn = itertools.permutations(aims(app), 2) if size == 2 else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
+    fit = [p for p in drawn if len({_area(aim) for aim in p}) == size and not any(aim.goal.ask for aim in p[:-1])]
+    rng.shuffle(fit)
+    return fit
 
 
 def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[Task]:
-    """How the committed test tasks were drawn: about 1/4 grade A, 1/3 B, 1/4 C, 1/6 D, at most a third of a goal's values.
+    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone at most a third of a goal's values.
 
-    The drawing is seeded; data/tasks/test holds what it gave, and runs read only those files.
+    Runs read only the files that this seeded drawing gave, data/tasks/test.
     """
     rng = random.Random(f"test tasks of {app}")
     quota = {"A": round(count * 0.25), "C": round(count * 0.25), "D": round(count * 0.16)}
     quota["B"] = count - sum(quota.values())
-    left = {goal.name: max(1, len(goal.values) // 3) for goal in goals(app)}
+    values_left = {goal.name: max(1, len(goal.values) // 3) for goal in goals(app)}
     singles = [(aim,) for aim in aims(app)]
     rng.shuffle(singles)
     drawn: dict[str, list[Task]] = {grade: [] for grade in "ABCD"}
@@ -183,22 +183,26 @@ def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[T
     for parts in [*singles, *combinations(app, 2, rng), *combinations(app, 3, rng)]:
         task = compose(app, parts, defaults, f"{app}/{{grade}}-00")
         tasks, name = drawn[task.grade], parts[0].goal.name
-        if len(tasks) == quota[task.grade] or task.goal in goals_seen or (len(parts) == 1 and not left[name]):
+        if len(tasks) == quota[task.grade] or task.goal in goals_seen or (len(parts) == 1 and not values_left[name]):
             continue
         if len(parts) == 1:
-            left[name] -= 1
+            values_left[name] -= 1
         goals_seen.add(task.goal)
         tasks.append(replace(task, id=f"{app}/{task.grade}-{len(tasks) + 1:02d}"))
     return [task for grade in "ABCD" for task in drawn[grade]]
 
 
 def train_pool(app: str, defaults: Mapping[str, Any]) -> list[Task]:
-    """The train tasks of an application: single aims first, then pairs and triples, none of them a test task.
+    """The train tasks of an application, always the same ones: single aims, then pairs and triples.
 
-    A test task is kept out by its instruction and by its goal state.  The same pool every time.
+    No train task has the instruction or the goal state of a test task.
+
+    >>> from coda_lib.envs.sciencedesk.env import desk_class
+    >>> pool = train_pool("algebra", desk_class("algebra").defaults)
+    >>> len(pool), pool[0].instruction
+    (90, 'Delete the variable b.')
     """
-    held_out = test_tasks(app)
-    taken = {task.instruction for task in held_out} | {task.goal for task in held_out}
+    taken = {name for task in test_tasks(app) for name in (task.instruction, task.goal)}
     rng = random.Random(f"train pool of {app}")
     singles = [(aim,) for aim in aims(app)]
     rng.shuffle(singles)

@@ -1,8 +1,8 @@
-"""Train tasks made by a chat model, in rounds (paper, section 4), where a profile's `models.generator` names one.
+"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names one.
 
-A round is one call: the model is shown a few tasks by people, the manual of the software that it has written so far, and how
-the last tasks went; it rewrites the manual and sets new tasks.  Nobody wrote a check for these: the judge alone decides.
-A round is a folder: manual.md, round.json (the tasks, and what was dropped for which reason) and exchange.json (every word said).
+In a round the model sees a few tasks by people, the manual of the software that it has written so far, and how the last tasks
+went; it rewrites the manual and proposes new tasks.  They have no check: the judge alone decides.  A round is a folder with
+manual.md, round.json (the tasks, and the dropped ones with the reason) and exchange.json (all messages).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from coda_lib.prompts import render
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
 
-TRIES = 3  # replies asked for until one can be read
+TRIES = 3  # replies asked for until one is valid
 MOST_STEPS = 20  # of a task (paper: typically 5 to 20)
-SPARE_STEPS = 5  # beyond what the model expects; ours
-EXAMPLES = 6  # by people; the paper says "a few"
-NEAR = 0.75  # of the words of two instructions together: share in common from which they ask for the same
+SPARE_STEPS = 5  # beyond the steps that the model expects; ours
+EXAMPLES = 6  # tasks by people; the paper says "a few"
+NEAR = 0.75  # share of common words from which two instructions ask for the same
 HOW = re.compile(
     r"\b(click|double-click|right-click|press|tap|hover|scroll|drag|cursor|mouse|keyboard|shortcut|hotkey|button|menu|icon|checkbox"
     r"|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+", re.IGNORECASE,
@@ -76,14 +76,14 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How the attempts at a task went, as the judge sees them, and what one of them did."""
+class Feedback:
+    """How the attempts at a task went, as the judge sees them, and the plans of one of them."""
 
     instruction: str
     attempts: int
     done: int
     plans: str
-    said: str  # the judge's reply about that attempt
+    verdict: str  # the judge's reply about that attempt
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,9 @@ class Round:
 
 
 class Generator:
-    """A chat model that sets tasks for an application.
+    """A chat model that proposes `count` tasks a round for an application.
 
-    `examples` are instructions by people; nothing like an instruction among `held_out` is set.  `count` tasks a call.
+    `examples` are instructions by people; an instruction close to one of `held_out` is dropped.
     """
 
     def __init__(
@@ -108,123 +108,126 @@ class Generator:
 
     @classmethod
     def of(cls, model: ChatModel, sampling: Sampling, app: str, count: int) -> Generator:
-        """For one of ScienceDesk's applications, with some goals that people wrote, none of them a test task."""
+        """For an application of ScienceDesk, with some human-written goals as examples."""
         return cls(model, sampling, app, examples_of(app), [task.instruction for task in test_tasks(app)], count)
 
-    def go_on(self, folder: Path, outcomes: Sequence[Outcome], seed: int) -> Round:
-        """The next round after those in `folder`, kept there.  StageError, with every word kept, if no reply can be used."""
+    def next_round(self, folder: Path, feedback: Sequence[Feedback], seed: int) -> Round:
+        """The round after those in `folder`, stored there.  StageError, with all messages stored, if no reply is valid."""
         earlier = load_rounds(folder, self.app)
         number, manual = len(earlier) + 1, earlier[-1].manual if earlier else ""
         known = [task.instruction for one in earlier for task in one.tasks] + self.examples
-        said: list[dict[str, Any]] = []
+        exchange: list[Message] = []
         try:
-            found = self._ask(
-                Proposals, "propose", seed, said, self._enough, count=self.count, most=MOST_STEPS, manual=manual,
-                examples=self.examples, outcomes=[asdict(one) for one in outcomes], earlier=known,
+            proposals = self._ask(
+                Proposals, "propose", seed, exchange, self._wrong_count, count=self.count, most=MOST_STEPS, manual=manual,
+                examples=self.examples, outcomes=[asdict(one) for one in feedback], earlier=known,
             )  # fmt: skip
-            kept, dropped = sieve(found.tasks, known, self.held_out)
-            kept, doubted = self._feasible(kept, found.manual, seed, said)
+            fit, dropped = sieve(proposals.tasks, known, self.held_out)
+            fit, infeasible = self._review(fit, proposals.manual, seed, exchange)
         except StageError:
-            write_json(folder / f"failed-{number:02d}.json", said)
+            write_json(folder / f"failed-{number:02d}.json", _plain(exchange))
             raise
-        tasks = [_task(self.app, number, i, proposal) for i, proposal in enumerate(kept, start=1)]
-        done = Round(number, found.manual, tuple(tasks), (*dropped, *doubted))
-        _save(done, folder / f"{number:02d}", self.model.name, said)
+        tasks = [_task(self.app, number, i, proposal) for i, proposal in enumerate(fit, start=1)]
+        done = Round(number, proposals.manual, tuple(tasks), (*dropped, *infeasible))
+        _save(done, folder / f"{number:02d}", self.model.name, exchange)
         return done
 
-    def _enough(self, found: Proposals) -> str | None:
-        return None if len(found.tasks) == self.count else f"tasks: {self.count} are wanted, not {len(found.tasks)}"
+    def _wrong_count(self, reply: Proposals) -> str | None:
+        return None if len(reply.tasks) == self.count else f"tasks: {self.count} are wanted, not {len(reply.tasks)}"
 
-    def _feasible(
-        self, proposals: list[Proposal], manual: str, seed: int, said: list[dict[str, Any]]
+    def _review(
+        self, proposals: list[Proposal], manual: str, seed: int, exchange: list[Message]
     ) -> tuple[list[Proposal], list[Dropped]]:
-        """A second look at the tasks, with the manual alone beside them."""
+        """The proposals that the model holds feasible in a second look, with the manual alone; and the others."""
         if not proposals:
             return [], []
-        names = [one.instruction for one in proposals]
+        instructions = [proposal.instruction for proposal in proposals]
 
-        def about_these(found: Review) -> str | None:
-            return next((f"there is no task {one.task}" for one in found.infeasible if one.task > len(names)), None)
+        def unknown_task(reply: Review) -> str | None:
+            return next((f"there is no task {doubt.task}" for doubt in reply.infeasible if doubt.task > len(proposals)), None)
 
-        found = self._ask(Review, "review", seed + TRIES, said, about_these, manual=manual, instructions=names)
-        why = {one.task - 1: one.why for one in found.infeasible}
-        dropped = [Dropped(names[i], "infeasible", reason) for i, reason in sorted(why.items())]
-        return [one for i, one in enumerate(proposals) if i not in why], dropped
+        review = self._ask(Review, "review", seed + TRIES, exchange, unknown_task, manual=manual, instructions=instructions)
+        why = {doubt.task - 1: doubt.why for doubt in review.infeasible}
+        dropped = [Dropped(instructions[i], "infeasible", reason) for i, reason in sorted(why.items())]
+        return [proposal for i, proposal in enumerate(proposals) if i not in why], dropped
 
     def _ask(
-        self, kind: type[Reply], prompt: str, seed: int, said: list[dict[str, Any]], check: Callable[[Reply], str | None],
+        self, kind: type[Reply], prompt: str, seed: int, exchange: list[Message], fault: Callable[[Reply], str | None],
         **values: Any,
     ) -> Reply:  # fmt: skip
-        """A reply of a kind; one that cannot be used goes back with the reason, until `TRIES` have been given.
+        """A valid reply; an invalid one goes back with the reason, up to `TRIES` times.
 
-        `check` says what is wrong with one that can be read.  All that is said is added to `said`.
+        `fault` says what is wrong with a reply of the right form.  All messages are added to `exchange`.
         """
-        messages = render("generator", prompt, software=self.app.capitalize(), **values)
-        told: list[Message] = []
+        start, problem = len(exchange), None
+        exchange += render("generator", prompt, software=self.app.capitalize(), **values)
         for attempt in range(TRIES):
-            (reply,) = self.model.generate([messages + told], self.sampling, seed + attempt)
-            said += [{"role": one["role"], "content": _words(one)} for one in (told[-1:] if told else messages)]
-            said.append({"role": "assistant", "content": reply})
+            if problem:
+                correction = f"That cannot be used: {problem}. Send all of it again, corrected."
+                exchange.append({"role": "user", "content": [text(correction)]})
+            (reply,) = self.model.generate([exchange[start:]], self.sampling, seed + attempt)
+            exchange.append({"role": "assistant", "content": [text(reply)]})
             try:
-                found = kind.model_validate_json(_object_in(reply))
-                problem = check(found)
+                parsed = kind.model_validate_json(_json_object(reply))
+                problem = fault(parsed)
             except ValidationError as error:
                 first = error.errors()[0]
-                found, problem = None, f"{'.'.join(map(str, first['loc'])) or 'the reply'}: {first['msg']}"
-            if found is not None and problem is None:
-                return found
-            told += [
-                {"role": "assistant", "content": [text(reply)]},
-                {"role": "user", "content": [text(f"That cannot be used: {problem}. Send all of it again, corrected.")]},
-            ]
+                problem = f"{'.'.join(map(str, first['loc'])) or 'the reply'}: {first['msg']}"
+            if problem is None:
+                return parsed
         raise StageError(f"{self.model.name} set no tasks that can be used in {TRIES} tries; the last time: {problem}")
 
 
 def sieve(proposals: Sequence[Proposal], known: Sequence[str], held_out: Sequence[str]) -> tuple[list[Proposal], list[Dropped]]:
-    """The proposals that can be set as tasks, and why the others cannot."""
-    kept, dropped, taken = [], [], list(known)
+    """The proposals that become tasks, and the others with the reason.
+
+    >>> proposals = [Proposal(instruction=instruction, steps=3) for instruction in ("Plot cos(x).", "Click Plot.")]
+    >>> fit, dropped = sieve(proposals, known=["Plot sin(x)."], held_out=[])
+    >>> fit[0].instruction, dropped[0].reason
+    ('Plot cos(x).', 'low-level hint')
+    """
+    fit, dropped, taken = [], [], list(known)
     for proposal in proposals:
-        said = proposal.instruction
-        if hint := HOW.search(said):
-            dropped.append(Dropped(said, "low-level hint", hint[0]))
-        elif outside := OUTSIDE.search(said):
-            dropped.append(Dropped(said, "infeasible", f"needs {outside[0]}"))
+        instruction = proposal.instruction
+        if hint := HOW.search(instruction):
+            dropped.append(Dropped(instruction, "low-level hint", hint[0]))
+        elif outside := OUTSIDE.search(instruction):
+            dropped.append(Dropped(instruction, "infeasible", f"needs {outside[0]}"))
         elif proposal.steps > MOST_STEPS:
-            dropped.append(Dropped(said, "infeasible", f"{proposal.steps} steps"))
-        elif test := _like(said, held_out):
-            dropped.append(Dropped(said, "close to a test task", test))
-        elif other := _like(said, taken):
-            dropped.append(Dropped(said, "duplicate", other))
+            dropped.append(Dropped(instruction, "infeasible", f"{proposal.steps} steps"))
+        elif test := _like(instruction, held_out):
+            dropped.append(Dropped(instruction, "close to a test task", test))
+        elif other := _like(instruction, taken):
+            dropped.append(Dropped(instruction, "duplicate", other))
         else:
-            kept.append(proposal)
-            taken.append(said)
-    return kept, dropped
+            fit.append(proposal)
+            taken.append(instruction)
+    return fit, dropped
 
 
-def outcomes_of(judged: Sequence[Trajectory]) -> list[Outcome]:
-    """What is told of judged attempts, task by task; of the first attempt that was done, or else of the first, what it did."""
+def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
+    """The feedback on each task that was attempted; it shows the first attempt that was done, or else the first."""
     by_task: dict[str, list[Trajectory]] = {}
     for trajectory in judged:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)
-    found = []
+    feedback = []
     for attempts in by_task.values():
         verdicts = [read_verdict(one.verdicts[0]) if one.verdicts else None for one in attempts]
         done = [verdict is not None and verdict.correct for verdict in verdicts]
         shown = attempts[done.index(True) if any(done) else 0]
-        plans = " ".join(step.plan for step in shown.steps)
-        said = shown.verdicts[0] if shown.verdicts else "nothing"
-        found.append(Outcome(shown.instruction, len(attempts), sum(done), plans, said))
-    return found
+        plans, verdict = " ".join(step.plan for step in shown.steps), shown.verdicts[0] if shown.verdicts else "nothing"
+        feedback.append(Feedback(shown.instruction, len(attempts), sum(done), plans, verdict))
+    return feedback
 
 
 def examples_of(app: str) -> list[str]:
-    """A few instructions of one human-written goal each, the same every time."""
+    """A few human-written instructions of one goal each, always the same ones."""
     by_people = [task.instruction for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"]
     return random.Random(f"examples of {app}").sample(by_people, EXAMPLES)
 
 
 def load_rounds(folder: Path, app: str) -> list[Round]:
-    """The rounds so far, in order."""
+    """The rounds in a folder, in order."""
     rounds = []
     for path in sorted(folder.glob("[0-9][0-9]/round.json")):
         raw, number = read_json(path), int(path.parent.name)
@@ -235,36 +238,36 @@ def load_rounds(folder: Path, app: str) -> list[Round]:
     return rounds
 
 
-def _save(one: Round, folder: Path, model: str, said: list[dict[str, Any]]) -> None:
+def _save(one: Round, folder: Path, model: str, exchange: Sequence[Message]) -> None:
     tasks = [{"instruction": task.instruction, "steps": task.steps - SPARE_STEPS} for task in one.tasks]
     with atomic_path(folder) as temporary:
         write_text(temporary / "manual.md", one.manual)
-        write_json(temporary / "exchange.json", said)
+        write_json(temporary / "exchange.json", _plain(exchange))
         write_json(temporary / "round.json", {"model": model, "tasks": tasks, "dropped": [asdict(item) for item in one.dropped]})
 
 
+def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"role": one["role"], "content": "".join(part["text"] for part in one["content"])} for one in messages]
+
+
 def _task(app: str, number: int, i: int, proposal: Proposal) -> Task:
-    """Without a check; its grade tells the expected steps: A to 2, B to 5, C to 10, D more."""
+    """A task without a check; its grade follows from the expected steps: A to 2, B to 5, C to 10, D more."""
     grade = next(grade for grade, most in (("A", 2), ("B", 5), ("C", 10), ("D", MOST_STEPS)) if proposal.steps <= most)
     steps = proposal.steps + SPARE_STEPS
     return Task(f"{app}/generated-{number:02d}-{i:02d}", app, grade, proposal.instruction, steps, (), (), None, ())
 
 
-def _like(said: str, others: Sequence[str]) -> str | None:
-    """The first of other instructions that asks for the same in nearly the same words."""
-    own = _bag(said)
-    return next((other for other in others if len(own & (bag := _bag(other))) >= NEAR * len(own | bag)), None)
+def _like(instruction: str, others: Sequence[str]) -> str | None:
+    """The first other instruction that asks for the same in nearly the same words."""
+    words = _words(instruction)
+    return next((other for other in others if len(words & (theirs := _words(other))) >= NEAR * len(words | theirs)), None)
 
 
-def _bag(said: str) -> set[str]:
-    return set(re.findall(r"[^\s,;:.?!'\"]+(?:[.,]\d+)?", said.casefold())) - _ARTICLES
+def _words(instruction: str) -> set[str]:
+    return set(re.findall(r"[^\s,;:.?!'\"]+(?:[.,]\d+)?", instruction.casefold())) - _ARTICLES
 
 
-def _object_in(reply: str) -> str:
-    """The JSON object of a reply, which may have a Markdown fence around it; all of it if there is none."""
+def _json_object(reply: str) -> str:
+    """The JSON object of a reply, which may have a Markdown fence around it; the whole reply if it has none."""
     start, end = reply.find("{"), reply.rfind("}")
     return reply[start : end + 1] if 0 <= start < end else reply
-
-
-def _words(message: Message) -> str:
-    return "".join(part["text"] for part in message["content"])

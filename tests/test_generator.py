@@ -22,12 +22,12 @@ from coda_lib.generator import (
     OUTSIDE,
     SPARE_STEPS,
     TRIES,
+    Feedback,
     Generator,
-    Outcome,
     Proposal,
     examples_of,
+    feedback_of,
     load_rounds,
-    outcomes_of,
     sieve,
 )  # fmt: skip
 from coda_lib.models.chat import ReplayModel, Sampling
@@ -50,13 +50,13 @@ def reply(*instructions: str, manual: str = "F plots.", steps: int = 6) -> str:
 
 
 def generator(*replies: str, count: int = 3, held_out=("Show the legend.",)) -> tuple[Generator, list]:
-    asked, left = [], iter(replies)
+    prompts, rest = [], iter(replies)
 
     def answer(messages):
-        asked.append(messages)
-        return next(left)
+        prompts.append(messages)
+        return next(rest)
 
-    return Generator(ReplayModel(answer, "setter"), Sampling(), "algebra", EXAMPLES, held_out, count), asked
+    return Generator(ReplayModel(answer, "setter"), Sampling(), "algebra", EXAMPLES, held_out, count), prompts
 
 
 def words(messages) -> str:
@@ -65,12 +65,12 @@ def words(messages) -> str:
 
 def test_a_round_is_asked_for_kept_and_told_of_in_the_next(tmp_path):
     made, asked = generator(reply(*GOALS), FINE, reply("Show x^2 from 0 to 5.", "Draw x*y.", "What is 2^9?", manual="F2"), FINE)
-    first = made.go_on(tmp_path, [], 0)
+    first = made.next_round(tmp_path, [], 0)
     assert [task.instruction for task in first.tasks] == GOALS and first.manual == "F plots." and not first.dropped
     assert [task.id for task in first.tasks] == [f"algebra/generated-01-0{i}" for i in (1, 2, 3)]
     assert all(task.steps == 6 + SPARE_STEPS and task.grade == "C" and not task.evaluate for task in first.tasks)
     assert all(one in words(asked[0]) for one in (*EXAMPLES, "Algebra", "nothing is known", "3 tasks", f"{MOST_STEPS} actions"))
-    second = made.go_on(tmp_path, [Outcome(GOALS[0], 4, 1, "Click 'Plot'.", '{"Correctness": false}')], 1)
+    second = made.next_round(tmp_path, [Feedback(GOALS[0], 4, 1, "Click 'Plot'.", '{"Correctness": false}')], 1)
     told = words(asked[2])
     assert "F plots." in told and "Done in 1 of 4 attempts" in told and "Click 'Plot'." in told and GOALS[1] in told
     assert (second.number, second.manual) == (2, "F2") and load_rounds(tmp_path, "algebra") == [first, second]
@@ -97,7 +97,7 @@ def test_a_round_is_asked_for_kept_and_told_of_in_the_next(tmp_path):
 )
 def test_a_reply_that_cannot_be_used_goes_back_with_the_reason(tmp_path, bad, reason):
     made, asked = generator(bad, f"```json\n{reply(*GOALS)}\n```", FINE)
-    assert len(made.go_on(tmp_path, [], 0).tasks) == 3 and len(asked) == 3
+    assert len(made.next_round(tmp_path, [], 0).tasks) == 3 and len(asked) == 3
     assert [message["role"] for message in asked[1]] == ["system", "user", "assistant", "user"]
     assert reason in words(asked[1][3:])
     said = read_json(tmp_path / "01" / "exchange.json")
@@ -107,7 +107,7 @@ def test_a_reply_that_cannot_be_used_goes_back_with_the_reason(tmp_path, bad, re
 def test_who_never_answers_well_is_given_up_and_every_word_is_kept(tmp_path):
     made, asked = generator(*["no"] * TRIES)
     with pytest.raises(StageError, match="setter set no tasks that can be used in 3 tries; .* the reply: Invalid JSON"):
-        made.go_on(tmp_path, [], 0)
+        made.next_round(tmp_path, [], 0)
     assert len(asked) == TRIES and load_rounds(tmp_path, "algebra") == []
     assert [one["content"] for one in read_json(tmp_path / "failed-01.json") if one["role"] == "assistant"] == ["no"] * TRIES
 
@@ -115,7 +115,7 @@ def test_who_never_answers_well_is_given_up_and_every_word_is_kept(tmp_path):
 def test_the_second_look_drops_what_cannot_be_done(tmp_path):
     doubt = json.dumps({"infeasible": [{"task": 2, "why": "there are no matrices"}]})
     made, asked = generator(reply(*GOALS), json.dumps({"infeasible": [{"task": 4, "why": "?"}]}), doubt)
-    found = made.go_on(tmp_path, [], 0)
+    found = made.next_round(tmp_path, [], 0)
     assert "there is no task 4" in words(asked[2])
     assert [task.instruction for task in found.tasks] == [GOALS[0], GOALS[2]]
     ((dropped),) = found.dropped
@@ -164,9 +164,9 @@ def test_other_values_are_other_tasks():
 
 def test_outcomes_tell_of_the_best_attempt():
     attempts = [made_up(1, verdicts=(said,), run=run) for run, said in enumerate((NO, YES, "what?"))]
-    (found,) = outcomes_of(attempts)
-    assert (found.attempts, found.done, found.said) == (3, 1, YES) and found.instruction == attempts[0].instruction
-    assert found.plans == "Click 'Grid'. DONE" and outcomes_of([made_up(2, verdicts=())])[0].done == 0
+    (feedback,) = feedback_of(attempts)
+    assert (feedback.attempts, feedback.done, feedback.verdict) == (3, 1, YES) and feedback.instruction == attempts[0].instruction
+    assert feedback.plans == "Click 'Grid'. DONE" and feedback_of([made_up(2, verdicts=())])[0].done == 0
 
 
 # ---- in a stage ----------------------------------------------------------------------------------------------------------
@@ -266,4 +266,4 @@ def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     assert len(tasks) == 8 and {one.task_id for one in played} == {task.id for task in tasks}
     assert here.table1.exists() and (here.generated("gis") / "done.json").exists()
     shown = (here.folder / "notebooks" / "03_explore-base-gis.ipynb").read_text()
-    assert "made by setter" in shown and tasks[0].instruction in shown
+    assert "replies by setter" in shown and tasks[0].instruction in shown

@@ -3,12 +3,11 @@
 import lazy_loader
 
 PUBLIC = {  # module: names
-    "training": ["collect"],
+    "walks": ["collect", "typed_words"],
     "rows": ["grounding_row"],
-    "walks": ["typed_words"],
     "hindsight": ["hindsights", "planner_row"],
     "lessons": ["alike", "demonstrations", "judge_lessons"],
-    "judge_rows": ["Examiner"],
+    "attempts": ["AttemptMaker"],
     "checks": ["grounding"],
     "recipe": ["train_all"],
 }

@@ -1,40 +1,40 @@
-"""What the judge is taught to say of an attempt: what each step did, what holds at the end, and then its ruling.
+"""Attempts for the judge to learn from: stretches of walks, scripts and rollouts, labelled by the application's state.
 
-A verdict alone is one bit an attempt, and a tiny model that has seen nothing else learns which instructions are hard, and never
-to look.  (The paper's judge learned from captions of every frame, too.)
+The judge replies what each step did, what holds at the end, and then its verdict.  From verdicts alone, one bit an attempt, a
+tiny model learns which instructions are hard, and does not look.  (The paper's judge learned from captions of frames, too.)
+Encoding pictures is what costs, so each attempt has several questions.  None asks what a test or a train task asks.
 """
 
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from coda_lib.action import ActionType
-from coda_lib.base_models.hindsight import reached
-from coda_lib.base_models.lessons import Lesson, alike, is_taken
-from coda_lib.base_models.rows import PROMPTS, Row, without_pictures
-from coda_lib.base_models.walks import random_step
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
-from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
-from coda_lib.explore import Aim, aims, combinations, compose
+from coda_lib.base_models.hindsight import leads_to, reached
+from coda_lib.base_models.lessons import Lesson, alike, is_taken, judge_lessons
+from coda_lib.base_models.rows import PROMPTS, READING, Row, description, without_pictures
+from coda_lib.base_models.walks import Transition, perform, random_step, screenshot
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.script import ScriptError, to_plan
+from coda_lib.explore import Aim, aims, sentence
 from coda_lib.judge import Verdict, format_verdict, judge_messages
 from coda_lib.models.chat import Message
-from coda_lib.trajectory import StopReason, decode_image
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
-NOTHING = "-"
+NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold
+SHORT = "AB"  # grades of the tasks that a base planner solves now and then
 State = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What an attempt is asked to have done, the answer that it gave, and what the judge says of it.
+    """What an attempt is asked to have done, the answer that it gave, and the judge's reply.
 
-    `reply` is a `whole` one, or only its beginning, up to what the states tell for sure: `Correctness`; of a single screen it may
-    also be what the screen says.
+    Without `whole` the reply ends with `Correctness`: the states do not tell the redundant steps.  About a single screen the
+    reply may also be its description.
     """
 
     instruction: str
@@ -44,10 +44,10 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Case:
-    """An attempt as PNG screenshots in order, and questions about it; of more than a look the first has a whole reply.
+class Attempt:
+    """PNG screenshots in order, and questions about them; the first of an attempt with `plans` has a whole reply.
 
-    `plans` are those behind the steps, the one that ended the attempt included; a look has none.
+    `plans` are those of all steps, with the one that ended the attempt; a single screen has none.
     """
 
     pictures: tuple[bytes, ...]
@@ -56,26 +56,28 @@ class Case:
 
     @property
     def rows(self) -> list[Row]:
-        """The questions one by one, as a judge is asked them."""
+        """One row for each question, in the judge's prompt."""
         images = [decode_image(png) for png in self.pictures]
-        return [Row(self._asked(q, images), q.reply, q.whole) for q in self.questions]
+        return [Row(self._messages(q, images), q.reply, q.whole) for q in self.questions]
 
     @property
     def rulings(self) -> list[Row]:
-        """The whole replies without the pictures: what each step did is given; what then holds, and to rule, is learned."""
-        found = []
+        """The whole replies without pictures: what each step did is given; what holds at the end and the verdict are learned."""
+        rows = []
         for question in (q for q in self.questions if q.whole and self.plans):
-            start = question.reply.index("\n") + 1
-            asked = Row(self._asked(question, self.pictures), question.reply[start:], given=question.reply[:start])
-            found.append(without_pictures(asked))
-        return found
+            steps, _, ruling = question.reply.partition("\n")
+            rows.append(without_pictures(Row(self._messages(question, self.pictures), ruling, given=f"{steps}\n")))
+        return rows
 
-    def _asked(self, question: Question, pictures: Sequence[Any]) -> list[Message]:
+    def _messages(self, question: Question, pictures: Sequence[Any]) -> list[Message]:
         return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
 
 
-def seen(parts: Sequence[Aim], state: State) -> str:
-    """What a state holds of the values that these aims are about: 'off; dark'."""
+# -- what a reply says ---------------------------------------------------------------------------------------------------
+
+
+def held(parts: Sequence[Aim], state: State) -> str:
+    """The values that hold in a state, of the goals of these aims: 'off; dark'."""
     return "; ".join(_held(aim, state) for aim in parts)
 
 
@@ -85,142 +87,230 @@ def _held(aim: Aim, state: State) -> str:
     return ", ".join(word for word in aim.goal.values if reached(Aim(aim.goal, word), state)) or NOTHING
 
 
-def did(plan: str, before: bytes, after: bytes) -> str:
-    """What one can see that a step did."""
-    return plan if before != after else NOTHING
+def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
+    """The visible effect of each step between two pictures: its plan, or nothing where the picture is the same."""
+    changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
+    return [plan if before != after else NOTHING for plan, before, after in changes]
 
 
-def whole_reply(parts: Sequence[Aim], state: State, steps: Sequence[str], verdict: Verdict) -> str:
-    return f"{' '.join(steps)}\n{seen(parts, state)}\n{format_verdict(verdict, details=False)}"
+def whole_reply(parts: Sequence[Aim], state: State, effects: Sequence[str], verdict: Verdict) -> str:
+    """The effects of the steps, what holds at the end, and the verdict, a line each."""
+    return f"{' '.join(effects)}\n{held(parts, state)}\n{format_verdict(verdict, details=False)}"
 
 
 def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
-    """The steps, counted from 1, without which a solved attempt would have done: those that its task's script does not take.
+    """The redundant steps of a solved attempt, counted from 1: those that its task's script does not take.
 
-    Of a step taken more than once the last one counts.  Who needed no more steps than the script found a way of its own.
+    Of a step taken more than once the last one counts.  An attempt with no more steps than the script has none.
     """
     if len(plans) <= len(script):
         return ()
-    left, found = list(script), []
+    rest, redundant = list(script), []
     for i in range(len(plans), 0, -1):
-        if left and plans[i - 1] == left[-1]:
-            left.pop()
+        if rest and plans[i - 1] == rest[-1]:
+            rest.pop()
         else:
-            found.append(i)
-    return tuple(reversed(found)) if not left else tuple(i for i, plan in enumerate(plans, 1) if plan not in script)
+            redundant.append(i)
+    return tuple(reversed(redundant)) if not rest else _not_in(script, plans)
 
 
-SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of steps that are anything else, drawn anew for each attempt
-RENAMED = 0.5  # share of the attempts told with other names
-FAILED = 0.65  # share of the failed attempts that are kept, so that about as many succeed as fail
+def _not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
+    return tuple(i for i, plan in enumerate(plans, 1) if plan not in script)
 
 
-def told_lessons(app: str) -> dict[int, list[Lesson]]:
-    """Tasks by their number of aims, none of which a test or train task asks for in these words or others."""
-    rng, defaults = random.Random(f"told lessons of {app}"), desk_class(app).defaults
-    drawn = [*((aim,) for aim in aims(app)), *combinations(app, 2, rng)[:3000], *combinations(app, 3, rng)[:400]]
-    found: dict[int, list[Lesson]] = {1: [], 2: [], 3: []}
-    for i, parts in enumerate(drawn):
-        if not is_taken(app, parts):
-            found[len(parts)].append((parts, compose(app, parts, defaults, f"{app}/told-{i:04d}")))
-    return found
-
-
-def told_attempts(app: str, count: int, seed: int) -> list[Case]:
-    """So many attempts without pictures: a third at single aims, half at two, the rest at three."""
-    env, rng, lessons = ScienceDesk(app), random.Random(f"told attempts {app} {seed}"), told_lessons(app)
-    found: list[Case] = []
-    while len(found) < count:
-        (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
-        some = lessons[size] or lessons[2]
-        case, success = attempt(env, rng.choice(some), some, rng)
-        if success or rng.random() < FAILED:
-            found.append(case)
-    env.close()
-    return found
-
-
-def attempt(env: ScienceDesk, lesson: Lesson, lessons: Sequence[Lesson], rng: random.Random) -> tuple[Case, bool]:
-    """One attempt and whether it solved the task; one in four does the script of a task that looks like it."""
-    parts, task = lesson
-    script: list[dict[str, Any]] = [dict(step) for step in task.solution]
-    doing = script if rng.random() < 0.75 else [dict(step) for step in rng.choice(alike(lesson, lessons))[1].solution]
-    if rng.random() < 0.1:  # once more, which undoes what a toggle did
-        doing = [*doing, *doing]
-    slips, gives_up, left = rng.choice(SLIPS), rng.random() < 0.25, list(doing)
-    env.reset(task)
-    desk, plans, steps, answer = env.desk, [], [], None
-    screen = desk.screenshot().tobytes()
-    while left and len(plans) < task.steps and not (gives_up and rng.random() < 0.3):
-        slipped = rng.random() < slips
-        try:
-            step = random_step(desk, tuple(desk.elements()), rng) if slipped else left[0]
-            action = to_action(desk, step)
-        except ScriptError:  # a slip has taken away what this step needs: start again, or stop
-            if rng.random() < 0.5:
-                break
-            slips, left = slips + 0.2, list(doing)
-            continue
-        if action.type is ActionType.ANS:
-            answer = action.text
-            break
-        desk.perform(action)
-        before, screen = screen, desk.screenshot().tobytes()
-        plans.append(to_plan(step))
-        steps.append(plans[-1] if screen != before else NOTHING)
-        if not slipped or rng.random() < 0.3:
-            left = left[1:]
-    success = env.check(StopReason.DONE if answer is None else StopReason.ANS, answer)
-    reply = whole_reply(parts, desk.state(), steps, _ruling(plans, [to_plan(step) for step in script], success))
-    plans.append("DONE" if answer is None else f"ANS {answer}")
-    return Case((b"",) * len(plans), (Question(task.instruction, answer, reply),), tuple(plans)), success
-
-
-def _ruling(plans: Sequence[str], script: Sequence[str], success: bool) -> Verdict:
-    other = [i for i, plan in enumerate(plans, 1) if plan not in script]
+def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) -> Verdict:
+    """The verdict on an attempt of so many steps by its task's script; the first other step is the error of a failed one."""
+    script = [to_plan(step) for step in task.solution]
     if success:
         return Verdict(True, needless(plans, script))
-    return Verdict(False, tuple(other), (other or [len(plans) + 1])[0])
+    other = _not_in(script, plans)
+    return Verdict(False, other, (other or [steps])[0])
 
 
-def ruling_source(apps: Sequence[str], tried: Sequence[Sequence[Case]]) -> Callable[[random.Random], Row]:
-    """Rulings on attempts (a list an application) of which is told in words what they did and how they ended."""
-
-    def draw(rng: random.Random) -> Row:
-        i = rng.randrange(len(apps))
-        case = rng.choice(tried[i])
-        return rng.choice((renamed(case, names(apps[i]), rng) if rng.random() < RENAMED else case).rulings)
-
-    return draw
+def ending(env: ScienceDesk, answer: str | None) -> tuple[str, bool]:
+    """The plan that ends an attempt, and the application's check of an attempt that ends now."""
+    if answer is None:
+        return "DONE", env.check(StopReason.DONE)
+    return f"ANS {answer}", env.check(StopReason.ANS, answer)
 
 
-@cache
-def names(app: str) -> tuple[str, ...]:
-    """The words of an application's values that stand for nothing but themselves."""
-    return tuple(sorted({aim.word for aim in aims(app)} - {"on", "off"}))
+# -- attempts of one application -----------------------------------------------------------------------------------------
 
 
-def renamed(case: Case, others: Sequence[str], rng: random.Random) -> Case:
-    """The case's first question with some of the names `others` in the place of its own, in what is asked, done and held alike.
+class AttemptMaker:
+    """Makes attempts of one application, from a random walk that also tells how often each aim holds by chance."""
 
-    A question task is left as it is: its answer hangs on the name.
+    def __init__(self, walk: Sequence[Transition]):
+        self.walk, self.app = walk, walk[0].app
+        self.env = ScienceDesk(self.app)
+        self.aims = [aim for aim in aims(self.app) if not aim.goal.ask]
+        sample = walk[:: max(1, len(walk) // 1500)]
+        self.rates = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in self.aims]
+
+    def screen(self, rng: random.Random) -> Attempt:
+        """A single screen to read out and to be asked about: most of a judge's work is to see what a screen shows."""
+        transition = rng.choice(self.walk)
+        read = Question(READING, None, description(transition))
+        return Attempt((transition.screen,), (read, *self._questions(transition.before, (), rng, most=8)))
+
+    def stretch(self, rng: random.Random) -> Attempt:
+        """A stretch of the walk, judged as an attempt at three aims that it reached or came near to.
+
+        A walk without a purpose looks like most rollouts of a base planner, and its states tell for certain what it achieved.
+        """
+        start = rng.randrange(len(self.walk))
+        if rng.random() < 0.5:  # from the beginning of a walk, as an episode
+            start = next(i for i in range(start, -1, -1) if not i or self.walk[i - 1].walk != self.walk[i].walk)
+        length = rng.choice([1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6])
+        part = [t for t in self.walk[start : start + length] if t.walk == self.walk[start].walk]
+        states = [part[0].before, *(t.after for t in part)]
+        pictures, plans = [*(t.screen for t in part), part[-1].next_screen], [*(t.plan for t in part), "DONE"]
+        effects, questions = effects_of(plans, pictures), {}
+        for _ in range(3):
+            aim, success = self._draw_aim(states, rng)
+            verdict = Verdict(True, _redundant(part, aim)) if success else Verdict(False, (), 1)
+            reply = whole_reply([aim], states[-1], effects, verdict)
+            questions[sentence([aim])] = Question(sentence([aim]), None, reply)
+        more = self._questions(states[-1], list(questions), rng, effects)
+        return Attempt(tuple(pictures), (*questions.values(), *more), tuple(plans))
+
+    def script(self, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> Attempt:
+        """An attempt at a task by its script, in three of five cases with a fault, in three of ten with a redundant step.
+
+        Faults: a step is left out, the script of another value is played, the script ends early, random steps replace the rest
+        of it or all of it.
+        """
+        parts, task = lesson
+        script, first_error = _with_fault(task, [other for _, other in others], rng)
+        steps = list(enumerate(script))
+        if rng.random() < 0.3:
+            extra = rng.randrange(len(script) + 1)
+            steps.insert(extra, (extra, None))
+        self.env.reset(task)
+        desk, taken, redundant, answer = self.env.desk, [], [], None
+        for i, step in steps:
+            if step is None:
+                redundant.append(len(taken) + 1)
+            elif "answer" in step:
+                answer = step["answer"]
+                continue
+            try:
+                taken.append(perform(desk, step or random_step(desk, rng), *taken[-1:]))
+            except ScriptError:  # the fault took away what this step needs: the attempt ends here
+                first_error = min(i, len(script) if first_error is None else first_error)
+                break
+        last_plan, success = ending(self.env, answer)
+        pictures, plans = [*(t.screen for t in taken), screenshot(desk)], [*(t.plan for t in taken), last_plan]
+        verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
+        return self._attempt(parts, task.instruction, answer, verdict, pictures, plans, rng)
+
+    def rollout(self, trajectory: Trajectory, lesson: Lesson, rng: random.Random) -> Attempt:
+        """A rollout at one of the judge's tasks, played again for the state at its end."""
+        parts, task = lesson
+        plans = [step.plan for step in trajectory.steps]
+        verdict = script_verdict(task, [plan for plan in plans if plan != "DONE"], bool(trajectory.success), len(plans))
+        self.env.reset(task)
+        for action in (action for step in trajectory.steps for action in step.actions):
+            self.env.desk.perform(action)
+        pictures = trajectory.screenshots
+        return self._attempt(parts, trajectory.instruction, trajectory.answer, verdict, pictures, plans, rng)
+
+    def _attempt(
+        self, parts: Sequence[Aim], instruction: str, answer: str | None, verdict: Verdict, pictures: Sequence[bytes],
+        plans: Sequence[str], rng: random.Random,
+    ) -> Attempt:  # fmt: skip
+        """The attempt that ends in the desk's present state."""
+        state, effects = self.env.desk.state(), effects_of(plans, pictures)
+        question = Question(instruction, answer, whole_reply(parts, state, effects, verdict))
+        more = self._questions(state, [instruction], rng, effects)
+        return Attempt(tuple(pictures), (question, *more), tuple(plans))
+
+    def _questions(
+        self, state: State, instructions: Sequence[str], rng: random.Random, effects: Sequence[str] = (), most: int = 4
+    ) -> list[Question]:
+        """Other questions about the same attempt, answered by the state at its end.
+
+        Each is drawn so that yes and no are about equally often the answer (at most one to three): otherwise its words would
+        tell the answer, and a model would learn not to look (Goyal et al., arXiv 1612.00837).
+        """
+        holds = [reached(aim, state) for aim in self.aims]
+        holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
+        questions: dict[str, Question] = {}
+        for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
+            if rng.random() * (rate if success else 1 - rate) > 3 * min(rate, 1 - rate):
+                continue
+            parts = [aim]
+            others = [other for other in holding if other.goal.name != aim.goal.name]
+            if others and (is_taken(self.app, parts) or rng.random() < 0.3):
+                parts = rng.sample([aim, rng.choice(others)], 2)
+            text = sentence(parts)
+            if not is_taken(self.app, parts) and text not in instructions:
+                reply = whole_reply(parts, state, effects, Verdict(success)).partition('"Redundant"')[0]
+                questions[text] = Question(text, None, reply, whole=False)
+        return rng.sample(list(questions.values()), min(len(questions), most))
+
+    def _draw_aim(self, states: Sequence[State], rng: random.Random) -> tuple[Aim, bool]:
+        """An aim that did not hold before an attempt, and whether the attempt reached it."""
+        free = [aim for aim in self.aims if not reached(aim, states[0]) and not is_taken(self.app, [aim])]
+        done = [aim for aim in free if reached(aim, states[-1])]
+        missed = [aim for aim in free if aim not in done]
+        changed = {aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])}
+        near = [aim for aim in missed if aim.goal.name in changed] or missed
+        return (rng.choice(done), True) if done and rng.random() < 0.6 else (rng.choice(near), False)
+
+
+def _with_fault(task: Task, others: Sequence[Task], rng: random.Random) -> tuple[list[Mapping[str, Any] | None], int | None]:
+    """A task's script, perhaps with a fault (None stands for a random step), and the index of its first error."""
+    script: list[Mapping[str, Any] | None] = list(task.solution)
+    dice = rng.random()
+    cut = rng.randrange(len(script))
+    if dice < 0.1:
+        return script[:cut] + script[cut + 1 :], cut
+    if dice < 0.2:
+        return script[:cut], cut
+    if dice < 0.4:
+        other = list(rng.choice(others).solution)
+        same = next((i for i, (a, b) in enumerate(zip(script, other, strict=False)) if a != b), len(script))
+        return other, same
+    if dice < 0.6:
+        cut = rng.choice([0, cut + 1])
+        return script[:cut] + [None] * rng.randint(1, 4), cut
+    return script, None
+
+
+def _redundant(part: Sequence[Transition], aim: Aim) -> tuple[int, ...]:
+    """The steps, counted from 1, but for the last one that reached an aim and those that led to it."""
+    i = max(i for i, t in enumerate(part) if reached(aim, t.after) and not reached(aim, t.before))
+    needed = {i}
+    while i and (leads_to(part[i - 1], part[i]) or not str(part[i - 1].step.get("type", "\n")).endswith("\n")):
+        i -= 1  # what is typed and not yet entered is part of a form
+        needed.add(i)
+    return tuple(i + 1 for i in range(len(part)) if i not in needed)
+
+
+def by_task(rollouts: Sequence[Trajectory]) -> dict[str, list[list[Trajectory]]]:
+    """The rollouts of each task, those that solved it and those that did not, as far as there are any."""
+    outcomes: dict[str, dict[bool, list[Trajectory]]] = {}
+    for trajectory in rollouts:
+        outcomes.setdefault(trajectory.task_id, {}).setdefault(bool(trajectory.success), []).append(trajectory)
+    return {task: list(lists.values()) for task, lists in outcomes.items()}
+
+
+def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int) -> list[Attempt]:
+    """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
+
+    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.
     """
-    question = case.questions[0]
-    if question.instruction.endswith("?"):
-        return case
-    did, held, ruling = question.reply.split("\n", 2)
-    told = " ".join([question.instruction, held, *case.plans])
-    own = sorted(set(_any_of(others).findall(told)))
-    new = dict(zip(own, rng.sample(others, len(own)), strict=True))
-    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+    maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
+    lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
+    everything, played = list(lessons.values()), list(by_task(rollouts).items())
+    short = [lesson for lesson in everything if lesson[1].grade in SHORT]
 
-    def say(text: str) -> str:
-        return _any_of(tuple(new)).sub(lambda found: new[found.group()], text) if new else text
+    def draw() -> Attempt:
+        if played and rng.random() < 0.6:
+            task, outcomes = rng.choice(played)
+            return maker.rollout(rng.choice(rng.choice(outcomes)), lessons[task], rng)
+        lesson = rng.choice(short if rng.random() < 0.5 else everything)
+        return maker.script(lesson, alike(lesson, everything), rng)
 
-    asked = replace(question, instruction=say(question.instruction), reply="\n".join([say(did), say(held), ruling]))
-    return replace(case, plans=tuple(say(plan) for plan in case.plans), questions=(asked,))
-
-
-def _any_of(words: Sequence[str]) -> re.Pattern[str]:
-    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")
+    return [draw() for _ in range(count)]

@@ -1,4 +1,4 @@
-"""What the base models can do, and whether they look: the figures on their cards."""
+"""The figures on the cards: what the base models can do, and whether they look."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coda_lib.action import ActionError, ActionType, parse_actions
-from coda_lib.base_models.attempts import Case
+from coda_lib.action import Action, ActionError, ActionType, parse_actions
+from coda_lib.base_models.attempts import AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
-from coda_lib.base_models.judge_rows import Examiner, by_task
 from coda_lib.base_models.lessons import alike, judge_lessons
 from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
-from coda_lib.base_models.walks import Moment, typed_words
+from coda_lib.base_models.sources import Walks
+from coda_lib.base_models.walks import Transition, typed_words
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
@@ -20,139 +20,135 @@ from coda_lib.trajectory import Trajectory, decode_image
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 
 
-def grounding(
-    model: ChatModel, walks: Sequence[Sequence[Moment]], known: set[bytes], samples: int, seed: int,
-    words: Callable[[str], Sequence[str]] = typed_words,
-) -> dict[str, Any]:  # fmt: skip
-    """Share of clicks inside the named element and of typed texts exact, on screens that training did not see.
+Texts = Callable[[str], Sequence[str]]  # the texts to type in an application
 
-    `known` are the training screens.  `click_swapped` is the first share with the screenshot of another state: a model that
-    looks must fall there.
+
+def grounding(
+    model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int, texts: Texts = typed_words
+) -> dict[str, Any]:
+    """Shares of clicks inside the named element and of typed texts that are exact, on screens that are not `known` from training.
+
+    `click_swapped` is the share of clicks with the screenshot of another state: it must be lower for a model that looks.
     """
     rng = random.Random(seed)
-    unseen = [[m for m in moments if m.screen not in known] for moments in walks]
+    unseen = [[t for t in walk if t.screen not in known] for walk in walks]
     drawn = []
     while len(drawn) < samples:
-        moments = rng.choice([m for m in unseen if m])
-        moment = rng.choice(moments)
-        drawn.append((moment, grounding_row(moment, rng, words(moment.app), even=True)))
+        transition = rng.choice(rng.choice([walk for walk in unseen if walk]))
+        drawn.append((transition, grounding_row(transition, rng, texts(transition.app), even=True)))
     rows = [row for _, row in drawn]
-    everything = [m for moments in walks for m in moments]
-    swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]
-    hits = _hits(model, drawn, rows)
-    blind = _hits(model, drawn, swapped)
+    clicks, typed = _hits(model, drawn, rows)
+    blind, _ = _hits(model, drawn, _swapped(rows, walks, rng))
+    screens = sum(len({t.screen for t in walk}) for walk in unseen)
     return {
-        "unseen_screens": sum(len({m.screen for m in moments}) for moments in unseen),
-        "clicks": len(hits["point"]),
-        "click_inside": _share(hits["point"]),
-        "click_swapped": _share(blind["point"]),
-        "texts": len(hits["type"]),
-        "text_exact": _share(hits["type"]),
-    }
+        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share(clicks), "click_swapped": _share(blind),
+        "texts": len(typed), "text_exact": _share(typed),
+    }  # fmt: skip
 
 
-def _hits(model: ChatModel, drawn: Sequence[tuple[Moment, Row]], rows: Sequence[Row]) -> dict[str, list[bool]]:
-    found: dict[str, list[bool]] = {"point": [], "type": []}
-    for (moment, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
-        (wanted,) = parse_actions(row.reply, SIZE)
+def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]:
+    screens = [transition.screen for walk in walks for transition in walk]
+    return [swap_pictures(row, lambda: decode_image(rng.choice(screens))) for row in rows]
+
+
+def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]) -> tuple[list[bool], list[bool]]:
+    """Whether each action with a point, and each typed text, is right."""
+    pointed, typed = [], []
+    for (transition, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
+        (right,) = parse_actions(row.reply, SIZE)
         try:
-            got = parse_actions(reply, SIZE)
+            actions = parse_actions(reply, SIZE)
         except ActionError:
-            got = ()
-        if wanted.type == ActionType.TYPE:
-            found["type"].append(got == (wanted,))
-        elif wanted.x is not None:
-            found["point"].append(len(got) == 1 and got[0].type == wanted.type and _inside(moment, wanted, got[0]))
-    return found
+            actions = ()
+        if right.type == ActionType.TYPE:
+            typed.append(actions == (right,))
+        elif right.x is not None:
+            pointed.append(len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0]))
+    return pointed, typed
 
 
-def _inside(moment: Moment, wanted: Any, got: Any) -> bool:
-    """Whether the points of an action fall into the elements that the wanted action points at."""
-    ends = [((wanted.x, wanted.y), (got.x, got.y))]
-    if wanted.x2 is not None:
-        ends.append(((wanted.x2, wanted.y2), (got.x2, got.y2)))
-    return all(any(_within(e.box, a) and _within(e.box, b) and _middle(e, a) for e in moment.elements) for a, b in ends)
+def _inside(transition: Transition, right: Action, action: Action) -> bool:
+    """Whether the points of an action lie in the elements that the right action points at."""
+    ends = [((right.x, right.y), (action.x, action.y))]
+    if right.x2 is not None:
+        ends.append(((right.x2, right.y2), (action.x2, action.y2)))
+    return all(any(_is_middle(e, a) and _holds(e, a) and _holds(e, b) for e in transition.elements) for a, b in ends)
 
 
-def _within(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
-    x, y = point[0] * SIZE[0], point[1] * SIZE[1]
-    return box[0] <= x <= box[0] + box[2] and box[1] <= y <= box[1] + box[3]
+def _holds(element: Any, point: tuple[float, float]) -> bool:
+    left, top, width, height = element.box
+    return left <= point[0] * SIZE[0] <= left + width and top <= point[1] * SIZE[1] <= top + height
 
 
-def _middle(element: Any, point: tuple[float, float]) -> bool:
-    """Whether the wanted point (on the coordinate grid) is this element's middle."""
-    cx, cy = element.center
-    return abs(cx - point[0]) * SIZE[0] <= 4.5 and abs(cy - point[1]) * SIZE[1] <= 4.5
+def _is_middle(element: Any, point: tuple[float, float]) -> bool:
+    """Whether a point on the coordinate grid is this element's middle."""
+    return all(abs(c - p) * side <= 4.5 for c, p, side in zip(element.center, point, SIZE, strict=True))
 
 
-def planning(model: ChatModel, walks: Sequence[Sequence[Moment]], samples: int, seed: int) -> dict[str, Any]:
-    """Share of hindsight decisions on new walks that the base planner plans exactly so (greedy), and with swapped pictures."""
+def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[str, Any]:
+    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with swapped pictures."""
     rng = random.Random(seed)
-    pools = [hindsights(moments[0].app, moments) for moments in walks]
-    rows = [planner_row(rng.choice(rng.choice([p for p in pools if p]))) for _ in range(samples)]
-    everything = [m for moments in walks for m in moments]
-    swapped = [swap_pictures(row, lambda: decode_image(rng.choice(everything).screen)) for row in rows]
+    pools = [hindsights(walk[0].app, walk) for walk in walks]
+    rows = [planner_row(rng.choice(rng.choice([pool for pool in pools if pool]))) for _ in range(samples)]
+    swapped = _swapped(rows, walks, rng)
     return {"decisions": samples, "plan_exact": _exact(model, rows), "plan_swapped": _exact(model, swapped)}
 
 
 def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
-    return _share([r == row.reply for r, row in zip(model.generate([r.messages for r in rows], GREEDY, 0), rows, strict=True)])
+    replies = model.generate([row.messages for row in rows], GREEDY, 0)
+    return _share([reply == row.reply for reply, row in zip(replies, rows, strict=True)])
 
 
-def judging(
-    model: ChatModel, walks: Sequence[Sequence[Moment]], rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int
-) -> dict[str, Any]:
-    """Accuracy, precision and recall of single judgments on new attempts of each kind, and what is left of them with swapped
-    pictures.
+def judging(model: ChatModel, walks: Walks, rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int) -> dict[str, Any]:
+    """Accuracy, precision and recall of single votes on new attempts of each kind, and with swapped pictures.
 
-    The words of a task alone tell how often it is solved, so that a judge need not look at rollouts; of `paired` ones they
-    tell nothing.
+    The words of a task tell how often it is solved, so a judge can be right about rollouts without looking; about `paired` ones
+    they tell nothing.
     """
     rng = random.Random(seed)
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
-    for moments, played in zip(walks, rollouts, strict=True):
-        examiner = Examiner(moments)
-        lessons = judge_lessons(examiner.app)
-        named = {lesson[1].id: lesson for lesson in lessons}
+    for walk, played in zip(walks, rollouts, strict=True):
+        maker = AttemptMaker(walk)
+        lessons = judge_lessons(maker.app)
+        by_id = {lesson[1].id: lesson for lesson in lessons}
         drawn = [rng.choice(lessons) for _ in range(samples // 3 // len(walks))]
-        cases: dict[str, list[Case]] = {
-            "walk": [examiner.stretch(rng) for _ in drawn],
-            "script": [examiner.script(lesson, alike(lesson, lessons), rng) for lesson in drawn],
-            "rollout": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in played],
-            "pair": [examiner.rollout(trajectory, named[trajectory.task_id], rng) for trajectory in paired(played)],
-        }
-        for kind, some in cases.items():
-            rows[kind] += [case.rows[0] for case in some]
+        rows["walk"] += [maker.stretch(rng).rows[0] for _ in drawn]
+        rows["script"] += [maker.script(lesson, alike(lesson, lessons), rng).rows[0] for lesson in drawn]
+        for kind, trajectories in (("rollout", played), ("pair", paired(played))):
+            rows[kind] += [maker.rollout(trajectory, by_id[trajectory.task_id], rng).rows[0] for trajectory in trajectories]
     figures: dict[str, Any] = {}
-    for kind, some in rows.items():
-        truth = [parse_verdict(row.reply).correct for row in some]
-        said = _verdicts(model, some)
-        pool = [part["image"] for row in some for m in row.messages for part in m["content"] if part["type"] == "image"]
-        swapped = [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in some]
-        blind = _verdicts(model, swapped)
+    for kind, asked in rows.items():
+        truth = [parse_verdict(row.reply).correct for row in asked]
+        verdicts = _verdicts(model, asked)
+        pool = [picture for row in asked for picture in row.pictures]
+        blind = _verdicts(model, [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in asked])
         figures |= {
-            f"{kind}s": len(some),
+            f"{kind}s": len(asked),
             f"{kind}_successes": _share(truth),
-            f"{kind}_invalid": said.count(None),
-            f"{kind}_accuracy": _share([s == t for s, t in zip(said, truth, strict=True)]),
-            f"{kind}_precision": _share([t for s, t in zip(said, truth, strict=True) if s]),
-            f"{kind}_recall": _share([bool(s) for s, t in zip(said, truth, strict=True) if t]),
-            f"{kind}_accuracy_swapped": _share([s == t for s, t in zip(blind, truth, strict=True)]),
-            f"{kind}_recall_swapped": _share([bool(s) for s, t in zip(blind, truth, strict=True) if t]),
+            f"{kind}_invalid": verdicts.count(None),
+            f"{kind}_accuracy": _share([v == t for v, t in zip(verdicts, truth, strict=True)]),
+            f"{kind}_precision": _share([t for v, t in zip(verdicts, truth, strict=True) if v]),
+            f"{kind}_recall": _recall(verdicts, truth),
+            f"{kind}_accuracy_swapped": _share([v == t for v, t in zip(blind, truth, strict=True)]),
+            f"{kind}_recall_swapped": _recall(blind, truth),
         }
     return figures
 
 
 def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
     """As many solved as failed rollouts of each task that has both."""
-    both = [outcomes for _, outcomes in by_task(rollouts) if len(outcomes) > 1]
-    return [trajectory for outcomes in both for some in outcomes for trajectory in some[: min(map(len, outcomes))]]
+    both = [outcomes for outcomes in by_task(rollouts).values() if len(outcomes) > 1]
+    return [trajectory for outcomes in both for part in outcomes for trajectory in part[: min(map(len, outcomes))]]
 
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:
     sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens)
     verdicts = [read_verdict(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
     return [verdict and verdict.correct for verdict in verdicts]
+
+
+def _recall(verdicts: Sequence[bool | None], truth: Sequence[bool]) -> float:
+    return _share([bool(v) for v, t in zip(verdicts, truth, strict=True) if t])
 
 
 def _share(values: Sequence[bool]) -> float:

@@ -1,4 +1,7 @@
-"""Where the base models' rows come from: for each kind of training a function that draws the next row, or rows, without end."""
+"""Sources: functions that draw the next training row, or the next list of rows about the same pictures, without end.
+
+The docstrings of the sources of a role are part of its card.
+"""
 
 from __future__ import annotations
 
@@ -6,150 +9,197 @@ import random
 from collections.abc import Callable, Sequence
 from itertools import count
 
-from coda_lib.base_models.hindsight import (
-    Hindsight,
-    curiosity,
-    distracted,
-    hindsights,
-    instructions,
-    planner_row,
-    reached,
-    reading,
-    solo_row,
-    with_more,
-    with_past,
-)
+from coda_lib.base_models import hindsight
+from coda_lib.base_models.attempts import Attempt, AttemptMaker
+from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import draw_lesson, how_to_row
-from coda_lib.base_models.rows import Row, copying_row, description_row, grounding_row, moved, moved_row
-from coda_lib.base_models.training import BATCH
-from coda_lib.base_models.walks import Moment, typed_words
+from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moved
+from coda_lib.base_models.text_attempts import names, renamed
+from coda_lib.base_models.walks import Transition, typed_words
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.explore import Aim, aims
 
+BATCH = 32  # rows a step
 GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
-UNSURE = 0.3  # share of decisions that are anything else, in hindsight and while something is demonstrated
+JUDGE_BATCH = 8  # attempts a step of a judge's training
+UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
+_RENAMED = 0.5  # share of the attempts in words with other names
+
+Source = Callable[[random.Random], Row | list[Row]]
+Walks = Sequence[Sequence[Transition]]  # one walk an application
+Attempts = Sequence[Sequence[Attempt]]  # a list an application
 
 
-def executor_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row | list[Row]]:
-    """What the executor learns from, a batch of one kind after the other: two ground plans, one answers instructions itself,
-    one copies texts.
+def copying_source(texts: Sequence[str]) -> Source:
+    """Rows without pictures that teach to copy a text: cheap, and otherwise learned late."""
+    return lambda rng: copying_row(rng, texts)
+
+
+def vocabulary(walks: Walks) -> list[str]:
+    """The texts that are typed in the applications of these walks."""
+    return sorted({text for walk in walks for text in typed_words(walk[0].app)})
+
+
+def reader_source(walks: Walks) -> Source:
+    """Screens to read out."""
+    return lambda rng: description_row(rng.choice(rng.choice(walks)))
+
+
+def mixed(*sources: Source) -> Source:
+    """Batches of `BATCH` rows, each of one source, in turn."""
+    number = count()
+    return lambda rng: sources[next(number) // BATCH % len(sources)](rng)
+
+
+# -- executor ------------------------------------------------------------------------------------------------------------
+
+
+def executor_source(walks: Walks) -> Source:
+    """Two of four batches are plans that name something visible, or a text to type, with their actions, eight about each screen;
+    on half of the screens something is not where it usually is.  One batch is instructions with the next action, in hindsight of
+    one or two steps of a walk; one is texts to copy.
     """
-    seen = [found for moments in walks if (found := hindsights(moments[0].app, moments))]
-    point, copies, drawn = pointing_source(walks, typed_words), copying_source(vocabulary(walks)), count()
-
-    def draw(rng: random.Random) -> Row | list[Row]:
-        kind = next(drawn) // BATCH % 4
-        if kind == 3:
-            return copies(rng)
-        if kind == 2 and seen:
-            return solo_row(rng.choice(rng.choice(seen)))
-        return point(rng)
-
-    return draw
+    seen = [decisions for walk in walks if (decisions := hindsight.hindsights(walk[0].app, walk))]
+    point = pointing_source(walks, typed_words)
+    alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(seen)))) if seen else point
+    return mixed(point, point, alone, copying_source(vocabulary(walks)))
 
 
-def pointing_source(
-    walks: Sequence[Sequence[Moment]], words: Callable[[str], Sequence[str]]
-) -> Callable[[random.Random], list[Row]]:
-    """Plans that name something on a screen with their actions, `GROUP` about one screen; `words` gives an application's texts.
+def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Source:
+    """Plans about what is on a screen with their actions, `GROUP` about one screen; `texts` gives those of an application.
 
-    Half of the screens are drawn because something is not where it usually is, and half of the plans there are about that.
+    On half of the screens something is not where it usually is, and half of the plans there are about that.
     """
-    elsewhere = [_by_role(moved(moments)) for moments in walks]
+    unusual = [_by_role(moved(walk)) for walk in walks]
 
     def draw(rng: random.Random) -> list[Row]:
         i = rng.randrange(len(walks))
-        moment, strays = _stray(elsewhere[i], rng) if rng.random() < 0.5 and elsewhere[i] else (rng.choice(walks[i]), [])
-        rows = [moved_row(moment, rng.choice(strays), rng) for _ in range(GROUP // 2 if strays else 0)]
-        return rows + [grounding_row(moment, rng, words(moment.app)) for _ in range(GROUP - len(rows))]
+        transition, elements = _draw_moved(unusual[i], rng) if rng.random() < 0.5 and unusual[i] else (rng.choice(walks[i]), [])
+        rows = [element_row(transition, rng.choice(elements), rng) for _ in range(GROUP // 2 if elements else 0)]
+        return rows + [grounding_row(transition, rng, texts(transition.app)) for _ in range(GROUP - len(rows))]
 
     return draw
 
 
-_Strays = tuple[Moment, list[Element]]  # a screen, and what is not where it usually is
+_Moved = tuple[Transition, list[Element]]  # a screen, and the elements that are not where they usually are
 
 
-def _by_role(found: Sequence[_Strays]) -> dict[str, list[list[_Strays]]]:
-    """For each role one list an element, so that each is drawn as often as any other."""
-    groups: dict[str, dict[str, list[_Strays]]] = {}
-    for moment, elements in found:
+def _by_role(screens: Sequence[_Moved]) -> dict[str, list[list[_Moved]]]:
+    """For each role one list an element, so that each element is drawn equally often."""
+    groups: dict[str, dict[str, list[_Moved]]] = {}
+    for transition, elements in screens:
         for element in elements:
-            groups.setdefault(element.role, {}).setdefault(element.name, []).append((moment, elements))
+            groups.setdefault(element.role, {}).setdefault(element.name, []).append((transition, elements))
     return {role: list(named.values()) for role, named in groups.items()}
 
 
-def _stray(elsewhere: dict[str, list[list[_Strays]]], rng: random.Random) -> _Strays:
-    """Half the time something that the application draws itself (planets, atoms, peaks, ticks), which is learned last."""
-    role = "target" if "target" in elsewhere and rng.random() < 0.5 else rng.choice(list(elsewhere))
-    return rng.choice(rng.choice(elsewhere[role]))
+def _draw_moved(groups: dict[str, list[list[_Moved]]], rng: random.Random) -> _Moved:
+    """In half of the cases something that the application draws itself (planets, atoms, peaks, ticks): it is learned last."""
+    role = "target" if "target" in groups and rng.random() < 0.5 else rng.choice(list(groups))
+    return rng.choice(rng.choice(groups[role]))
 
 
-def how_to_source(apps: Sequence[str]) -> Callable[[random.Random], Row]:
-    """How-tos, without pictures: as cheap as copying, and a tiny model that has read them looks for what they name."""
+# -- planner -------------------------------------------------------------------------------------------------------------
+
+
+def how_to_source(apps: Sequence[str]) -> Source:
+    """How-tos: a step of a task's script, given the steps before it and no picture.  They are as cheap as copying, and a tiny
+    model that has read them looks for what they name.  No aim of these tasks is asked by a test or train task alone.
+    """
     return lambda rng: how_to_row(draw_lesson(rng.choice(apps), rng)[1], rng)
 
 
-def planner_source(
-    walks: Sequence[Sequence[Moment]], shown: Sequence[Sequence[Sequence[Hindsight]]]
-) -> Callable[[random.Random], Row]:
-    """Rows for the base planner, which should know interfaces but be unsure of what leads to a goal.
-
-    One batch in four are how-tos.  Of the rest 55 % are decisions of demonstrations (`shown`, a list an application), 30 %
-    hindsight of one or two steps, every instruction equally often, after none to three aimless steps; of this, a third under
-    an instruction that asks for something more ('A and B', which is done where both hold), and `UNSURE` of its decisions
-    replaced by anything else that the screen offers.  Demonstrations hold slips, too: the planner's uncertainty, and stage 1's
-    work.  What is left are questions about what the screen shows, and curiosity: what a walk did next, whatever the
-    instruction says.
+def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
+    """One batch in four has how-tos.  Of the other rows 55 % are decisions of a demonstrator with 30 % random steps, in attempts
+    that solve the task all the same.  Some 30 % are hindsight: what one or two steps of a walk achieved is the instruction, and
+    the steps are the plans, after none to three aimless steps; a third of these instructions ask for something more, and 30 % of
+    the steps are replaced by random ones.  The rest are questions that the screen answers, and the next steps of walks under any
+    instruction.  So the planner knows interfaces and is unsure of what leads to a goal.  No instruction of a test task occurs.
     """
     by_instruction, wishes = [], []
-    for moments in walks:
-        groups: dict[str, tuple[list, list]] = {}
-        for hindsight in hindsights(moments[0].app, moments):
-            groups.setdefault(hindsight.instruction, ([], []))[hindsight.step is None].append(hindsight)
+    for walk in walks:
+        groups: dict[str, tuple[list[Hindsight], list[Hindsight]]] = {}
+        for decision in hindsight.hindsights(walk[0].app, walk):
+            groups.setdefault(decision.instruction, ([], []))[decision.step is None].append(decision)
         by_instruction.append([groups[key] for key in sorted(groups)])
-        wishes.append(instructions(moments[0].app))
-    how_to, drawn = how_to_source([moments[0].app for moments in walks]), count()
+        wishes.append(hindsight.instructions(walk[0].app))
 
     def draw(rng: random.Random) -> Row:
-        if next(drawn) // BATCH % 4 == 3:
-            return how_to(rng)
         if rng.random() < 0.55:
-            return planner_row(rng.choice(rng.choice(rng.choice(shown))))
+            return hindsight.planner_row(rng.choice(rng.choice(rng.choice(demonstrations))))
         i, dice = rng.randrange(len(walks)), rng.random()
-        app = walks[i][0].app
+        walk = walks[i]
         if dice < 0.15:
-            return planner_row(curiosity(walks[i], rng.randrange(len(walks[i])), rng.choice(wishes[i]), rng))
-        if dice < 0.2 and (question := reading(rng.choice(walks[i]), rng)):
-            return planner_row(question)
+            return hindsight.planner_row(hindsight.curiosity(walk, rng.randrange(len(walk)), rng.choice(wishes[i]), rng))
+        if dice < 0.2 and (question := hindsight.reading(rng.choice(walk), rng)):
+            return hindsight.planner_row(question)
         steps, done = rng.choice(by_instruction[i])
-        chosen = with_past(rng.choice(done if rng.random() < 0.12 else steps), rng)
+        decision = hindsight.with_past(rng.choice(done if rng.random() < 0.12 else steps), rng)
         if rng.random() < 0.35:
-            chosen = with_more(chosen, _wish(app, chosen, rng), rng)
-        if chosen.step is not None and rng.random() < UNSURE:
-            chosen = distracted(chosen, rng, typed_words(app))
-        return planner_row(chosen)
+            decision = hindsight.with_more(decision, _draw_wish(walk[0].app, decision, rng), rng)
+        if decision.step is not None and rng.random() < UNSURE:
+            decision = hindsight.distracted(decision, rng, typed_words(walk[0].app))
+        return hindsight.planner_row(decision)
+
+    return mixed(draw, draw, draw, how_to_source([walk[0].app for walk in walks]))
+
+
+def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:
+    """A second aim to ask for; where the first is reached, one that holds as well."""
+    wishes = [aim for aim in rng.sample(aims(app), len(aims(app))) if not aim.goal.ask]
+    if decision.after is not None:
+        wishes = [aim for aim in wishes if hindsight.reached(aim, decision.after)] or wishes
+    return wishes[0]
+
+
+# -- judge ---------------------------------------------------------------------------------------------------------------
+
+
+def screen_source(walks: Walks) -> Source:
+    """Single screens, each to read out and with up to 8 questions about what holds there, answered with yes and no about equally
+    often.  A screen costs a fraction of an attempt.
+    """
+    makers = [AttemptMaker(walk) for walk in walks]
+    return lambda rng: rng.choice(makers).screen(rng).rows
+
+
+def ruling_source(apps: Sequence[str], attempts: Attempts) -> Source:
+    """Rulings on attempts in words, half of them with other names: what each step did is given, and what holds at the end and the
+    verdict are learned.
+    """
+
+    def draw(rng: random.Random) -> Row:
+        i = rng.randrange(len(apps))
+        attempt = rng.choice(attempts[i])
+        return rng.choice((renamed(attempt, names(apps[i]), rng) if rng.random() < _RENAMED else attempt).rulings)
 
     return draw
 
 
-def _wish(app: str, chosen: Hindsight, rng: random.Random) -> Aim:
-    """Something more to ask for; where the first thing is done, something that holds as well."""
-    wishes = [aim for aim in rng.sample(aims(app), len(aims(app))) if not aim.goal.ask]
-    if chosen.after is not None:
-        wishes = [aim for aim in wishes if reached(aim, chosen.after)] or wishes
-    return wishes[0]
+def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source:
+    """Of five attempts two are stretches of random walks, two are scripts, whole or with a fault (of the judge also rollouts of
+    the base planner), and one is a single screen; the application's state labels them.  A reply says what each step did, what
+    holds at the end, and then the verdict; the plans stand beside the screenshots.  Each attempt has up to 4 more questions about
+    its end.  One batch in three is without pictures: rulings on attempts in words.  None asks what a test or a train task asks.
+    """
+    makers = [AttemptMaker(walk) for walk in walks]
+    rule = ruling_source([maker.app for maker in makers], [[*w, *a, *a] for w, a in zip(in_words, attempts, strict=True)])
+    waiting: list[list[Row]] = []
 
+    def draw_attempt(rng: random.Random) -> Attempt:
+        i, dice = rng.randrange(len(makers)), rng.random()
+        if dice < 0.4 and attempts[i]:
+            return rng.choice(attempts[i])
+        return makers[i].stretch(rng) if dice < 0.8 else makers[i].screen(rng)
 
-def copying_source(words: Sequence[str]) -> Callable[[random.Random], Row]:
-    """Rows without pictures that teach to copy a text, one of these words or any letters: cheap, and learned late otherwise."""
-    return lambda rng: copying_row(rng, words)
+    def draw(rng: random.Random) -> list[Row]:
+        if not waiting:
+            # attempts of like length in one batch, so that little of it is padding
+            drawn = sorted((draw_attempt(rng) for _ in range(12 * JUDGE_BATCH)), key=lambda attempt: len(attempt.pictures))
+            batches = [[one.rows for one in drawn[k : k + JUDGE_BATCH]] for k in range(0, len(drawn), JUDGE_BATCH)]
+            batches += [[[rule(rng) for _ in range(4)] for _ in range(JUDGE_BATCH)] for _ in range(6)]
+            rng.shuffle(batches)
+            waiting.extend(rows for batch in batches for rows in batch)
+        return waiting.pop()
 
-
-def vocabulary(walks: Sequence[Sequence[Moment]]) -> list[str]:
-    """The texts that are typed in the applications of these walks."""
-    return sorted({word for moments in walks for word in typed_words(moments[0].app)})
-
-
-def reader_source(walks: Sequence[Sequence[Moment]]) -> Callable[[random.Random], Row]:
-    """Screens to read out."""
-    return lambda rng: description_row(rng.choice(rng.choice(walks)))
+    return draw

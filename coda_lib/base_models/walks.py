@@ -1,33 +1,34 @@
-"""Random walks through an application: unlimited screens with the names and boxes of all that is visible.
+"""Random walks through an application, with the names and boxes of all visible elements: the data of the base models.
 
-Walks are what base models learn from (appendix notebook).  They use the widget tree and the vocabulary of the seed
-goals, but no task and no script: nothing in a walk shows how a workflow goes beyond what two steps of chance happen to
-do.
+A walk uses the widget tree and the texts of the human-written goals.  It knows no task and no script: of a workflow it shows no
+more than two random steps happen to do.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import count, islice
 from typing import Any
 
 from PIL import Image
 
 from coda_lib.action import Action
 from coda_lib.envs.sciencedesk.desk import Desk, Element
+from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.widgets import Field
 from coda_lib.explore import aims
 from coda_lib.trajectory import encode_image
 
-_WALK = 24  # steps from one reset to the next
+WALK_LENGTH = 24  # steps from one reset to the next
 
 
 @dataclass(frozen=True)
-class Moment:
-    """One step of a walk: what was on the screen, what was done, and the state behind it before and after."""
+class Transition:
+    """One step in an application: the screen, the step, and the application's state before and after it."""
 
     app: str
     screen: bytes  # PNG
@@ -38,23 +39,32 @@ class Moment:
     before: dict[str, Any]
     after: dict[str, Any]
     next_screen: bytes
-    walk: int  # moments of one walk follow each other
+    walk: int  # number of the walk; transitions of one walk follow each other
+
+
+def perform(desk: Desk, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
+    """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the step names."""
+    screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
+    elements, action = tuple(desk.elements()), to_action(desk, step)
+    desk.perform(action)
+    return Transition(desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), walk)
 
 
 @cache
 def typed_words(app: str) -> tuple[str, ...]:
-    """The texts that the seed goals type: the closed vocabulary of an application's fields."""
+    """The texts that the human-written goals type: the closed vocabulary of an application's fields."""
     steps = [step for aim in aims(app) for step in aim.solution]
     return tuple(sorted({step["type"].rstrip() for step in steps if "type" in step}))
 
 
 @cache
 def hotkeys(app: str) -> tuple[str, ...]:
+    """The keys that the human-written goals press, and Escape."""
     return tuple(sorted({step["press"] for aim in aims(app) for step in aim.solution if "press" in step} | {"esc"}))
 
 
 def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """A start other than the default: settings of a few random goals, of their set-ups too."""
+    """Settings to start from: values of three random goals and their set-ups."""
     settings: dict[str, Any] = {}
     for aim in rng.sample(aims(app), 3):
         settings |= aim.goal.setup
@@ -65,19 +75,16 @@ def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> d
     return settings
 
 
-def random_step(desk: Desk, elements: tuple[Element, ...], rng: random.Random) -> dict[str, Any]:
-    """One thing that a curious person might do on this screen."""
+def random_step(desk: Desk, rng: random.Random) -> dict[str, Any]:
+    """A random script step that the screen allows."""
     typing = isinstance(desk.focusWidget(), Field) and desk.focusWidget().isVisible() and desk.menu is None
     if typing and rng.random() < 0.6:
         return {"type": rng.choice(typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
     dice = rng.random()
     if dice < 0.03:
         return {"press": rng.choice(hotkeys(desk.app))}
-    names = [e.name for e in elements]
-    clear = [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
-    sliders = [e for e in clear if e.role == "slider"]
-    rows = [e for e in clear if e.role == "row"]
-    targets = [e for e in clear if e.role == "target"]
+    clear = unambiguous(desk.elements())
+    sliders, rows, targets = ([e for e in clear if e.role == role] for role in ("slider", "row", "target"))
     if sliders and dice < 0.12:
         ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
         return {"drag": [sliders[0].name, rng.choice(ticks).name]}
@@ -90,22 +97,28 @@ def random_step(desk: Desk, elements: tuple[Element, ...], rng: random.Random) -
     return {"click": rng.choice(clear).name}
 
 
-def walk(desk: Desk, rng: random.Random) -> Iterator[Moment]:
-    """An endless random walk; every `_WALK` steps it starts anew from random settings."""
-    number = 0
-    while True:
-        number += 1
+def unambiguous(elements: Iterable[Element]) -> list[Element]:
+    """The elements that a name points out: no other has the name, and they are not mere values."""
+    elements = list(elements)
+    names = [e.name for e in elements]
+    return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
+
+
+def random_walk(desk: Desk, rng: random.Random) -> Iterator[Transition]:
+    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings."""
+    for number in count(1):
         desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
-        screen, state = screenshot(desk), desk.state()
-        for _ in range(_WALK):
-            elements = tuple(desk.elements())
-            step = random_step(desk, elements, rng)
-            action = to_action(desk, step)
-            desk.perform(action)
-            after, next_screen = desk.state(), screenshot(desk)
-            yield Moment(desk.app, screen, elements, step, to_plan(step), action, state, after, next_screen, number)
-            screen, state = next_screen, after
+        last = None
+        for _ in range(WALK_LENGTH):
+            last = perform(desk, random_step(desk, rng), last, number)
+            yield last
+
+
+def collect(app: str, length: int, seed: int) -> list[Transition]:
+    """The first `length` steps of a random walk."""
+    return list(islice(random_walk(ScienceDesk(app).desk, random.Random(f"{app} {seed}")), length))
 
 
 def screenshot(desk: Desk) -> bytes:
+    """The screen as PNG."""
     return encode_image(Image.fromarray(desk.screenshot()))

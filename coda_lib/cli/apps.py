@@ -101,7 +101,7 @@ def apps_adapt(
     """Train the laptop's executor and planner on walks through KAlgebra, and measure them there."""
     from coda_lib.base_models.kalgebra import recipe as adapter
 
-    recipe = adapter.Recipe().scaled(scale)
+    recipe = adapter.AdapterRecipe().scaled(scale)
     with err.status("walking and training: about an hour"):
         figures = adapter.adapt(folder, recipe)
     if publish:

@@ -78,7 +78,7 @@ def reference_episodes() -> pd.DataFrame:
 
 def goals_pursued() -> pd.DataFrame:
     """Episodes of the adapted agent at new goals in KAlgebra, as measured once."""
-    played = pd.read_parquet(adapter.KEPT / adapter.GOALS).set_index("task_id")
+    played = pd.read_parquet(adapter.COMMITTED / adapter.GOALS).set_index("task_id")
     played["goals"] = 1 + played["asked"].str.count(" and ")
     return played[["asked", "goals", "in_training", "success", "steps", "stop"]]
 
@@ -87,7 +87,7 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
     """The screens of the adapted agent at one of these goals, played in KAlgebra."""
     if not works(checks, "KAlgebra"):
         return "KAlgebra does not work here"
-    (played,) = adapter.pursued(adapter.KEPT, adapter.goals_to_reach(number + 1)[number:])
+    (played,) = adapter.play(adapter.COMMITTED, adapter.goals_to_reach(number + 1)[number:])
     return strip(played)
 
 

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from coda_lib.files import read_json
-from coda_lib.generator import Generator, Outcome, Round, load_rounds
+from coda_lib.generator import Feedback, Generator, Round, load_rounds
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.paths import DATA
 from coda_lib.run import Run
@@ -23,7 +23,7 @@ def rounds_by_hand() -> tuple[list[Round], list[str]]:
     replies = [reply for one in raw["rounds"] for reply in one["replies"]]
     generator = Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"])
     with TemporaryDirectory() as folder:
-        rounds = [generator.go_on(Path(folder), [Outcome(**row) for row in one["outcomes"]], 0) for one in raw["rounds"]]
+        rounds = [generator.next_round(Path(folder), [Feedback(**row) for row in one["outcomes"]], 0) for one in raw["rounds"]]
         messages = [message["content"] for path in sorted(Path(folder).glob("*/exchange.json")) for message in read_json(path)]
     return rounds, messages
 

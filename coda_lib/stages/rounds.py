@@ -8,7 +8,7 @@ from coda_lib.agent import models_of
 from coda_lib.config import Profile
 from coda_lib.errors import StageError
 from coda_lib.files import remove
-from coda_lib.generator import Generator, load_rounds, outcomes_of
+from coda_lib.generator import Generator, feedback_of, load_rounds
 from coda_lib.judge import Judge
 from coda_lib.models.chat import Sampling
 from coda_lib.models.load import load_model, note_usage
@@ -27,7 +27,7 @@ def generated_tasks(here: Run, app: str) -> list[Task]:
 def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
     """Make tasks, try them, ask the judge once about each attempt, and so on; keeps the rounds in generated/{app}.
 
-    What an interrupted stage has done is not done again.  StageError as of `Generator.go_on`, and if no task
+    What an interrupted stage has done is not done again.  StageError as of `Generator.next_round`, and if no task
     is left of all rounds.
     """
     profile, folder = here.profile(), here.generated(app)
@@ -38,7 +38,7 @@ def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, tot
         if not attempts.exists():
             rounds = load_rounds(folder, app)
             if len(rounds) < number:
-                rounds.append(generator.go_on(folder, outcomes_of(last), stage_seed(profile, "generate", app, name)))
+                rounds.append(generator.next_round(folder, feedback_of(last), stage_seed(profile, "generate", app, name)))
             tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
             seed = stage_seed(profile, name, "base", app)
             played = play(here, agent, app, tasks, profile.rollouts_per_task, seed, fleet, progress)

@@ -1,17 +1,16 @@
-"""Executor and planner for a real application: the laptop's, trained on through walks in KAlgebra.
+"""Executor and planner for a real application: the laptop's executor, trained on with walks through KAlgebra.
 
-Parts are folders as those of `coda_lib.base_models.recipe`, so that a killed run goes on with the next one.
-No task under data/tasks has a part in it: goals are drawn (`coda_lib.base_models.kalgebra.goals`).
+Each part is a folder, complete once it holds figures.json, as in `coda_lib.base_models.recipe`.  No task under data/tasks has a
+part in it: goals are drawn (`coda_lib.base_models.kalgebra.goals`).
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -19,47 +18,47 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from coda_lib.base_models import checks as base_checks
+from coda_lib.base_models import checks
 from coda_lib.base_models.hindsight import planner_row
-from coda_lib.base_models.kalgebra.goals import START, draw_task, draw_text, draw_wish
+from coda_lib.base_models.kalgebra.goals import START, draw_goals, draw_task, draw_text
 from coda_lib.base_models.kalgebra.walks import Walk, walk
-from coda_lib.base_models.recipe import kept, part, publish_role, trained_agent
+from coda_lib.base_models.recipe import cached, load_checkpoint, part, publish_role, trained_agent
 from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
-from coda_lib.base_models.sources import copying_source, pointing_source
-from coda_lib.base_models.training import BATCH, train_language, train_vision
+from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source
+from coda_lib.base_models.training import Log, Network, train_language, train_vision
 from coda_lib.envs.desktop.kalgebra import KAlgebra
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import wilson
 from coda_lib.files import write_json, write_table, write_text
-from coda_lib.models.local import LocalModel, load_network, load_processor
+from coda_lib.models.local import ImageTextProcessor, LocalModel
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Observation, planner_messages
 from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.trajectory import Trajectory
 
 SEED = 0
-WORDS = 400  # texts to type
-KEPT = CHECKPOINTS / "kalgebra"
-GOALS = "goals.parquet"  # one row an episode: what was asked, and what came of it
+COMMITTED = CHECKPOINTS / "kalgebra"
+GOALS = "goals.parquet"  # one row an episode: the instruction and the outcome
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Sizes; `scale` shortens all of it for a trial."""
+class AdapterRecipe:
+    """Sizes of the recipe."""
 
     walks: int = 3  # two at a time
-    moments: int = 700  # steps of each
-    unseen: int = 300  # steps of another, for the figures
+    walk: int = 700  # steps of each
+    test_walk: int = 300  # steps of another, for the figures
     vision: int = 300  # steps of 32 screens
     executor: int = 400  # steps of 32 screens with 8 plans each, or of 32 texts
     planner: int = 700  # steps of 32 decisions, or of 32 goals with what is typed for them
     samples: int = 400  # rows behind each figure
     goals: int = 60  # that the agent is then asked to reach
 
-    def scaled(self, scale: float) -> Recipe:
-        return Recipe(**{name: max(2, round(value * scale)) for name, value in vars(self).items()})
+    def scaled(self, scale: float) -> AdapterRecipe:
+        """The recipe with a share of its samples and steps, for a trial."""
+        return replace(self, **{name: max(2, round(value * scale)) for name, value in vars(self).items()})
 
 
 def fitted(size: tuple[int, int]) -> tuple[int, int]:
@@ -68,155 +67,145 @@ def fitted(size: tuple[int, int]) -> tuple[int, int]:
 
 
 @cache
-def words(app: str) -> tuple[str, ...]:
-    """Texts that may be typed."""
+def texts(app: str) -> tuple[str, ...]:
+    """Texts to type."""
     rng = random.Random("words")
-    return tuple(sorted({draw_text(rng) for _ in range(WORDS)}))
+    return tuple(sorted({draw_text(rng) for _ in range(400)}))
 
 
-def adapt(folder: Path, recipe: Recipe) -> dict[str, dict[str, Any]]:
+def adapt(folder: Path, recipe: AdapterRecipe) -> dict[str, dict[str, Any]]:
     """Walk, train executor and planner in `folder`, and measure them; returns the figures of each, and of both together.
 
     UserError where KAlgebra is not installed.
     """
-    KAlgebra(fit=fitted)  # says what is missing before anything is begun
-    seen, unseen = load_walks(folder, recipe)
+    KAlgebra(fit=fitted)  # UserError before anything is begun
+    walks, test_walk = load_walks(folder, recipe)
     return {
-        "executor": train_executor(folder, seen, unseen, recipe),
-        "planner": train_planner(folder, seen, recipe),
-        "agent": reach_goals(folder, seen, recipe),
+        "executor": train_executor(folder, walks, test_walk, recipe),
+        "planner": train_planner(folder, walks, recipe),
+        "agent": reach_goals(folder, walks, recipe),
     }
 
 
-def load_walks(folder: Path, recipe: Recipe) -> tuple[list[Walk], Walk]:
-    """The walks to learn from and one for the figures; each kept in `folder` once made."""
-    sizes = {i: recipe.moments for i in range(recipe.walks)} | {recipe.walks: recipe.unseen}
+def load_walks(folder: Path, recipe: AdapterRecipe) -> tuple[list[Walk], Walk]:
+    """The walks to learn from and one for the figures; each is stored in `folder`."""
+    lengths = {i: recipe.walk for i in range(recipe.walks)} | {recipe.walks: recipe.test_walk}
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
-        list(pool.map(partial(_walked, folder), sizes, sizes.values()))
-    *seen, unseen = (_walked(folder, i, moments) for i, moments in sizes.items())
-    return seen, unseen
+        list(pool.map(partial(_load_walk, folder), lengths, lengths.values()))
+    *walks, test_walk = (_load_walk(folder, i, length) for i, length in lengths.items())
+    return walks, test_walk
 
 
-def _walked(folder: Path, number: int, moments: int) -> Walk:
-    def made() -> Walk:
+def _load_walk(folder: Path, number: int, length: int) -> Walk:
+    def make() -> Walk:
         env = KAlgebra(fit=fitted)
         try:
-            return walk(env, random.Random(f"KAlgebra {SEED} {number}"), moments)
+            return walk(env, random.Random(f"KAlgebra {SEED} {number}"), length)
         finally:
             env.close()
 
-    return kept(folder / f"walk_{number}.pickle", made)
+    return cached(folder / f"walk_{number}.pickle", make)
 
 
-def train_executor(folder: Path, seen: list[Walk], unseen: Walk, recipe: Recipe) -> dict[str, Any]:
-    """The laptop's executor, its tower first, on what is on the walks' screens."""
+def train_executor(folder: Path, walks: Sequence[Walk], test_walk: Walk, recipe: AdapterRecipe) -> dict[str, Any]:
+    """Train the laptop's executor, its tower first, on the walks' screens."""
+    screens = [transition for one in walks for transition in one.transitions]
 
-    def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
-        start = CHECKPOINTS / "executor"
-        processor, network = load_processor(start), load_network(start, trainable=True, device="cpu")
-        moments = [moment for one in seen for moment in one.moments]
-        cells = train_vision(network, processor, moments, recipe.vision, SEED, log)
-        point, copies = pointing_source([moments], words), copying_source(words("KAlgebra"))
-        drawn = count()
+    def train(words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
+        cells = train_vision(words, network, log, screens, recipe.vision, SEED)
+        point, copies = pointing_source([screens], texts), copying_source(texts("KAlgebra"))
+        train_language(words, network, log, "executor", mixed(point, point, point, copies), recipe.executor, SEED)
+        return {"cell_accuracy": round(cells, 4)}
 
-        def draw(rng: random.Random) -> Row | list[Row]:
-            return copies(rng) if next(drawn) // BATCH % 4 == 3 else point(rng)
-
-        train_language(network, processor, draw, recipe.executor, SEED, log, "executor")
-        return network, processor, {"cell_accuracy": round(cells, 4)}
-
-    made = part(folder / "executor", train)
-    if "click_inside" not in made:
-        known = {moment.screen for one in seen for moment in one.moments}
+    figures = part(folder / "executor", partial(load_checkpoint, CHECKPOINTS / "executor"), train)
+    if "click_inside" not in figures:
+        known = {transition.screen for transition in screens}
         model = LocalModel(folder / "executor", device="cpu")
-        made |= base_checks.grounding(model, [unseen.moments], known, recipe.samples, SEED, words)
-        write_json(folder / "executor" / "figures.json", made)
-    return made
+        figures |= checks.grounding(model, [test_walk.transitions], known, recipe.samples, SEED, texts)
+        write_json(folder / "executor" / "figures.json", figures)
+    return figures
 
 
-def train_planner(folder: Path, seen: list[Walk], recipe: Recipe) -> dict[str, Any]:
-    """From the executor on, by what would have been right at each point of the walks."""
+def train_planner(folder: Path, walks: Sequence[Walk], recipe: AdapterRecipe) -> dict[str, Any]:
+    """Train the planner, from the executor, on the right decisions at each point of the walks."""
+    decisions = [decision for one in walks for decision in one.decisions]
 
-    def train(log: Callable[[dict], None]) -> tuple[Any, Any, dict[str, Any]]:
-        start = folder / "executor"
-        processor, network = load_processor(start), load_network(start, trainable=True, device="cpu")
-        decisions, drawn = [decision for one in seen for decision in one.decisions], count()
+    def decide(rng: random.Random) -> Row:
+        return planner_row(rng.choice(decisions))
 
-        def draw(rng: random.Random) -> Row:
-            return typed_row(rng) if next(drawn) // BATCH % 4 == 3 else planner_row(rng.choice(decisions))
+    def train(words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
+        source = mixed(decide, decide, decide, typed_row)
+        train_language(words, network, log, "planner", source, recipe.planner, SEED)
+        return {"decisions": len(decisions)}
 
-        train_language(network, processor, draw, recipe.planner, SEED, log, "planner")
-        return network, processor, {"decisions": len(decisions)}
-
-    return part(folder / "planner", train)
+    return part(folder / "planner", partial(load_checkpoint, folder / "executor"), train)
 
 
 def typed_row(rng: random.Random) -> Row:
-    """A goal and what is typed for it, without pictures: cheap, and a text is else seen once only."""
-    goals, asked = draw_wish(START, rng)
+    """A goal and the text to type for it, without pictures: in walks a text occurs only once."""
+    goals, instruction = draw_goals(START, rng)
     typed = [goal.typed for goal in goals if goal.typed]
     if not typed:
         return typed_row(rng)
-    nothing = Image.new("RGB", SIZE)
-    messages = planner_messages(Observation(asked, (), nothing, nothing), PROMPTS)
+    empty = Image.new("RGB", SIZE)
+    messages = planner_messages(Observation(instruction, (), empty, empty), PROMPTS)
     return without_pictures(Row(messages, to_plan({"type": typed[0] + "\n"})))
 
 
-def publish(folder: Path, figures: dict[str, dict[str, Any]], recipe: Recipe) -> None:
+def publish(folder: Path, figures: dict[str, dict[str, Any]], recipe: AdapterRecipe) -> None:
     """Replace the committed checkpoints by those in `folder`, each with its card, and the episodes behind the figures."""
     for role in ("executor", "planner"):
         write_text(folder / role / "README.md", _card(role, figures, recipe))
-        publish_role(folder, role, KEPT)
-    write_table(KEPT / GOALS, pd.read_parquet(folder / GOALS))
+        publish_role(folder, role, COMMITTED)
+    write_table(COMMITTED / GOALS, pd.read_parquet(folder / GOALS))
 
 
-def _card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
+def _card(role: str, figures: dict[str, Any], recipe: AdapterRecipe) -> str:
     learned = {
         "executor": f"the vision tower on what covers each cell ({recipe.vision} steps of 32 screens), then plans that name "
         f"something on a screen with their actions ({recipe.executor} steps of {BATCH} screens, or texts to copy)",
-        "planner": f"as the executor, then what would have been right at each point of the walks ({recipe.planner} steps of "
-        f"{BATCH} decisions)",
+        "planner": f"as the executor, then the right decision at each point of the walks ({recipe.planner} steps of {BATCH} "
+        "decisions)",
     }[role]
-    measured = figures[role] | figures["agent"]
-    rows = "\n".join(f"| {name} | {value} |" for name, value in measured.items())
+    table = "\n".join(f"| {name} | {value} |" for name, value in (figures[role] | figures["agent"]).items())
     return f"""# Tiny {role} for KAlgebra
 
-The laptop's executor (`data/checkpoints/executor`), trained on by `coda apps adapt` on {recipe.walks} walks of
-{recipe.moments} steps through KAlgebra 22.12 at 640 x 480, which it sees at 336 x 252: {learned}.
-In the walks somebody who knows the way pursues goals that are drawn (`coda_lib/base_models/kalgebra/goals.py`), and does
-anything else in one step of four. No task under data/tasks has a part in it.
+The laptop's executor (`data/checkpoints/executor`), trained on by `coda apps adapt` with {recipe.walks} walks of {recipe.walk} \
+steps through KAlgebra 22.12 at 640 x 480, which it sees at 336 x 252: {learned}. In the walks a demonstrator with 25 % random \
+steps pursues drawn goals (`coda_lib/base_models/kalgebra/goals.py`). No task under data/tasks has a part in it.
 
-| measured on a walk that training did not see, and by goals drawn anew | |
+| measured on a walk that training did not see, and by newly drawn goals | |
 | --- | --- |
-{rows}
+{table}
 """
 
 
 def goals_to_reach(number: int) -> list[AppTask]:
-    """Goals drawn anew, as tasks; always the same ones."""
+    """Newly drawn goals as tasks, always the same ones."""
     rng = random.Random("goals to reach")
     return [draw_task(f"KAlgebra/own-{i}", rng) for i in range(number)]
 
 
-def pursued(folder: Path, tasks: Sequence[AppTask]) -> list[Trajectory]:
-    """What the agent of a folder does at tasks in KAlgebra, one run of each, two side by side."""
+def play(folder: Path, tasks: Sequence[AppTask]) -> list[Trajectory]:
+    """Episodes of a folder's agent in KAlgebra, one run of each task, two side by side."""
     return rollout(trained_agent(folder, "adapted"), jobs(tasks, 1), partial(KAlgebra, fit=fitted), SEED, 2)
 
 
-def reach_goals(folder: Path, seen: list[Walk], recipe: Recipe) -> dict[str, Any]:
-    """How many goals, drawn anew, the agent reaches in KAlgebra itself, with Wilson's interval; and of those never asked before.
+def reach_goals(folder: Path, walks: Sequence[Walk], recipe: AdapterRecipe) -> dict[str, Any]:
+    """How many newly drawn goals the agent reaches in KAlgebra, with Wilson's interval; and how many not asked in training.
 
-    What KAlgebra broke twice says nothing about the agent: it is counted apart.  UserError where that is everything.
+    Episodes that KAlgebra broke say nothing about the agent and are counted apart.  UserError if it broke all of them.
     """
     path = folder / GOALS
     if not path.exists():
         tasks = goals_to_reach(recipe.goals)
-        played = pursued(folder, tasks)
+        played = play(folder, tasks)
         if all(t.success is None for t in played):
             raise UserError("KAlgebra broke in every episode; `coda apps check KAlgebra` says why")
-        asked = pd.Series([task.instruction for task in tasks])
-        known = {decision.instruction for one in seen for decision in one.decisions}
-        write_table(path, episodes(played, tasks, "adapted", SEED).assign(asked=asked, in_training=asked.isin(known)))
+        instructions = pd.Series([task.instruction for task in tasks])
+        known = {decision.instruction for one in walks for decision in one.decisions}
+        table = episodes(played, tasks, "adapted", SEED)
+        write_table(path, table.assign(asked=instructions, in_training=instructions.isin(known)))
     table = pd.read_parquet(path)
     outcomes = table["success"]
     ended = outcomes.dropna().astype(bool)

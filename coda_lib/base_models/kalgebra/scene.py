@@ -1,4 +1,4 @@
-"""What is on KAlgebra's screens by name, as it tells assistive technology: for walks and tests, never for the agent."""
+"""KAlgebra's screen by the names of its controls, from its accessibility tree: for walks and tests, never for the agent."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "
 
 @dataclass(frozen=True)
 class Scene:
-    """What KAlgebra shows and holds."""
+    """KAlgebra's screen and state."""
 
-    elements: tuple[Element, ...]  # that can be pointed at, boxes in px of the pictures that are given out
+    elements: tuple[Element, ...]  # boxes in px of the agent's screenshots
     state: dict[str, Any]
-    typing: str | None  # the field that the keyboard writes to
-    written: str  # what is in it
-    menu: str | None  # that is open
+    typing: str | None  # the field with the keyboard's focus
+    written: str  # its text
+    menu: str | None  # the open menu
 
     def shows(self, name: str) -> bool:
         return any(element.name == name for element in self.elements)
 
 
 def scene(env: KAlgebra) -> Scene:
-    """What is there now, by what KAlgebra tells assistive technology."""
+    """The present screen and state."""
     with env.awake():
         controls = env.controls()
         named = list(_named(env, controls))
@@ -37,7 +37,7 @@ def scene(env: KAlgebra) -> Scene:
         across, down = width / env.size[0], height / env.size[1]
         popups = [env.speech.box(menu) for menu in controls.all("popup menu") if menu.showing]
     on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
-    elements, seen = [], []
+    elements, typing, written = [], None, ""
     for name, role, text, control, box in named:
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
         covered = control.path not in on_menu and any(_holds(popup, middle) for popup in popups)
@@ -45,15 +45,13 @@ def scene(env: KAlgebra) -> Scene:
             continue
         left, top, right, bottom = box[0] * across, box[1] * down, (box[0] + box[2]) * across, (box[1] + box[3]) * down
         elements.append(Element(name, role, (round(left), round(top), round(right - left), round(bottom - top)), text))
-        seen.append((name, role, control))
-    typing = next(((name, control) for name, role, control in seen if role == "field" and control.focused), None)
-    opened = [f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu"))]
-    return Scene(
-        tuple(elements), env.told(controls), typing and typing[0], typing[1].text if typing else "", opened[0] if opened else None
-    )
+        if role == "field" and control.focused and typing is None:
+            typing, written = name, control.text
+    menus = (f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu")))
+    return Scene(tuple(elements), env.told(controls), typing, written, next(menus, None))
 
 
-_Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, what it shows, itself, box on the screen
+_Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, text, control, box on the screen
 
 
 def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
@@ -66,18 +64,18 @@ def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
     menus = {menu.path for menu in main.one("menu bar").children}
     for tabs in controls.all("page tab list"):
         if tabs.showing:
-            around = env.speech.box(tabs)
-            hidden = [env.speech.box(button) for button in tabs.all("push button") if button.showing]
+            bar = env.speech.box(tabs)
+            buttons = [env.speech.box(button) for button in tabs.all("push button") if button.showing]
             for tab in tabs.all("page tab"):
                 box = env.speech.box(tab)
                 middle = box[0] + box[2] / 2, box[1] + box[3] / 2
-                if _holds(around, middle) and not any(_holds(cover, middle) for cover in hidden if cover[2]):
+                if _holds(bar, middle) and not any(_holds(button, middle) for button in buttons if button[2]):
                     yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
-    for name, plot in pairs(_seen(env, functions.one("tree"))):
+    for name, plot in pairs(_entries(env, functions.one("tree"))):
         left, top, _, height = env.speech.box(name)
         yield f"box of {plot.name}", "toggle", "on" if name.checked else "", name, (left + 2, top, height, height)
         yield plot.name, "row", "", plot, env.speech.box(plot)
-    for name, value in pairs(_seen(env, controls.one("frame", "Variables").one("tree"))):
+    for name, value in pairs(_entries(env, controls.one("frame", "Variables").one("tree"))):
         yield name.name, "value", value.name, value, env.speech.box(value)
     for control in controls:
         name = fields.get(control.path, control.name)
@@ -97,8 +95,8 @@ def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
             yield name, role, control.text or ("on" if control.checked else ""), control, box
 
 
-def _seen(env: KAlgebra, tree: Control) -> list[Control]:
-    """What is in a table; its entries say that they are showing even where the table is not."""
+def _entries(env: KAlgebra, tree: Control) -> list[Control]:
+    """The entries of a table that is visible; they claim to be showing even where the table is not."""
     return tree.all("tree item") if env.speech.box(tree)[2] else []
 
 

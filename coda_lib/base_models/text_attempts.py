@@ -1,0 +1,108 @@
+"""Attempts in words: the steps of an attempt and what holds at its end, without pictures, for the judge to rule on."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+from coda_lib.base_models.attempts import NOTHING, Attempt, Question, ending, script_verdict, whole_reply
+from coda_lib.base_models.lessons import Lesson, alike, make_lessons
+from coda_lib.base_models.walks import random_step
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
+from coda_lib.explore import aims, combinations
+
+_SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
+_FAILED = 0.65  # share of the failed attempts that stay, so that about as many succeed as fail
+
+
+def text_lessons(app: str) -> dict[int, list[Lesson]]:
+    """The tasks of these attempts by their number of aims."""
+    rng = random.Random(f"told lessons of {app}")
+    drawn = [*((aim,) for aim in aims(app)), *combinations(app, 2, rng)[:3000], *combinations(app, 3, rng)[:400]]
+    lessons = make_lessons(app, drawn, "text-{:04d}")
+    return {size: [lesson for lesson in lessons if len(lesson[0]) == size] for size in (1, 2, 3)}
+
+
+def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
+    """`count` attempts: a third at single aims, half at two, the rest at three."""
+    env, rng, lessons = ScienceDesk(app), random.Random(f"told attempts {app} {seed}"), text_lessons(app)
+    attempts: list[Attempt] = []
+    while len(attempts) < count:
+        (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
+        pool = lessons[size] or lessons[2]
+        attempt, success = play(env, rng.choice(pool), pool, rng)
+        if success or rng.random() < _FAILED:
+            attempts.append(attempt)
+    env.close()
+    return attempts
+
+
+def play(env: ScienceDesk, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
+    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it."""
+    parts, task = lesson
+    script = list(task.solution if rng.random() < 0.75 else rng.choice(alike(lesson, others))[1].solution)
+    if rng.random() < 0.1:  # twice, so that the second time undoes a toggle
+        script = [*script, *script]
+    slips, gives_up, rest = rng.choice(_SLIPS), rng.random() < 0.25, list(script)
+    env.reset(task)
+    desk, plans, effects, answer = env.desk, [], [], None
+    screen = desk.screenshot().tobytes()
+    while rest and len(plans) < task.steps and not (gives_up and rng.random() < 0.3):
+        slip = rng.random() < slips
+        step = random_step(desk, rng) if slip else rest[0]
+        try:
+            action = to_action(desk, step)
+        except ScriptError:  # a random step took away what this step needs: start again, or stop
+            if rng.random() < 0.5:
+                break
+            slips, rest = slips + 0.2, list(script)
+            continue
+        if "answer" in step:
+            answer = step["answer"]
+            break
+        desk.perform(action)
+        before, screen = screen, desk.screenshot().tobytes()
+        plans.append(to_plan(step))
+        effects.append(plans[-1] if screen != before else NOTHING)
+        if not slip or rng.random() < 0.3:
+            rest = rest[1:]
+    last_plan, success = ending(env, answer)
+    reply = whole_reply(parts, desk.state(), effects, script_verdict(task, plans, success, len(plans) + 1))
+    plans.append(last_plan)
+    return Attempt((b"",) * len(plans), (Question(task.instruction, answer, reply),), tuple(plans)), success
+
+
+@cache
+def names(app: str) -> tuple[str, ...]:
+    """The values of an application's goals that stand for nothing but themselves."""
+    return tuple(sorted({aim.word for aim in aims(app)} - {"on", "off"}))
+
+
+def renamed(attempt: Attempt, others: Sequence[str], rng: random.Random) -> Attempt:
+    """The attempt's first question with other names in the place of its own, alike in instruction, plans and reply.
+
+    A question task stays as it is: its answer depends on the name.
+    """
+    question = attempt.questions[0]
+    if question.instruction.endswith("?"):
+        return attempt
+    effects, held, ruling = question.reply.split("\n", 2)
+    own = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))
+    new = dict(zip(own, rng.sample(others, len(own)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+
+    def rename(text: str) -> str:
+        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
+
+    reply = "\n".join([rename(effects), rename(held), ruling])
+    question = replace(question, instruction=rename(question.instruction), reply=reply)
+    return replace(attempt, plans=tuple(map(rename, attempt.plans)), questions=(question,))
+
+
+def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

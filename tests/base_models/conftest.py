@@ -1,0 +1,14 @@
+"""What the tests of the base models share: a short walk through each application."""
+
+from __future__ import annotations
+
+import pytest
+
+from coda_lib.applications import APPS
+from coda_lib.base_models.walks import Transition, collect
+
+
+@pytest.fixture(scope="session")
+def walks() -> list[list[Transition]]:
+    """Give a short walk through each application."""
+    return [collect(app, 150, seed=3) for app in APPS]

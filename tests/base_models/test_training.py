@@ -1,0 +1,101 @@
+"""How the base models are trained and measured: batches, figures, cards, and the recipe from end to end."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_models import NO, YES, made_up, save_tiny
+
+from coda_lib.action import Action
+from coda_lib.applications import APPS
+from coda_lib.base_models import recipe
+from coda_lib.base_models.attempts import AttemptMaker
+from coda_lib.base_models.checks import judging, paired
+from coda_lib.base_models.lessons import judge_tasks
+from coda_lib.base_models.rows import Row
+from coda_lib.base_models.training import batch_of, packed_batch
+from coda_lib.files import read_json
+from coda_lib.models.chat import ReplayModel
+from coda_lib.models.local import encode, load_network, load_processor
+from coda_lib.paths import CHECKPOINTS
+from coda_lib.trajectory import decode_image, save_trajectories
+
+
+def test_what_is_given_is_not_learned(tmp_path):
+    words = load_processor(save_tiny(tmp_path / "judge"))
+    row = Row([{"role": "user", "content": [{"type": "text", "text": "Turn"}]}], "DONE", given="off\n")
+    inputs, labels = batch_of(words, [row])
+    learned = inputs["input_ids"][0][labels[0] >= 0].tolist()
+    assert words.tokenizer.decode(learned) == f"DONE{words.tokenizer.eos_token}"
+    assert "off" in words.tokenizer.decode(inputs["input_ids"][0])
+    _, labels = batch_of(words, [replace(row, whole=False)])  # the beginning of a reply does not end it
+    assert words.tokenizer.decode(labels[0][labels[0] >= 0].tolist()) == "DONE"
+
+
+def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
+    outcomes = {"gis/a": [True, False, False], "gis/b": [True, True], "gis/c": [False, True, False, True, True]}
+    played = [made_up(task_id=name, run=i, success=s) for name, some in outcomes.items() for i, s in enumerate(some)]
+    drawn = [(t.task_id, t.run) for t in paired(played)]
+    assert sorted(drawn) == [("gis/a", 0), ("gis/a", 1), *[("gis/c", run) for run in range(4)]]
+
+
+def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
+    tasks = judge_tasks("gis")[:6]
+    ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
+    played = [replace(ended[success], task_id=task.id, app="gis") for task in tasks for success in (True, False)]
+    solved = decode_image(ended[True].screenshots[-1]).tobytes()
+
+    def looks(messages) -> str:
+        last = [part["image"] for part in messages[-1]["content"] if part["type"] == "image"][-1]
+        return YES if last.tobytes() == solved else NO
+
+    walk = [walks[APPS.index("gis")]]
+    looking = judging(ReplayModel(looks), walk, [played], samples=12, seed=0)
+    assert looking["rollouts"] == looking["pairs"] == 12 and looking["rollout_successes"] == 0.5
+    assert looking["pair_accuracy"] == looking["pair_precision"] == looking["pair_recall"] == 1
+    assert looking["pair_accuracy_swapped"] < 0.8
+    credulous = judging(ReplayModel(lambda _: YES), walk, [played], samples=12, seed=0)
+    assert credulous["pair_recall"] == credulous["pair_recall_swapped"] == 1
+    assert credulous["pair_accuracy"] == credulous["pair_precision"] == credulous["pair_accuracy_swapped"] == 0.5
+    mumbling = judging(ReplayModel(lambda _: "perhaps"), walk, [played], samples=12, seed=0)
+    assert mumbling["pair_invalid"] == 12 and mumbling["pair_accuracy"] == mumbling["pair_recall"] == 0
+
+
+def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path):
+    played = [made_up(task_id=f"gis/{task}", run=run) for run in range(2) for task in range(12)]
+    save_trajectories(tmp_path / "rollouts" / "gis.parquet", played)
+    learned, held_out = recipe.Data(tmp_path, ["gis"], recipe.Recipe()).rollouts("gis")
+    assert len(learned) == 20 and len(held_out) == 4
+    assert not {t.task_id for t in learned} & {t.task_id for t in held_out}
+
+
+@pytest.mark.parametrize("role", recipe.ROLES)
+def test_a_committed_card_is_what_the_recipe_writes(role):
+    """What was written by hand about its weights stands below."""
+    committed = (CHECKPOINTS / role / "README.md").read_text()
+    figures = read_json(CHECKPOINTS / role / "figures.json")["figures"]
+    samples = 120 if "judge" in role else 1000
+    assert committed.startswith(recipe.card(role, figures, replace(recipe.Recipe(), samples=samples)))
+
+
+def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):
+    folder = save_tiny(tmp_path / "judge")
+    words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
+    network.set_attn_implementation("sdpa")
+    attempts = [AttemptMaker(walks[0]).stretch(random.Random(0)), AttemptMaker(walks[1]).screen(random.Random(1))]
+    inputs, labels = packed_batch(words, network, [attempt.rows for attempt in attempts])
+    together = network(**inputs).logits
+    for i, attempt in enumerate(attempts):
+        learned = (labels[i] >= 0).nonzero()[:, 0]
+        starts = [int(k) for k in learned if labels[i, k - 1] < 0]  # where a reply begins
+        assert len(starts) == len(attempt.rows) > 2
+        for k, row, question in zip(starts, attempt.rows, attempt.questions, strict=True):
+            alone = network(**encode(words, [row.messages])).logits[0, -1]
+            assert torch.allclose(together[i, k - 1], alone, atol=1e-4)
+            reply = words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]
+            assert labels[i, k : k + len(reply)].tolist() == reply
+            ended = k + len(reply) < labels.shape[1] and labels[i, k + len(reply)] == words.tokenizer.eos_token_id
+            assert ended == question.whole == row.reply.endswith(("}", "."))
