@@ -154,7 +154,8 @@ def test_tasks_list(coda):
     assert code == 0 and "gis/A-01" in shown and shown.endswith(f"{len(test_tasks('gis'))} test tasks\n")
     code, shown, _ = coda("tasks", "list", "--json")
     listed = json.loads(shown)
-    assert len(listed) == sum(len(test_tasks(app)) for app in APPS) and {"id", "app", "grade", "instruction", "steps"} <= set(listed[0])
+    assert [task["id"] for task in listed] == [task.id for app in APPS for task in test_tasks(app)]
+    assert {"id", "app", "grade", "instruction", "steps"} <= set(listed[0])
 
 
 def test_tasks_check(coda, monkeypatch):
