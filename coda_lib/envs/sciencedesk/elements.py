@@ -1,4 +1,4 @@
-"""What is visible in a window, by name: for base-model training, scripts and tests, never for the agent."""
+"""The visible elements of a window by name; for base-model training, scripts and tests, never for the agent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Slider
 
 @dataclass(frozen=True)
 class Element:
-    """One thing on the screen that a person would name."""
+    """A named element on the screen."""
 
     name: str
     role: str  # button, menu, toggle, tab, field, row, slider, value or target
     box: tuple[int, int, int, int]  # x, y, width, height in px of the window
-    text: str = ""  # what it shows: a text, 'on' of a toggle, 'selected' of a row or tab, the value of a slider
+    text: str = ""  # its text; 'on' for a toggle, 'selected' for a row or tab, the value for a slider
 
     @property
     def center(self) -> tuple[float, float]:
@@ -27,7 +27,7 @@ class Element:
 
 
 def visible_elements(window: QWidget) -> list[Element]:
-    """Everything visible that has a name, in drawing order; what a menu or dialog covers is left out."""
+    """The visible elements with a name, in drawing order, without those under a menu or dialog."""
     found: list[Element] = []
     for widget in window.findChildren(QWidget):
         if not widget.isVisible() or not (widget.accessibleName() or isinstance(widget, QTabBar)):

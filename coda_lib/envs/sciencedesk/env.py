@@ -58,7 +58,7 @@ def _load_qt() -> None:
 class ScienceDesk(Environment):
     """One application window.
 
-    `info` holds the application's state; after a step also the reason to stop (None while it goes on) and the answer.
+    `info` has the application's state; after a step also `stop`, the reason to stop or None, and `answer`.
     """
 
     metadata = {"render_modes": ["rgb_array"]}
@@ -106,15 +106,15 @@ class ScienceDesk(Environment):
 
 @contextmanager
 def _faults_raised(what: str) -> Iterator[None]:
-    """Raise as EnvironmentFault what breaks inside, in Qt's callbacks too, whose exceptions Qt would only print."""
+    """Raise errors inside as EnvironmentFault, also those in Qt's callbacks, which Qt would only print."""
     lost: list[BaseException] = []
-    usual, sys.excepthook = sys.excepthook, lambda kind, error, trace: lost.append(error)
+    previous, sys.excepthook = sys.excepthook, lambda kind, error, trace: lost.append(error)
     try:
         yield
     except Exception as error:
         raise EnvironmentFault(f"{what}: {error}") from error
     finally:
-        sys.excepthook = usual
+        sys.excepthook = previous
     for error in lost:
         if not isinstance(error, Exception):  # Ctrl+C
             raise error

@@ -45,7 +45,7 @@ def _surface(text: str) -> np.ndarray:
 
 @lru_cache(maxsize=512)
 def evaluate(text: str, degrees: bool, digits: int, variables: tuple[tuple[str, float], ...]) -> str:
-    """What the console answers; ExpressionError if the text is no formula."""
+    """The console's answer.  ExpressionError if the text is not a formula."""
     value = parse(text, dict(variables))
     if degrees:
         value = value.replace(

@@ -96,7 +96,7 @@ def _sized(value: sympy.Expr) -> sympy.Expr:
 
 
 def _applied(name: str, argument: sympy.Expr) -> sympy.Expr:
-    """SymPy computes as many digits as an argument has: exp(exp(9^9)) would keep it busy for ever."""
+    """Refuse numbers with so many digits that SymPy would not end, as in exp(exp(9^9))."""
     if argument.is_number and name not in ("sqrt", "abs", "log"):
         try:
             size = abs(complex(argument.evalf()))
@@ -121,7 +121,7 @@ def _degree(value: sympy.Expr) -> float:
 
 
 def _terms(value: sympy.Expr) -> int:
-    """How many terms an expansion has at most."""
+    """The greatest number of terms of an expansion."""
     if value.is_Add:
         return sum(_terms(part) for part in value.args)
     if value.is_Mul:

@@ -162,7 +162,7 @@ class Astron(Desk):
     # -- commands ----------------------------------------------------------------------------------------------------
 
     def _change(self, **values: Any) -> None:
-        """Change what rise and set depend on; they must then be computed anew."""
+        """Change a value on which rise and set depend, and forget them."""
         if any(self.values[key] != value for key, value in values.items()):
             self.values |= values | {"computed": ""}
         self._show_values()
@@ -193,7 +193,7 @@ class Astron(Desk):
         self._select(name)
 
     def _ready(self) -> bool:
-        """Whether a body above the horizon is selected; says why not."""
+        """Whether a body above the horizon is selected; the status line says why not."""
         place = here_of(self.values).get(self.values["selected"])
         if place is None:
             self.message("No body is selected")

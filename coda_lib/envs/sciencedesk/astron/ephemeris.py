@@ -1,4 +1,4 @@
-"""Where the naked-eye bodies are, when they rise and set, and how far apart they stand; PyEphem computes."""
+"""Positions, rise, set and distances of the naked-eye bodies; PyEphem computes."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class View(NamedTuple):
 
     @classmethod
     def of(cls, v: Mapping[str, Any]) -> View:
-        """The view that the application's state `v` asks for."""
+        """The view of the application's state `v`."""
         return cls(when_of(v), *(v[key] for key in ("place", *cls._fields[2:])))
 
 

@@ -123,7 +123,7 @@ class Biochem(Desk):
         super().set(key, value)
 
     def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> None:
-        """A menu each of whose entries does the same thing with its own name."""
+        """A menu whose entries call the same function, each with its name."""
         self.add_menu(title, {name: lambda name=name: act(name) for name in names})
 
     @property
@@ -212,7 +212,7 @@ class Biochem(Desk):
     # -- pictures ----------------------------------------------------------------------------------------------------
 
     def _boxes(self, rect: QRect) -> dict[str, QRect]:
-        """What can be clicked: the atoms that carry a label, front ones first."""
+        """The boxes of the atoms that can be clicked: those with a label, front ones first."""
         if not self.values["labels"] or not self.values["molecule"]:
             return {}
         points, _ = view(self.values["molecule"], self.values["turn"], rect.width(), rect.height())

@@ -89,7 +89,7 @@ def edges(v: Mapping[str, Any]) -> list[int]:
 
 
 def source(v: Mapping[str, Any], layer: str) -> tuple[str, int, tuple[str, int]]:
-    """What a raster layer is computed from (arguments of `raster`), and nothing else, so that it is computed once."""
+    """The arguments of `raster` for a layer, without others, so that it is computed once."""
     classes = tuple(v["classes"]) if layer == "Classes" else ("", 0)
     return layer, v["light"] if "Hillshade" in (layer, classes[0]) else 0, classes
 
@@ -103,12 +103,12 @@ def inside(v: Mapping[str, Any], layer: str) -> np.ndarray:
 
 
 def place_of(name: str) -> tuple[float, float]:
-    """Where a mark or a peak is."""
+    """The place of a mark or a peak, in fractions of the map."""
     return MARKS[name] if name in MARKS else peaks()[name][:2]
 
 
 def value_at(v: Mapping[str, Any], name: str) -> str:
-    """What a query of a peak or a mark gives: a peak's height, or the value of the highest visible raster layer."""
+    """The result of a query: the height of a peak, or at a mark the value of the uppermost visible raster layer."""
     layer = next((layer for layer in visible(v) if layer in RASTERS), "")
     if name in peaks() or not layer:
         return f"{peaks()[name][2]} m" if name in peaks() else "no raster"

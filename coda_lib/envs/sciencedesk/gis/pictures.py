@@ -35,7 +35,7 @@ MAP = QRect(0, 0, 174, 186)  # px of the canvas; the rest is the legend
 
 
 def _colors(palette: str, values: np.ndarray) -> np.ndarray:
-    """RGBA bytes of values in [0, 1]; of 'terrain' only the land, for it starts with water."""
+    """RGBA bytes of values in [0, 1]; of the colours 'terrain' only those of land."""
     return matplotlib.colormaps[palette](0.25 + 0.75 * values if palette == "terrain" else values, bytes=True)
 
 
@@ -78,7 +78,7 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 
 
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
-    """Boxes in px of what can be clicked on the map: the peaks, if their layer is visible, and the marks."""
+    """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
     tops = peaks() if "Peaks" in visible(v) else {}
     found = {name: _at_px(v, x, y).toPoint() for name, (x, y, *_) in tops.items()}
     found = {name: QRect(p.x() - 7, p.y() - 9, 14, 14) for name, p in found.items()}
@@ -152,7 +152,7 @@ def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
 
 
 def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
-    """The region's edge, and what lies outside it darker."""
+    """Draw the region's edge, and the map outside it darker."""
     north, south, east, west = edges(v)
     box = QRectF(_at_px(v, west / EAST, 1 - north / NORTH), _at_px(v, east / EAST, 1 - south / NORTH))
     shade, area = QColor(0, 0, 0, 110), QRectF(MAP)

@@ -1,9 +1,9 @@
-"""Spectra: emission and absorption spectra of a few lamps (`spectroscopy.py`, `spectrograph.py`); SciPy computes.
+"""Spectra: emission and absorption spectra of a few lamps (`spectroscopy.py`, `pictures.py`); SciPy computes.
 
-No model is trained on it: it is the software that a planner has never seen (`NOVEL_APPS`).  What the interface does not
-say: peaks are found only once the baseline is subtracted, dark lines only in an inverted trace; whatever changes the
-trace forgets its peaks; only a *selected* peak is marked; lamp and slit cannot change while the trace is on hold, nor
-the range while it is locked; a smoothing window is an odd number of pixels; an element is identified by its peaks.
+No model is trained on it (`NOVEL_APPS`).  What the interface does not say: peaks are found only once the baseline is
+subtracted, dark lines only in an inverted trace; whatever changes the trace forgets its peaks; only a *selected* peak
+is marked; lamp and slit cannot change while the trace is on hold, nor the range while it is locked; a smoothing
+window is an odd number of pixels; an element is identified by its peaks.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Spectra(Desk):
         super().set(key, value)
 
     def _expose(self, **change: Any) -> None:
-        """Another lamp or slit: a new trace, which needs a detector that is not on hold."""
+        """Record a new trace after a change of lamp or slit, unless the detector is on hold."""
         ((key, value),) = change.items()
         if not value:
             self.message("No lamp is chosen")

@@ -66,7 +66,7 @@ class _Frame:
 
 
 def _points(v: Mapping[str, Any], rect: QRect) -> dict[str, QPoint]:
-    """Tops of the peaks in the range, the highest first; of peaks too close to be told apart only the highest."""
+    """Tops of the peaks in the range, the highest first; of overlapping peaks only the highest."""
     frame, shown = _Frame(v, rect, v["low"], v["high"]), {}
     for name, peak in sorted(peaks(v).items(), key=lambda item: -item[1].height):
         if v["low"] <= peak.wavelength <= v["high"]:
@@ -131,7 +131,7 @@ def _paint_axis(v: Mapping[str, Any], painter: QPainter, frame: _Frame, floor: i
 
 
 def _paint_peaks(v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint]) -> None:
-    """Marks on the peaks first, then their wavelengths where they cover nothing; one without room goes without."""
+    """Draw marks on the peaks, then their wavelengths where there is room."""
     taken = [QRect(p.x() - 4, p.y() - 4, 8, 8) for p in points.values()]
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor("#d1242f"))
