@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.cli.console import JsonOption, err, out, print_json, show
@@ -80,12 +79,11 @@ def apps_check(
         print_json([{name: getattr(check, name) for name in names} for check in checks])
     else:
         networks = {True: "its own", False: "this machine's", None: ""}
-        table = Table("application", "", "starts in", "reset in", "network", "state", box=None, pad_edge=False)
+        rows = []
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            outcome = "works" if check.fault is None else check.fault
-            table.add_row(check.kind, outcome, *times, networks[check.isolated], ", ".join(check.state))
-        show(table)
+            rows.append((check.kind, check.fault or "works", *times, networks[check.isolated], ", ".join(check.state)))
+        show(("application", "", "starts in", "reset in", "network", "state"), rows)
     if any(check.fault is not None for check in checks):
         raise typer.Exit(1)
 
@@ -109,11 +107,8 @@ def apps_adapt(
     if as_json:
         print_json(figures)
         return
-    table = Table("", "measured", "", box=None, pad_edge=False)
-    for role, measured in figures.items():
-        for name, value in measured.items():
-            table.add_row(role, name.replace("_", " "), str(value))
-    show(table)
+    rows = [(role, name.replace("_", " "), value) for role, measured in figures.items() for name, value in measured.items()]
+    show(("", "measured", ""), rows)
 
 
 @apps_app.command("soak")
@@ -138,12 +133,11 @@ def apps_soak(
     if as_json:
         print_json({"applications": rows, "remaining": remaining})
     else:
-        table = Table("application", "episodes", "solved", "memory", "processes", "", box=None, pad_edge=False)
+        cells = []
         for row in rows:
             memory, processes = (f"{pair[0]:.0f} → {pair[1]:.0f}" for pair in (row["memory_mb"], row["processes"]))
-            counts = str(row["episodes"]), str(row["solved"])
-            table.add_row(row["kind"], *counts, f"{memory} MB", processes, "" if row["flat"] else "grows")
-        show(table)
+            cells.append((row["kind"], row["episodes"], row["solved"], f"{memory} MB", processes, "" if row["flat"] else "grows"))
+        show(("application", "episodes", "solved", "memory", "processes", ""), cells)
         for row in rows:
             for failed in row["failed"]:
                 out.print(f"{row['kind']}: not solved: {failed}", markup=False)

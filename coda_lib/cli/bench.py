@@ -6,7 +6,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from coda_lib.cli.console import JsonOption, err, out, print_json, show
 
@@ -43,21 +42,18 @@ def bench(
     if as_json:
         print_json(rows)
         return
-    table = Table("what", "measured", "unit", "target", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(row["name"], f"{row['value']:.4g}", row["unit"], row["target"])
-    out.print(table)
+    show(("what", "measured", "unit", "target"), ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows))
 
 
 def _show_scale(rows: list[Scale], as_json: bool) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    table = Table("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory", box=None, pad_edge=False)
+    cells = []
     for row in rows:
         rates = f"{row.episodes_h:,.0f}", f"{100 * row.share:.1f} %", f"{row.cores:.2f}", f"{row.memory_mb:,.0f} MB"
-        table.add_row(str(row.machines), str(row.workers), *rates)
-    out.print(table)
+        cells.append((row.machines, row.workers, *rates))
+    show(("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory"), cells)
 
 
 def _show_gpu(report: Report, as_json: bool) -> None:
@@ -82,14 +78,13 @@ def _print_gpu(report: Report) -> None:
     )
     out.print(*lines, sep="\n", markup=False, soft_wrap=True)
     heads = ("seconds", "tokens read", "written", "tokens/s", "10¹⁵ operations", "of the peak", "memory")
-    table = Table("planner", "phase", *heads, box=None, pad_edge=False)
+    rows = []
     for model in dict.fromkeys(phase.model for phase in report.phases):
         phases = [phase for phase in report.phases if phase.model == model]
-        for phase in [*phases, report.together(model)]:
-            table.add_row(model, phase.name, *_cells(phase))
-    if report.phases:
+        rows += [(model, phase.name, *_cells(phase)) for phase in [*phases, report.together(model)]]
+    if rows:
         out.print()
-        show(table)
+        show(("planner", "phase", *heads), rows)
     for model, why in report.failed.items():
         out.print(f"{model} {why}", markup=False, soft_wrap=True)
 

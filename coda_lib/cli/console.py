@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from coda_lib.run import Run
     from coda_lib.task import Task
 
@@ -36,8 +37,11 @@ SettingsOption = Annotated[
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
 
 
-def show(table: Table) -> None:
+def show(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a table at its full width, also in a narrow terminal, so that no figure is cut."""
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
     Console(width=max(out.width, Console(width=400).measure(table).maximum), highlight=False).print(table)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from coda_lib.cli.console import JsonOption, SettingsOption, out, print_json, show
 
@@ -35,38 +35,37 @@ def estimate(
     )  # fmt: skip
     for table in tables:
         out.print()
-        show(table)
+        show(*table)
     out.print(f"\ndisk: {costed.disk / 1e9:,.0f} GB")
     for line in costed.missing or ["nothing"]:
         out.print(f"missing here: {line}", markup=False)
 
 
+Table = tuple[Sequence[str], list[tuple]]  # columns and rows
+
+
 def _models(costed: Estimate) -> Table:
-    table = Table("model", "", "parameters", "served: weights and prompts", box=None, pad_edge=False)
-    for role, network in costed.networks.items():
-        name = getattr(costed.profile.models, role)
-        table.add_row(role, name, f"{network.parameters / 1e9:.2f} billion", f"{costed.serving[role] / 1e9:.0f} GB")
-    return table
+    models = {role: getattr(costed.profile.models, role) for role in costed.networks}
+    sizes = {role: f"{network.parameters / 1e9:.2f} billion" for role, network in costed.networks.items()}
+    rows = [(role, models[role], sizes[role], f"{costed.serving[role] / 1e9:.0f} GB") for role in models]
+    return ("model", "", "parameters", "served: weights and prompts"), rows
 
 
 def _memory(costed: Estimate) -> Table:
     names = ("weights", "gradients", "optimizer", "reference", "working")
-    table = Table("each GPU that trains", *names, "together", box=None, pad_edge=False)
     sizes = [getattr(costed.memory, name) for name in names] + [costed.memory.total]
-    table.add_row("stage 1", *(f"{size / 1e9:.1f} GB" for size in sizes))
-    return table
+    return ("each GPU that trains", *names, "together"), [("stage 1", *(f"{size / 1e9:.1f} GB" for size in sizes))]
 
 
 def _workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit: str, seconds: int) -> Table:
-    heads = ("10¹⁵ operations", "tokens read", "written", unit, f"GPU-{unit}")
-    table = Table(title, *heads, "limited by", box=None, pad_edge=False)
+    rows = []
     for work in workloads:
         figures = (work.flops / 1e15, work.read, work.written, work.seconds / seconds, gpus * work.seconds / seconds)
         limit = "environments" if work.environments_s > work.models_s else "models"
-        table.add_row(work.name, *(f"{figure:,.1f}" if figure < 1000 else f"{figure:,.0f}" for figure in figures), limit)
+        rows.append((work.name, *(f"{figure:,.1f}" if figure < 1000 else f"{figure:,.0f}" for figure in figures), limit))
     total = sum(work.seconds for work in workloads) / seconds
-    table.add_row("together", "", "", "", f"{total:,.1f}", f"{gpus * total:,.1f}", "")
-    return table
+    rows.append(("together", "", "", "", f"{total:,.1f}", f"{gpus * total:,.1f}", ""))
+    return (title, "10¹⁵ operations", "tokens read", "written", unit, f"GPU-{unit}", "limited by"), rows
 
 
 def _data(costed: Estimate) -> dict[str, Any]:

@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
 
 from coda_lib.cli.console import (
     AppOption,
@@ -21,8 +19,8 @@ from coda_lib.cli.console import (
     applications,
     err,
     local_checkpoint,
-    out,
     print_json,
+    show,
 )
 from coda_lib.errors import UserError
 
@@ -107,11 +105,10 @@ def evaluate(
     if as_json:
         print_json({"planner": agent.name, "seed": seed, "runs": k, "results": rows})
         return
-    shown = Table("application", "metric", "tasks", "percent [95 % interval]", box=None, pad_edge=False)
     for row in rows:
-        interval = "[{:.1f}, {:.1f}]".format(100 * row["low"], 100 * row["high"])
-        shown.add_row(row["app"], row["metric"], str(row["tasks"]), escape(f"{100 * row['value']:.1f} {interval}"))
-    out.print(shown)
+        row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[name] for name in ("value", "low", "high")))
+    columns = ("app", "metric", "tasks", "percent")
+    show(("application", "metric", "tasks", "percent [95 % interval]"), ([row[name] for name in columns] for row in rows))
 
 
 def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli import apps as cli_apps
@@ -214,11 +213,11 @@ def usage(
         return
     if models.empty:
         raise UserError(f"no model of {display(here.folder)} was served: see `serving` in the profile")
-    table = Table("stage", "model", "requests", "tokens read", "written", "cost", box=None, pad_edge=False)
+    rows = []
     for row in [*models.to_dict("records"), {"stage": "together", "role": "", **models.sum(numeric_only=True, min_count=1)}]:
         counts = [f"{row[name]:,.0f}" for name in ("requests", "prompt_tokens", "completion_tokens")]
-        table.add_row(row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}")
-    show(table)
+        rows.append((row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}"))
+    show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
 app.command()(cli_bench.bench)

@@ -1,4 +1,4 @@
-"""Commands about what a result rests on: the paper's own tables, its claims, seeds, power, and judges."""
+"""Commands about the evidence of a result: the paper's tables and claims, seeds, power, and judges."""
 
 from __future__ import annotations
 
@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
 
 from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, show
 from coda_lib.errors import UserError
 from coda_lib.files import records
 
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
 
 def audit(as_json: JsonOption = False) -> None:
-    """Say what the paper's own Tables 1 and 2 bear out: impossible figures, wrong means, differences within chance."""
+    """Check the paper's Tables 1 and 2: impossible figures, wrong means, differences within chance."""
     from coda_lib.evaluation.audit import audit_paper, findings
 
     parts = audit_paper()
@@ -27,21 +26,21 @@ def audit(as_json: JsonOption = False) -> None:
         tables = {name: records(part) for name, part in parts.items()}
         print_json({"findings": findings(parts)} | tables)
         return
-    for said in findings(parts):
-        out.print(f"* {said}", markup=False, soft_wrap=True)
-    table = Table("metric", "model", "solved", "of", "percent, 95 % interval", box=None, pad_edge=False)
+    for finding in findings(parts):
+        out.print(f"* {finding}", markup=False, soft_wrap=True)
+    out.print("\nAll tasks together (intervals over tasks):")
+    rows = []
     for row in parts["pooled"].itertuples():
         share = f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" + ("" if row.whole else " (nearest to an impossible figure)")
-        table.add_row(row.metric, row.model, str(row.successes), str(row.trials), escape(share))
-    out.print("\nAll tasks together (intervals over tasks):")
-    show(table)
+        rows.append((row.metric, row.model, row.successes, row.trials, share))
+    show(("metric", "model", "solved", "of", "percent, 95 % interval"), rows)
 
 
 def claims(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    run: RunArgument,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what a run says about each of the paper's claims: supported, contradicted or undecided, and on what that rests."""
+    """Decide the paper's claims by a run: supported, contradicted or undecided, with the evidence."""
     from coda_lib.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance
     from coda_lib.evaluation.votes import votes_and_rules
@@ -55,23 +54,22 @@ def claims(
     if as_json:
         print_json(records(table))
         return
-    shown = Table("claim", "metric", "paper", "this run", "verdict", box=None, pad_edge=False)
+    rows = []
     for row in table.dropna(subset="difference").itertuples():
-        ours = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
         paper = "no figure" if row.reported != row.reported else f"{row.reported:+.1f}"
-        shown.add_row(row.claim, row.metric, paper, escape(ours), row.verdict)
-    out.print(shown)
+        rows.append((row.claim, row.metric, paper, f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", row.verdict))
+    show(("claim", "metric", "paper", "this run", "verdict"), rows)
     for row in table[table["difference"].isna()].itertuples():
         out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
     out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
 
 
 def seeds(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names or folders.")],
+    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ only in the seed: names or folders.")],
     save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write table1 and comparisons (csv, md, tex) there.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show Table 1 over several seeds of the same study: means over the seeds, and how far the seeds lie apart."""
+    """Show Table 1 over several seeds of the same study: means over the seeds, and their spread."""
     from coda_lib.evaluation import report, tables
     from coda_lib.evaluation.paper import Provenance
     from coda_lib.evaluation.tables import by_seed, load_seeds
@@ -81,32 +79,31 @@ def seeds(
     drawing = {"apps": profile.apps, "provenance": provenance, "k": profile.evaluation_runs}
     table = tables.table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
     compared = tables.comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
-    apart = by_seed(episodes)
+    spread = by_seed(episodes).reset_index()
     name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
     if save:
         report.write_tables(save, table, compared, name)
     if as_json:
-        parts = {"table1": table, "comparisons": compared, "by_seed": apart.reset_index()}
+        parts = {"table1": table, "comparisons": compared, "by_seed": spread}
         print_json({key: records(part) for key, part in parts.items()})
         return
-    for title, layout in ((report.caption(table, name), report.grid(table)),
-                          (report.COMPARED, report.comparisons_grid(compared)),
-                          ("Overall Average@k of each seed, percent", apart.round(1).reset_index())):  # fmt: skip
-        shown = Table(*map(str, layout.columns), box=None, pad_edge=False)
-        for row in layout.itertuples(index=False):
-            shown.add_row(*(escape(str(cell)) for cell in row))
+    layouts = {
+        report.caption(table, name): report.grid(table), report.COMPARED: report.comparisons_grid(compared),
+        "Overall Average@k of each seed, percent": spread.round(1),
+    }  # fmt: skip
+    for title, layout in layouts.items():
         out.print(f"\n{title}", markup=False, soft_wrap=True)
-        show(shown)
+        show(map(str, layout.columns), layout.itertuples(index=False))
 
 
 @judge_app.command("votes")
 def judge_votes(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
-    by: Annotated[list[str] | None, typer.Option(help="Also apart: app or planner; may be given twice.")] = None,
+    run: RunArgument,
+    by: Annotated[list[str] | None, typer.Option(help="A row for each app or planner; may be given twice.")] = None,
     table2: Annotated[bool, typer.Option("--table2", help="The rules of Table 2, on the mix that all its judges saw.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what every voting rule would have made of the votes of a run: precision, recall, labels."""
+    """Apply every voting rule to the votes of a run: precision, recall, labels."""
     from coda_lib.evaluation.votes import compare_rules, grouped, load_table2_votes, load_votes, table2_rules, voting_rules
 
     if unknown := set(by or ()) - {"app", "planner"}:
@@ -121,31 +118,29 @@ def judge_votes(
         print_json(records(compared))
         return
     columns = ("n", "solved", "accepted", "precision", "recall", "coverage", "calls", "labels", "wrong labels")
-    table = Table(*(by or ()), "rule", *columns, box=None, pad_edge=False)
+    rows = []
     for row in compared.itertuples():
-        shares = [
-            f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in
-            ((row.precision, row.precision_low, row.precision_high), (row.recall, row.recall_low, row.recall_high))
-        ]  # fmt: skip
-        counts = (f"{row.trajectories}", f"{row.successes}", f"{row.accepted}")
-        costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", f"{row.labels}", f"{row.wrong_labels:.1f}")
-        table.add_row(*(getattr(row, name) for name in by or ()), row.rule, *counts, *map(escape, shares), *costs)
-    show(table)
-    said = "percent, with 95 % intervals over tasks; calls: votes asked for each; labels: steps to be trained on"
-    out.print(said, markup=False, soft_wrap=True)
+        intervals = ((row.precision, row.precision_low, row.precision_high), (row.recall, row.recall_low, row.recall_high))
+        shares = [f"{value:.1f} [{low:.1f}, {high:.1f}]" for value, low, high in intervals]
+        costs = (f"{row.coverage:.1f}", f"{row.calls:.2f}", row.labels, f"{row.wrong_labels:.1f}")
+        groups = (getattr(row, name) for name in by or ())
+        rows.append((*groups, row.rule, row.trajectories, row.successes, row.accepted, *shares, *costs))
+    show((*(by or ()), "rule", *columns), rows)
+    note = "percent, with 95 % intervals over tasks; calls: votes asked for each; labels: steps to be trained on"
+    out.print(note, markup=False, soft_wrap=True)
 
 
 @judge_app.command("export")
 def judge_export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")],
+    run: RunArgument,
     save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
 ) -> None:
-    """Write the judges' first votes behind Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
+    """Write the judges' first votes of Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
     from coda_lib.evaluation.votes import load_table2_votes
     from coda_lib.formats.judgments import write_votes
 
     if save.exists() and any(save.iterdir()):
-        raise UserError(f"{save} is there and not empty: name another folder with --save")
+        raise UserError(f"{save} is not empty: name another folder with --save")
     votes = load_table2_votes(run_of(run))
     write_votes(votes, save)
     judges = ", ".join(votes["judge"].unique())
@@ -160,27 +155,26 @@ def judge_score(
     splits: Annotated[Path | None, typer.Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Score judgments of AgentRewardBench as the benchmark does, and strictly: there a missing verdict is a wrong one."""
+    """Score judgments of AgentRewardBench as the benchmark does, and strictly: a missing verdict is a wrong one."""
     from coda_lib.formats import judgments as arb
 
     if split and not splits:
         raise UserError("--split needs the benchmark's splits.csv: name it with --splits")
     labels, repeated = arb.load_annotations(annotations)
-    found = arb.score(judgments, labels, repeated, arb.load_split(splits, split) if split else None)
+    scored = arb.score(judgments, labels, repeated, arb.load_split(splits, split) if split else None)
     if as_json:
-        print_json(arb.record(found))
+        print_json(arb.record(scored))
         return
-    table = Table("judge", "benchmark", "n", "precision", "recall", "coverage", "strict precision", "strict recall", "no verdict",
-                  box=None, pad_edge=False)  # fmt: skip
-    for one in found.scores:
+    rows = []
+    for one in scored.scores:
         shares = [arb.percent(share) for share in one.shares()]
-        why = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
-        row = (str(len(one.judged)), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], why)
-        table.add_row(one.judge, one.benchmark, *(escape(cell) for cell in row))
-    show(table)
+        missing = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
+        rows.append((one.judge, one.benchmark, len(one.judged), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], missing))
+    measures = ("precision", "recall", "coverage", "strict precision", "strict recall", "no verdict")
+    show(("judge", "benchmark", "n", *measures), rows)
     out.print("percent, with 95 % intervals over tasks", markup=False)
-    out.print(f"not used: {found.unsure} trajectories that people are unsure of, {found.repeated} further annotations")
-    for judge, count in found.unknown.items():
+    out.print(f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further annotations")
+    for judge, count in scored.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
 
 
@@ -220,39 +214,38 @@ def judge_run(
 
 
 def power(
-    difference: Annotated[float, typer.Argument(help="Difference of Overall Average@k to be settled, in percentage points.")],
+    difference: Annotated[float, typer.Argument(help="Difference of Overall Average@k to detect, in percentage points.")],
     run: Annotated[
-        list[str] | None, typer.Option(help="Run to learn from; again for runs of other seeds. Default: the reference.")
+        list[str] | None,
+        typer.Option(help="Run to estimate the spread from; may be repeated for other seeds. Default: the reference."),
     ] = None,
-    first: Annotated[str, typer.Option(help="The system that is compared with: base, executor, stage1 or stage2.")] = "base",
+    first: Annotated[str, typer.Option(help="The system compared with: base, executor, stage1 or stage2.")] = "base",
     second: Annotated[str, typer.Option(help="The other system.")] = "stage1",
-    chance: Annotated[float, typer.Option("--power", min=0.5, max=0.999, help="Chance of finding it if it is there.")] = 0.8,
+    chance: Annotated[float, typer.Option("--power", min=0.5, max=0.999, help="Chance of detecting it if it exists.")] = 0.8,
     as_json: JsonOption = False,
 ) -> None:
-    """Say how many tasks, runs and training seeds would settle a difference between two systems."""
+    """Estimate how many tasks, runs and training seeds detect a difference between two systems."""
     from dataclasses import asdict
 
     from coda_lib.evaluation.power import designs, estimate, load_pairs
     from coda_lib.paths import REFERENCE
 
     if not 0 < abs(difference) <= 100:
-        raise UserError(f"a difference of {difference} percentage points cannot be settled: give one up to 100, not 0")
+        raise UserError(f"a difference of {difference} percentage points cannot be detected: give one up to 100, not 0")
     folders = [run_of(name) for name in run or [str(REFERENCE / "laptop")]]
     pairs = [load_pairs(folder, first, second) for folder in folders]
     spread = estimate(pairs)
     tasks, runs = sum(len(a) for a, _ in pairs[0]), pairs[0][0][0].shape[1]
-    found = 100 * spread.detectable(tasks, runs, len(folders), chance)
+    detectable = 100 * spread.detectable(tasks, runs, len(folders), chance)
     table = designs(spread, abs(difference) / 100, chance)
     if as_json:
-        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread), "detectable": found,
+        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread), "detectable": detectable,
                     "tasks": json.loads(table.to_json(orient="index"))})  # fmt: skip
         return
     design = f"{tasks} tasks, {runs} runs and {len(folders)} seed{'s' * (len(folders) > 1)}"
-    said = f"{first} against {second}: {design} find a difference of {found:.1f} points with a chance of {100 * chance:.0f} %"
-    out.print(said, markup=False, soft_wrap=True)
-    shown = Table(f"tasks for {abs(difference):g} points", *table.columns, box=None, pad_edge=False)
-    for row in table.itertuples():
-        shown.add_row(row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:]))
-    out.print(shown)
+    note = f"{first} against {second}: {design} find a difference of {detectable:.1f} points with a chance of"
+    out.print(note, f"{100 * chance:.0f} %", markup=False, soft_wrap=True)
+    rows = ((row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:])) for row in table.itertuples())
+    show((f"tasks for {abs(difference):g} points", *table.columns), rows)
     if spread.seeds is None:
-        out.print("From one training: how much another seed would change it is not known, and not counted here.", soft_wrap=True)
+        out.print("From one training: the effect of another training seed is unknown and not counted.", soft_wrap=True)

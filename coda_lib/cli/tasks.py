@@ -1,4 +1,4 @@
-"""The commands `coda tasks ...`."""
+"""The commands `coda tasks` and `coda convert`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import track
-from rich.table import Table
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, show, tasks_of
@@ -35,10 +33,7 @@ def tasks_list(
     if as_json:
         print_json([asdict(task) for task in tasks])
         return
-    table = Table("task", "grade", "steps", "instruction", box=None, pad_edge=False)
-    for task in tasks:
-        table.add_row(task.id, task.grade, str(task.steps), escape(task.instruction))
-    out.print(table)
+    show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
     out.print(f"{len(tasks)} {split} tasks")
 
 
@@ -79,14 +74,17 @@ def tasks_check(
     if as_json:
         print_json({"splits": rows, "problems": problems})
     else:
-        table = Table("application", "split", "tasks", "solved by script", "solved by doing nothing", box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(*(str(value) for value in row.values()))
-        out.print(table)
+        show(("application", "split", "tasks", "solved by script", "solved by doing nothing"), (row.values() for row in rows))
         totals = [f"{sum(row['tasks'] for row in rows if row['split'] == split)} {split} tasks" for split in ("test", "train")]
         out.print(f"{' and '.join(totals)}; {'problems:' if problems else 'no test task is in the train pool'}")
-        out.print("\n".join(problems), markup=False, soft_wrap=True, end="\n" if problems else "")
+    _end(problems, as_json)
+
+
+def _end(problems: list[str], as_json: bool) -> None:
+    """List problems; exit code 1 if there are any."""
     if problems:
+        if not as_json:
+            out.print("\n".join(problems), markup=False, soft_wrap=True)
         raise typer.Exit(1)
 
 
@@ -103,32 +101,30 @@ def _fault(env: ScienceDesk, task: Task) -> str | None:
 
 
 def _check_folder(folder: Path, as_json: bool) -> None:
-    from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
+    from coda_lib.envs.scienceboard.files import load_board_task
 
     paths = sorted(folder.rglob("*.json"))
     if not paths:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
-    tasks: dict[str, list[BoardTask]] = {}
+    checks: dict[str, list[Counter]] = {}
     problems = []
     for path in paths:
         try:
             task = load_board_task(path)
-            tasks.setdefault(task.type, []).append(task)
+            checks.setdefault(task.type, []).append(Counter(item.type for item in task.evaluate))
         except UserError as error:
             problems.append(str(error))
-    checks = {app: Counter(item.type for task in some for item in task.evaluate) for app, some in sorted(tasks.items())}
-    rows = [{"app": app, "tasks": len(tasks[app]), "checks": dict(sorted(kinds.items()))} for app, kinds in checks.items()]
+    rows = [
+        {"app": app, "tasks": len(counts), "checks": dict(sorted(sum(counts, Counter()).items()))}
+        for app, counts in sorted(checks.items())
+    ]
     if as_json:
         print_json({"tasks": rows, "problems": problems})
     else:
-        table = Table("application", "tasks", "what they check", box=None, pad_edge=False)
-        for row in rows:
-            table.add_row(row["app"], str(row["tasks"]), ", ".join(f"{kind} {count}" for kind, count in row["checks"].items()))
-        show(table)
+        cells = [(r["app"], r["tasks"], ", ".join(f"{kind} {count}" for kind, count in r["checks"].items())) for r in rows]
+        show(("application", "tasks", "checks"), cells)
         out.print(f"{len(paths) - len(problems)} of {len(paths)} task files can be read")
-        out.print("\n".join(problems), markup=False, soft_wrap=True, end="\n" if problems else "")
-    if problems:
-        raise typer.Exit(1)
+    _end(problems, as_json)
 
 
 def convert(
