@@ -35,8 +35,8 @@ WIDTH = 100  # characters: longer lines are broken in the middle of words on a p
 def source(*functions: Callable) -> HTML:
     """The source of functions, as highlighted code."""
     code = "\n\n".join(inspect.getsource(function) for function in functions)
-    box = "color: #1a1a1a; padding: 0.7em"
-    text = "color: inherit; background: inherit; font: 12px/1.4 monospace; white-space: pre-wrap; margin: 0"
+    box = "color: #1a1a1a; background: #ffffff; border: 1px solid #dddddd; padding: 0.5em"
+    text = "color: #1a1a1a; background: #ffffff; font: 11px/1.4 monospace; white-space: pre-wrap; word-break: normal"
     return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, cssstyles=box, prestyles=text)))
 
 
