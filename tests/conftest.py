@@ -13,87 +13,21 @@ os.environ.pop("COLUMNS", None)  # pytest-xdist sets it, and rich would take it 
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-import nbformat
 import pytest
+from fake_notebooks import ROLES, write_fake_notebooks, write_notebook
 
 from coda_lib.cli import main as cli
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job, and so by what tests start
 
 
-def write_notebook(path: Path, parameters: str, *cells: str) -> Path:
-    """Write a notebook of one cell tagged `parameters` (none if empty) and other code cells."""
-    notebook = nbformat.v4.new_notebook()
-    notebook.metadata["kernelspec"] = {"name": "python3", "language": "python", "display_name": "Python 3"}
-    tagged = [nbformat.v4.new_code_cell(parameters, metadata={"tags": ["parameters"]})] if parameters else []
-    notebook.cells = [*tagged, *(nbformat.v4.new_code_cell(cell) for cell in cells)]
-    for number, cell in enumerate(notebook.cells):
-        cell["id"] = f"cell-{number}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(notebook, path)
-    return path
-
-
 @pytest.fixture
 def make_notebook(tmp_path: Path) -> Callable[..., Path]:
     """Give a function (name, parameters, *cells) that writes a notebook into the test's folder."""
     return lambda name, parameters, *cells: write_notebook(tmp_path / name, parameters, *cells)
-
-
-PARAMETERS = {
-    "app": 'app: str = "algebra"',
-    "planner": 'planner: str = "base"',
-    "system": 'system: str = "base"',
-    "threads": "threads: int = 1",
-    "variant": 'variant: str = "truth"',
-}
-ROLES = ("planner", "executor", "judge", "base_judge", "coder")
-PUT = "from coda_lib.files import write_text\nfrom coda_lib.run import Run\nsettings = Run(run).profile(profile)\n"
-FAKE_NOTEBOOKS = {
-    "00_quickstart": ("", "1"),
-    "01_sciencedesk": ("", "1"),
-    "02_planner_executor": ("", "1"),
-    "03_explore": (
-        "app planner threads",
-        PUT + "write_text(Run(run).rollouts(planner, app), f'{app} {settings.train_tasks}')",
-    ),
-    "04_judge": (
-        "app planner threads",
-        PUT + "write_text(Run(run).judged(planner, app), Run(run).rollouts(planner, app).read_text())\n"
-        "write_text(Run(run).judge_scores(planner, app), '{}')",
-    ),
-    "05_reward": ("app", "1"),
-    "06_specialize": (
-        "app threads",
-        PUT + "write_text(Run(run).specialist(app) / 'weights', str(settings.specialize.steps))",
-    ),
-    "07_generalize": ("threads", PUT + "write_text(Run(run).generalist / 'weights', str(settings.generalize.steps))"),
-    "08_evaluate": ("app system threads", PUT + "write_text(Run(run).evaluation(system, app), f'{app} {system}')"),
-    "09_judges": ("app threads", PUT + "write_text(Run(run).judges(app), app)"),
-    "10_results": (
-        "",
-        PUT + "for name in ('tables/table1.csv', 'tables/table1.md', 'figures/curve.svg', 'report.html'):\n"
-        "    write_text(Run(run).folder / name, f'{settings.name} {settings.seed}')",
-    ),
-    "11_labels": ("app threads", PUT + "write_text(Run(run).label_votes(app), app)"),
-    "12_variant": ("variant threads", PUT + "write_text(Run(run).ablation(variant), str(settings.ablations[variant]))"),
-    "13_transfer": ("app threads", PUT + "write_text(Run(run).transfer(app), app)"),
-    "14_ablations": ("", PUT + "write_text(Run(run).tables / 'ablations.csv', ' '.join(settings.ablations))"),
-    "15_real_apps": ("", "1"),
-    "16_virtual_machines": ("", "1"),
-    "A1_base_models": ("threads", PUT + "write_text(Run(run).base_models / 'planner' / 'weights', 'x')"),
-}
-
-
-def write_fake_notebooks(folder: Path, before: Mapping[str, str] = {}) -> Path:
-    """Write notebooks with the names, parameters and outputs of the real ones, each done in no time; `before` is code by name."""
-    for name, (parameters, code) in FAKE_NOTEBOOKS.items():
-        declared = ['profile: str = "smoke"', 'run: str = "smoke"', *(PARAMETERS[key] for key in parameters.split())]
-        write_notebook(folder / f"{name}.ipynb", "\n".join(declared), "\n".join(filter(None, [before.get(name), code])))
-    return folder
 
 
 @pytest.fixture

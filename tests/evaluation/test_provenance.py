@@ -7,8 +7,8 @@ import subprocess
 import pytest
 
 from coda_lib.config import load_profile
-from coda_lib.files import atomic_path, read_json, remove, sha256, write_bytes, write_json, write_text
 from coda_lib.evaluation.provenance import build_manifest, code_state, hardware, package_versions, write_manifest
+from coda_lib.files import atomic_path, read_json, remove, sha256, write_bytes, write_json, write_text
 from coda_lib.run import Run
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from conftest import write_notebook
+from fake_notebooks import write_notebook
 from rich.console import Console
 
 from coda_lib.config import load_profile

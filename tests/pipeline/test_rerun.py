@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import FAKE_NOTEBOOKS, ROLES, write_fake_notebooks
+from fake_notebooks import FAKE_NOTEBOOKS, ROLES, write_fake_notebooks
 
 from coda_lib.paths import NOTEBOOKS, REPO
 

@@ -240,7 +240,7 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
 
 def test_ablations_and_transfer_play_by_the_fleet_of_the_profile(run, monkeypatch):
     used = []
-    monkeypatch.setattr(common, "played", lambda *given, progress: used.append(given[-2:]) or [])
+    monkeypatch.setattr(common, "play_tasks", lambda *given, progress: used.append(given[-2:]) or [])
     run.store(run.profile().model_copy(update={"fleet": FleetSettings(workers=2)}))
     evaluate.play_held_out(run, SimpleNamespace(name="joint"), "algebra")
     assert used == [(FleetSettings(workers=2), run.fleet("ablation", "joint", "algebra"))]
