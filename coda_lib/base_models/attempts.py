@@ -31,7 +31,7 @@ State = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Question:
-    """What an attempt is asked to have done, the answer that it gave, and the judge's reply.
+    """The instruction to judge an attempt by, the answer that it gave, and the judge's reply.
 
     Without `whole` the reply ends with `Correctness`: the states do not tell the redundant steps.  About a single screen the
     reply may also be its description.

@@ -117,13 +117,13 @@ def judging(model: ChatModel, walks: Walks, rollouts: Sequence[Sequence[Trajecto
         for kind, trajectories in (("rollout", played), ("pair", paired(played))):
             rows[kind] += [maker.rollout(trajectory, by_id[trajectory.task_id], rng).rows[0] for trajectory in trajectories]
     figures: dict[str, Any] = {}
-    for kind, asked in rows.items():
-        truth = [parse_verdict(row.reply).correct for row in asked]
-        verdicts = _verdicts(model, asked)
-        pool = [picture for row in asked for picture in row.pictures]
-        blind = _verdicts(model, [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in asked])
+    for kind, of_kind in rows.items():
+        truth = [parse_verdict(row.reply).correct for row in of_kind]
+        verdicts = _verdicts(model, of_kind)
+        pool = [picture for row in of_kind for picture in row.pictures]
+        blind = _verdicts(model, [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in of_kind])
         figures |= {
-            f"{kind}s": len(asked),
+            f"{kind}s": len(of_kind),
             f"{kind}_successes": _share(truth),
             f"{kind}_invalid": verdicts.count(None),
             f"{kind}_accuracy": _share([v == t for v, t in zip(verdicts, truth, strict=True)]),

@@ -59,9 +59,9 @@ def executor_source(walks: Walks) -> Source:
     on half of the screens something is not where it usually is.  One batch is instructions with the next action, in hindsight of
     one or two steps of a walk; one is texts to copy.
     """
-    seen = [decisions for walk in walks if (decisions := hindsight.hindsights(walk[0].app, walk))]
+    decisions = [of_walk for walk in walks if (of_walk := hindsight.hindsights(walk[0].app, walk))]
     point = pointing_source(walks, typed_words)
-    alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(seen)))) if seen else point
+    alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(decisions)))) if decisions else point
     return mixed(point, point, alone, copying_source(vocabulary(walks)))
 
 

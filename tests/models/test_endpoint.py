@@ -158,7 +158,7 @@ def test_judgments_are_written_kept_and_scored(serve, trajectories, tmp_path):
     rows = [f"webarena,agent-x,webarena.{i},{label}" for i, label in labels.items()]
     (tmp_path / "a.csv").write_text("\n".join(["benchmark,model_name,task_id,trajectory_success", *rows]))
     *_, whole = score(out, load_annotations(tmp_path / "a.csv")[0]).scores
-    assert whole.precision == (1, 1) and whole.recall == (1, 1) and whole.strict_recall == (1, 2)
+    assert (whole.published.precision, whole.published.recall, whole.strict.recall) == (1, 1, 0.5)
     again, _ = judge_folder(trajectories, out, EndpointModel(serve(lambda asked: (200, "x")).url, "org/judge"), "org_judge")
     assert again["kept"] == 2 and again["judged"] == 1  # what was refused is asked again, and its error file goes
     assert not (out / "webarena" / "agent-x" / "org_judge" / "webarena.4_error.json").exists()

@@ -48,7 +48,7 @@ def scene(env: KAlgebra) -> Scene:
         if role == "field" and control.focused and typing is None:
             typing, written = name, control.text
     menus = (f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu")))
-    return Scene(tuple(elements), env.told(controls), typing, written, next(menus, None))
+    return Scene(tuple(elements), env.state_of(controls), typing, written, next(menus, None))
 
 
 _Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, text, control, box on the screen

@@ -1,6 +1,6 @@
-"""What the programs on a session bus tell assistive technology (AT-SPI): which controls there are and what they hold.
+"""The controls of programs on a session bus, read through AT-SPI, the interface for assistive technology.
 
-Never for the models: it is how the state of an application is read from outside.
+No model sees them: they give the state of an application.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ _BUS = "org.a11y.Bus", "/org/a11y/bus"
 _DBUS = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _ROOT = "org.a11y.atspi.Registry", "/org/a11y/atspi/accessible/root"
 _NOBODY = "/org/a11y/atspi/null"
-_SPEECH = "org.a11y.atspi"  # what its interfaces' names begin with
+_SPEECH = "org.a11y.atspi"  # prefix of its interfaces
 _CHECKED, _FOCUSED, _SHOWING = 1 << 4, 1 << 12, 1 << 25  # bits of the first half of a control's states
 _WRITABLE = ("text", "spin box")  # roles
-DEEPEST = 40  # levels of controls within controls
+DEEPEST = 40  # levels of nested controls
 ANSWER_S = 10.0
 
 
 @dataclass
 class Control:
-    """A control and what is in it."""
+    """A control with the controls in it."""
 
     owner: str  # its program's name on the bus
     path: str
     role: str
     name: str
-    text: str | None  # what is written in it, where it can be written in
+    text: str | None  # of a text field
     checked: bool
     focused: bool
-    showing: bool  # not hidden, though perhaps under something else
+    showing: bool  # not hidden, but perhaps covered
     children: list[Control] = field(default_factory=list)
 
     def __iter__(self) -> Iterator[Control]:
-        """This control and all in it, from the top."""
+        """This control and all in it, parents first."""
         yield self
         for child in self.children:
             yield from child
@@ -58,7 +58,7 @@ class Control:
 
 
 class Accessibility:
-    """The assistive side of a session bus.  EnvironmentFault where the bus or a program on it does not answer."""
+    """The AT-SPI bus of a session.  EnvironmentFault where the bus or a program on it does not answer."""
 
     def __init__(self, session_bus: str):
         self._session = open_dbus_connection(bus=session_bus)
@@ -69,19 +69,19 @@ class Accessibility:
         self._session.close()
 
     def switch(self, on: bool) -> None:
-        """Tell programs whether somebody listens; they speak up when that changes."""
+        """Switch AT-SPI on or off; programs register when it is switched on."""
         setting = DBusAddress(_BUS[1], _BUS[0], "org.a11y.Status")
         self._answer(self._session, Properties(setting).set("IsEnabled", "b", on))
 
     def program(self, pid: int) -> tuple[str, str] | None:
-        """Name and path of a program, once it is there."""
+        """Name and path of a program on the bus; None before it has registered."""
         for owner, path in self._children(*_ROOT):
             if self._call(self._bus, *_DBUS, "org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", (owner,))[0] == pid:
                 return owner, path
         return None
 
     def controls(self, owner: str, path: str, without: Sequence[str] = (), depth: int = DEEPEST) -> Control:
-        """A control with all in it down to `depth`; of those whose role is among `without` nothing that is in them."""
+        """A control with all in it down to `depth`, without the content of controls with a role of `without`."""
         ask = partial(self._call, self._bus, owner, path)
         name = self._answer(self._bus, Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name"))[0][1]
         states = ask(f"{_SPEECH}.Accessible", "GetState")[0][0]
@@ -98,12 +98,12 @@ class Accessibility:
         return self._call(self._bus, control.owner, control.path, f"{_SPEECH}.Component", "GetExtents", "u", (0,))[0]
 
     def press(self, control: Control) -> None:
-        """What a click on the control would do."""
+        """Do the action of a click on the control."""
         self._call(self._bus, control.owner, control.path, f"{_SPEECH}.Action", "DoAction", "i", (0,))
 
     def _children(self, owner: str, path: str) -> list[tuple[str, str]]:
-        found = self._call(self._bus, owner, path, f"{_SPEECH}.Accessible", "GetChildren")[0]
-        return [(name, where) for name, where in found if where != _NOBODY]
+        children = self._call(self._bus, owner, path, f"{_SPEECH}.Accessible", "GetChildren")[0]
+        return [(name, child) for name, child in children if child != _NOBODY]
 
     def _call(
         self, bus: Any, owner: str, path: str, interface: str, method: str, kinds: str | None = None, given: tuple = ()

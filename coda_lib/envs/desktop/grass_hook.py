@@ -1,9 +1,9 @@
-"""GRASS GIS's own window, begun anew from one warm process as often as asked, and a socket that says what it shows.
+"""GRASS GIS's window, started any number of times from one process that has loaded its modules, with a socket for its state.
 
-Run by Debian's Python as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's own window. HOME/first is copied to
-HOME/user, where GRASS then finds its data; SIGHUP begins again with all new. What takes seconds, loading the window's
-modules, is done once: each window is a fork of this process, which ends as the window ends. The socket HOME/run/grass.sock
-answers JSON lines, and only to who knows the secret.
+Debian's Python runs it as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's window. HOME/first is copied to
+HOME/user, where GRASS finds its data; after SIGHUP there are a new copy and a new window. Loading the window's modules takes
+seconds and is done once: each window is a fork of this process, which ends when the window is closed. The socket
+HOME/run/grass.sock answers requests, which are JSON lines with the secret.
 """
 
 import importlib
@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 from queue import Queue
 
-SECRET = os.environ.pop("CODA_SECRET")  # not for the programs that a window starts
-LONGEST_S = 20.0  # a module that runs longer is not waited for
+SECRET = os.environ.pop("CODA_SECRET")  # hidden from programs that a window starts
+LONGEST_S = 20.0  # no waiting for a module that runs longer
 MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame", "datacatalog.catalog",
            "gui_core.goutput", "gui_core.forms")  # fmt: skip
 sys.path.insert(0, sys.argv[2])
@@ -50,7 +50,7 @@ def supervise(home):
 def begin(home):
     old = home / f"old-{time.monotonic_ns()}"
     if (home / "user").exists():
-        (home / "user").rename(old)  # a module that is just being killed may still write there
+        (home / "user").rename(old)  # a module that is being killed may still write there
     shutil.copytree(home / "first", home / "user")
     shutil.rmtree(old, ignore_errors=True)
     (home / "run" / "grass.sock").unlink(missing_ok=True)
@@ -71,11 +71,11 @@ def show(home):
     new = home / "run" / "new.sock"
     server = socketserver.ThreadingUnixStreamServer(str(new), Answer)
     new.chmod(0o600)
-    new.rename(home / "run" / "grass.sock")  # not before it listens
+    new.rename(home / "run" / "grass.sock")  # once it listens
 
     def on_init(app):
-        done, without = first(app), wx.Frame(None)  # without any window the loop would end before it begins
-        from main_window.frame import GMFrame  # asks for the size of the screen, so not before there is an app
+        done, without = first(app), wx.Frame(None)  # without a window the loop would end at once
+        from main_window.frame import GMFrame  # its import needs the app
 
         build, GMFrame.BuildPanes = GMFrame.BuildPanes, lambda frame: (build(frame), arrange(frame))
         wx.CallAfter(without.Destroy)
@@ -90,7 +90,7 @@ def show(home):
 
 
 def arrange(frame):
-    """The panes as one would drag them on a small screen: layers at the left, the console below the map."""
+    """Arrange the panes for a small screen: layers at the left, the console below the map."""
     panes = frame._auimgr
     panes.GetPane("layers").Position(0).BestSize((236, 260)).MinSize((120, 100))
     panes.GetPane("datacatalog").Position(1).BestSize((236, 130)).MinSize((120, 60))
@@ -116,16 +116,16 @@ def count_modules():
 
 class Answer(socketserver.StreamRequestHandler):
     def handle(self):
-        asked, said = json.loads(self.rfile.readline()), Queue()
-        if asked.pop("secret") == SECRET:
-            wx.CallAfter(lambda: said.put(answer(asked.pop("do"), asked)))
-            self.wfile.write(json.dumps(said.get()).encode() + b"\n")
+        request, answers = json.loads(self.rfile.readline()), Queue()
+        if request.pop("secret") == SECRET:
+            wx.CallAfter(lambda: answers.put(answer(request.pop("do"), request)))
+            self.wfile.write(json.dumps(answers.get()).encode() + b"\n")
 
 
 def answer(do, given):
     try:
         return {"ok": {"busy": busy, "shown": shown, "layer": layer, "reload": reload}[do](**given)}
-    except Exception as error:  # whatever went wrong is the client's to know
+    except Exception as error:  # the client is to know every error
         return {"error": f"{type(error).__name__}: {error}"}
 
 
@@ -140,7 +140,7 @@ def trees():
 
 
 def busy():
-    """Whether there is something to wait for: the window itself, its catalog, a module, a map that is being drawn."""
+    """Whether something is not done yet: the window, its catalog, a module, or the drawing of a map."""
     if main_frame() is None or any(time.monotonic() - since < LONGEST_S for since in running.values()):
         return True
     if "busy" in vars(main_frame().datacatalog.tree):
@@ -152,7 +152,7 @@ def busy():
 
 
 def redraw_once():
-    """Draw a new window's catalog as a whole: in one drawn while it grew, the dots of its lines begin anywhere."""
+    """Redraw the catalog of a new window once: drawn while it grows, its dotted lines begin at random."""
     tree = main_frame().datacatalog.tree
     first, tree.coda_redrawn = not hasattr(tree, "coda_redrawn"), True
     if first:
@@ -173,7 +173,7 @@ def shown():
 
 
 def layers(tree):
-    """From top to bottom."""
+    """The layers from top to bottom."""
     item = tree.GetFirstChild(tree.root)[0]
     while item and item.IsOk():
         about, parent = tree.GetLayerInfo(item), tree.GetItemParent(item)
@@ -192,7 +192,7 @@ def layer(name, type, checked, opacity):
 
 
 def reload():
-    """Show what was done to the data from outside."""
+    """Show changes of the data that were made outside the window."""
     main_frame().datacatalog.tree.ReloadCurrentMapset()
     main_frame()._giface.updateMap.emit()
 

@@ -1,7 +1,7 @@
-"""GRASS GIS 8.2 of Debian 12, its single window: data are read by modules of GRASS, layers from the window itself.
+"""GRASS GIS 8.2 of Debian 12 in its single window.  GRASS's modules give the state of the data, the window that of the layers.
 
-Each display has a location of its own, `valley`, made by GRASS's modules: a terrain of 6 by 4 km with land use, rain, wells and
-roads.  A reset is a new window on a new copy of it, from a process that has loaded GRASS's window already (`grass_hook.py`).
+Each display has its own location `valley`, made by GRASS's modules: a terrain of 6 by 4 km with land use, rain, wells and
+roads.  A reset is a new window on a new copy of it, forked from a process that has loaded GRASS's modules (`grass_hook.py`).
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from coda_lib.errors import UserError
 BASE = Path("/usr/lib/grass82")
 WINDOW = BASE / "gui" / "wxpython"
 HOOK = Path(__file__).with_name("grass_hook.py")
-ANSWER_S = 30.0  # for the window to answer, and for a module of ours
-WORK_S = 25.0  # for which a step waits for the window's modules; then its picture is taken as it is
-PAUSE_S = 0.05  # between two questions whether they are done; an answer that takes longer says that they were not
-GTK_S = 0.26  # after which GTK does what a key or a resting mouse asks of a button or a menu; its picture stands still until then
+ANSWER_S = 30.0  # for an answer of the window, and for a module that this file runs
+WORK_S = 25.0  # most time that a step waits for the window's modules
+PAUSE_S = 0.05  # between two requests whether they have ended; a slower answer means that they had not
+GTK_S = 0.26  # delay of GTK between a key or a resting mouse and its effect on a button or a menu
 READS: Mapping[str, Sequence[str]] = {
     "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",), "r.colors.out": ("map",),
     "r.info": ("map",), "r.report": ("map", "units"), "r.stats": ("input",), "r.univar": ("map", "zones"),
     "r.what": ("map", "coordinates"), "v.db.select": ("map", "columns", "where"), "v.info": ("map",),
     "v.report": ("map", "option", "units"), "v.univar": ("map", "column"),
-}  # a check may ask these, with these options; none of them writes  # fmt: skip
+}  # modules and options for a task's `evaluate`; none of them writes  # fmt: skip
 WRITES = frozenset(
     ("g.copy", "g.region", "g.remove", "g.rename", "r.buffer", "r.category", "r.colors", "r.contour", "r.mapcalc", "r.mask",
      "r.reclass", "r.slope.aspect", "r.support", "v.buffer", "v.colors", "v.extract")
-)  # a task may begin with these  # fmt: skip
+)  # modules for a task's `initialize`  # fmt: skip
 SETTINGS = {"general": {"singleWindow": {"enabled": True}}}
 LOOK = "[Settings]\ngtk-font-name=DejaVu Sans 8\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"  # for 640x480
-WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")  # of what r.info says, what no task is about
+WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")  # facts of r.info that no task uses
 
 # -- the data: 6 by 4 km at 50 m --------------------------------------------------------------------------------------------
 REGION = {"n": 5204000, "s": 5200000, "e": 506000, "w": 500000, "res": 50}
@@ -68,9 +68,9 @@ ROADS = {
 
 
 class GrassGIS(App):
-    """Its state: region (n, s, e, w, nsres, ewres, rows, cols), rasters (what r.info -gre says of each, and its title), vectors
-    (what v.info -t says of each), regions (those that were saved), displays (name, current, layers, n, s, e, w, overlays) and
-    layers (of the first display; from top to bottom: name, type, checked, opacity, command, group).
+    """State: region (n, s, e, w, nsres, ewres, rows, cols), rasters (facts of r.info -gre by name), vectors (facts of v.info -t
+    by name), regions (the saved ones), displays (name, current, layers, n, s, e, w, overlays) and layers (of the first display,
+    from top to bottom: name, type, checked, opacity, command, group).
     """
 
     kind = "GrassGIS"
@@ -101,7 +101,7 @@ class GrassGIS(App):
         self._wait_until_idle(self.pid)
 
     def _make(self, rc: Path) -> None:
-        """The data, and the settings of a first start."""
+        """Make the data and the settings of a first start."""
         folder = self.home / "grassdata"
         folder.mkdir(parents=True)
         rc.write_text(f"GISDBASE: {folder}\nLOCATION_NAME: valley\nMAPSET: PERMANENT\nGUI: wxpython\n")
@@ -136,32 +136,32 @@ class GrassGIS(App):
                 raise EnvironmentFault(f"GRASS GIS is not ready in {START_S:g} s")
             time.sleep(PAUSE_S)
 
-    # -- what is asked of it ---------------------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------------------------------
     @property
     def _socket(self) -> Path:
         return super().home / "run" / "grass.sock"
 
     def _ask(self, do: str, **given: Any) -> Any:
-        """What the window answers.  EnvironmentFault if it does not."""
+        """The window's answer to a request.  EnvironmentFault if there is none."""
         try:
             with socket.socket(socket.AF_UNIX) as line:
                 line.settimeout(ANSWER_S)
                 line.connect(str(self._socket))
                 line.sendall(json.dumps({"do": do, "secret": self._secret, **given}).encode() + b"\n")
-                said = json.loads(line.makefile().readline() or '{"error": "no answer"}')
+                answer = json.loads(line.makefile().readline() or '{"error": "no answer"}')
         except OSError as error:
             raise EnvironmentFault(f"GRASS GIS: {do}: {error}") from error
-        if "error" in said:
-            raise EnvironmentFault(f"GRASS GIS: {do}: {said['error']}")
-        return said["ok"]
+        if "error" in answer:
+            raise EnvironmentFault(f"GRASS GIS: {do}: {answer['error']}")
+        return answer["ok"]
 
     def _run(self, command: Sequence[str], text: str | None = None) -> str:
-        """What a module says.  EnvironmentFault if it fails."""
+        """The output of a module.  EnvironmentFault if it fails."""
         module = self._start(command)
-        said, complaint = self._said(module, text)
+        output, complaint = self._output(module, text)
         if module.returncode:
             raise EnvironmentFault(f"GRASS GIS: {' '.join(command)}: {complaint.strip()}")
-        return said
+        return output
 
     def _start(self, command: Sequence[str]) -> subprocess.Popen:
         env = self.display.env | self._env
@@ -169,7 +169,7 @@ class GrassGIS(App):
         return subprocess.Popen([program, *command[1:]], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)  # fmt: skip
 
-    def _said(self, module: subprocess.Popen, text: str | None = None) -> tuple[str, str]:
+    def _output(self, module: subprocess.Popen, text: str | None = None) -> tuple[str, str]:
         try:
             return module.communicate(text, timeout=ANSWER_S)
         except subprocess.TimeoutExpired as error:
@@ -177,8 +177,8 @@ class GrassGIS(App):
             raise EnvironmentFault(f"GRASS GIS: {module.args[0]} takes too long") from error
 
     def _run_all(self, commands: Sequence[Sequence[str]]) -> list[str]:
-        """What modules say that are run side by side; nothing for one that fails."""
-        return [self._said(module)[0] for module in [self._start(command) for command in commands]]
+        """The outputs of modules that run in parallel; empty for one that fails."""
+        return [self._output(module)[0] for module in [self._start(command) for command in commands]]
 
     def act(self, calls: Sequence[Call]) -> None:
         super().act(calls)
@@ -186,17 +186,17 @@ class GrassGIS(App):
             time.sleep(GTK_S)
 
     def look(self) -> np.ndarray:
-        """The screen once the window has nothing to do for its modules and maps, at most after `WORK_S` seconds."""
+        """The screen once the window's modules and maps are done, or after `WORK_S` seconds."""
         end = time.monotonic() + WORK_S
         while True:
             picture, since = super().look(), time.monotonic()
             if self.closed or since > end or not (self._busy() or time.monotonic() - since > PAUSE_S):
-                return picture  # it answered at once, so it was not at work when the picture was taken
+                return picture  # it answered at once, so it was idle when the picture was taken
 
     def _busy(self) -> bool:
         try:
             return self._ask("busy")
-        except EnvironmentFault:  # it ends, or hangs: which, is for `App.look` and `state` to find out
+        except EnvironmentFault:  # it ends or hangs; `App.look` or `state` raises then
             return self.display.ended(self.pid) is None
 
     # -- task files ------------------------------------------------------------------------------------------------------
@@ -208,16 +208,16 @@ class GrassGIS(App):
                 self._ask("layer", type=kind, name=f"{name}@PERMANENT", **{"checked": True, "opacity": 1.0} | how)
             case scienceboard.Call(name=name, args=[], kwargs=arguments) if name in WRITES:
                 module = self._start(self._command(name, arguments))
-                _, complaint = self._said(module)
+                _, complaint = self._output(module)
                 if module.returncode:
                     raise UserError(f"task {self.task.id}: initialize: {name}: {complaint.strip()}")
                 self._ask("reload")
             case _:
                 raise UserError(f"task {self.task.id}: initialize: GrassGIS does not do {item}")
-        self._wait_until_idle(self.pid)  # a map that is being drawn takes no further layer
+        self._wait_until_idle(self.pid)  # while a map is drawn, no layer can be added
 
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[str]:
-        """A module with its options; `flags` is a string of letters."""
+        """The command line of a module; the argument `flags` is a string of letters."""
         flags = str(arguments.get("flags", ""))
         if not re.fullmatch("[A-Za-z0-9]*", flags) or not all(re.fullmatch("[a-z][a-z0-9_]*", option) for option in arguments):
             raise UserError(f"task {self.task.id}: {name}: bad options: {', '.join(arguments)}")
@@ -225,19 +225,19 @@ class GrassGIS(App):
         return [name, *(f"-{flag}" for flag in flags), *options]
 
     def command(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """What a module says, one of `READS`; nothing if it fails, as it does on a map that there is not."""
+        """The output of a module of `READS`; empty if it fails, as for a map that does not exist."""
         if name not in READS or not arguments.keys() <= {"flags", *READS[name]}:
             raise UserError(f"task {self.task.id}: evaluate: GrassGIS does not ask {name!r} with {', '.join(arguments)}")
-        keep = ["-u"] if name == "g.region" else []  # or -d would write
+        keep = ["-u"] if name == "g.region" else []  # without it, -d would write
         return "" if self.closed else self._run_all([self._command(name, arguments) + keep])[0]
 
     def state(self) -> dict[str, Any]:
         kinds = {"raster": "r.info -gre", "vector": "v.info -t", "region": ""}
         region, *named = self._run_all([["g.region", "-gu"], *(["g.list", f"type={kind}"] for kind in kinds)])
-        names = {kind: said.split() for kind, said in zip(kinds, named, strict=True)}
-        asked = [(kind, name) for kind in ("raster", "vector") for name in names[kind]]
-        said = self._run_all([[*kinds[kind].split(), f"map={name}"] for kind, name in asked])
-        about = {one: _values(text, WITHOUT) for one, text in zip(asked, said, strict=True)}
+        names = {kind: output.split() for kind, output in zip(kinds, named, strict=True)}
+        maps = [(kind, name) for kind in ("raster", "vector") for name in names[kind]]
+        outputs = self._run_all([[*kinds[kind].split(), f"map={name}"] for kind, name in maps])
+        about = {one: _values(output, WITHOUT) for one, output in zip(maps, outputs, strict=True)}
         displays = self._ask("shown")
         return {
             "region": _values(region), "displays": displays, "layers": displays[0]["layers"] if displays else [],
@@ -246,9 +246,9 @@ class GrassGIS(App):
         }  # fmt: skip
 
 
-def _values(said: str, without: Sequence[str] = ()) -> dict[str, Any]:
-    """Lines such as `n=5204000`; numbers as numbers."""
-    pairs = (line.partition("=") for line in said.splitlines())
+def _values(output: str, without: Sequence[str] = ()) -> dict[str, Any]:
+    """The pairs of lines such as `n=5204000`, with numbers as floats."""
+    pairs = (line.partition("=") for line in output.splitlines())
     return {name: _value(text.strip('"')) for name, _, text in pairs if name not in without}
 
 

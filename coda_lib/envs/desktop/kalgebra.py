@@ -1,4 +1,4 @@
-"""KAlgebra 22.12 of Debian 12: what it holds is read from what it tells assistive technology, its plots by its own calculator."""
+"""KAlgebra 22.12 of Debian 12.  AT-SPI gives its state, its command-line calculator the points of its plots."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from coda_lib.envs.scienceboard.files import Equation
 from coda_lib.errors import UserError
 
 RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
-STYLES = {"Lines": 2}  # the one that a task file of ScienceBoard's names
-NEAR = 1e-6  # how far a point may be from a plot, relative to its coordinates
-CALCULATE_S = 10.0  # for the calculator; a plot that takes longer is taken to miss every point
-_MARK = 731_593_000  # and on: numbers that stand between answers; up to a thousand
+STYLES = {"Lines": 2}  # the only one in ScienceBoard's task files
+NEAR = 1e-6  # greatest distance of a point from a plot, relative to its coordinates
+CALCULATE_S = 10.0  # for the calculator; a plot that takes longer counts as missing every point
+_MARK = 731_593_000  # and up to 999 more: numbers between the answers
 _PARAMETERS = re.compile(r"\(?([\w\s,]+?)\)?\s*->")
 _EQUALS = re.compile(r"(?<![<>!:=])=(?!=)")
 _MIXED = 0.3  # share of the selection's color
@@ -28,12 +28,12 @@ _SWATCH = 30  # px from the left edge of a plot's entry to the middle of its col
 
 
 class KAlgebra(App):
-    """Its state: tab, console (pairs of input and result), variables, plots (of the plane; those that are shown), surface, mode,
-    resolution, style, grid, search (in the dictionary).
+    """State: tab, console (pairs of input and result), variables, plots (in the plane), shown (names of visible plots), surface,
+    mode, resolution, style, grid, search (in the dictionary).
     """
 
     kind = "KAlgebra"
-    sleeps = True  # its web view looks about now and then
+    sleeps = True  # its web view has timers
     needs = {
         "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
     }  # fmt: skip
@@ -41,7 +41,7 @@ class KAlgebra(App):
 
     def launch(self) -> int:
         self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
-        # As root there is no sandbox; variables in an order that does not change; the console's page is to speak as well.
+        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as well.
         env = {
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
@@ -50,7 +50,7 @@ class KAlgebra(App):
         while not (program := speech.program(pid)) or not speech.controls(*program, depth=2).all("status bar"):
             if time.monotonic() > end or self.display.ended(pid) is not None:
                 raise EnvironmentFault(f"KAlgebra does not start in {START_S:g} s")
-            speech.switch(False)  # one that starts meanwhile may have missed it
+            speech.switch(False)  # a program that starts meanwhile may have missed the signal
             speech.switch(True)
             time.sleep(0.05)
         self.program = program
@@ -77,8 +77,8 @@ class KAlgebra(App):
             case _:
                 super().prepare(item)
 
-    def _write(self, place: Control, text: str) -> None:
-        left, top, width, height = self.speech.box(place)
+    def _write(self, control: Control, text: str) -> None:
+        left, top, width, height = self.speech.box(control)
         if not text.isascii() or not text.isprintable():
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
         calls: list[Call] = [("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {})]
@@ -87,7 +87,7 @@ class KAlgebra(App):
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def controls(self) -> Control:
-        """All that it tells of itself, but for what is in its lists."""
+        """All its controls, without the entries of lists."""
         return self.speech.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
@@ -97,11 +97,11 @@ class KAlgebra(App):
         return self.controls().one("frame", "Functions")
 
     def state(self) -> dict[str, Any]:
-        return self.told(self.controls())
+        return self.state_of(self.controls())
 
     @staticmethod
-    def told(controls: Control) -> dict[str, Any]:
-        """Its state, by its controls."""
+    def state_of(controls: Control) -> dict[str, Any]:
+        """The state as its controls show it."""
         main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
         pages = view(controls).one("layered pane").children
         menus = {menu.name: menu for menu in main.one("menu bar").children}
@@ -110,7 +110,7 @@ class KAlgebra(App):
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
             "tab": view(controls).one("page tab list").name,
-            "console": [_said(paragraph) for paragraph in pages[0].all("paragraph")],
+            "console": [_pair(paragraph) for paragraph in pages[0].all("paragraph")],
             "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
             "plots": [plot.name for _, plot in entries],
             "shown": [plot.name for name, plot in entries if name.checked],
@@ -123,10 +123,10 @@ class KAlgebra(App):
         }
 
     def variables(self) -> Mapping[str, str]:
-        """As the table has them; of complex numbers, of which it shows the real part alone, as the console has them."""
-        said = {given.partition(":=")[0]: result for given, result in self.now().get("console", ()) if ":=" in given}
+        """Values from the table; complex values from the console, since the table shows their real part alone."""
+        results = {line.partition(":=")[0]: result for line, result in self.now().get("console", ()) if ":=" in line}
         return {
-            name: said[name] if re.search(r"\bi\b", said.get(name, "")) else value
+            name: results[name] if re.search(r"\bi\b", results.get(name, "")) else value
             for name, value in self.now().get("variables", {}).items()
         }
 
@@ -134,15 +134,15 @@ class KAlgebra(App):
         return len(self.now().get("plots", ()))
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """For each plot whether each point is on it, and what it looks like, as ScienceBoard's server in the machine says it."""
+        """For each plot whether it goes through each point, and its style, in the form of ScienceBoard's server."""
         state = self.now()
         if not state:
             return []
         known = [f"{name}:={value}" for name, value in self.variables().items() if "->" in value]
         if len(points[0]) == 3:
             return [self._passes(state["surface"], points, known) | {"style": STYLES.get(state["style"])}]
-        asked = any("color" in item.value for item in self.task.board.evaluate if isinstance(item, Equation) and item.value)
-        colors = self._colors() if asked else [None] * len(state["plots"])
+        colored = any("color" in item.value for item in self.task.board.evaluate if isinstance(item, Equation) and item.value)
+        colors = self._colors() if colored else [None] * len(state["plots"])
         about = {"res": RESOLUTIONS.get(state["resolution"])}
         return [
             self._passes(plot, points, known) | about | {"color": color}
@@ -152,15 +152,15 @@ class KAlgebra(App):
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
         if not re.search("->|=", plot) and "->" in (function := calculate([*known, plot])[-1]):  # such as diff(x^2:x)
             plot = function
-        asked = [question(plot, point) for point in points]
-        found = calculate([*known, *(line for line, _ in asked)])[len(known) :]
+        questions = [question(plot, point) for point in points]
+        answers = calculate([*known, *(line for line, _ in questions)])[len(known) :]
         return {
-            str(tuple(point)): _near(said, expected)
-            for point, said, (_, expected) in zip(points, found, asked, strict=True)
+            str(tuple(point)): _near(answer, expected)
+            for point, answer, (_, expected) in zip(points, answers, questions, strict=True)
         }
 
     def _colors(self) -> list[str]:
-        """The colors of the plots, by the picture of their list, which is brought up for it."""
+        """The colors of the plots, from the picture of their list, which is opened for it."""
         self.speech.press(self._functions().one("page tab", "List"))
         picture = self.settled().astype(float)
         colors = []
@@ -168,14 +168,14 @@ class KAlgebra(App):
             left, top, _, height = self.speech.box(name)
             right = sum(self.speech.box(plot)[::2]) - 2
             color, behind = picture[top + height // 2, [left + _SWATCH, right]]
-            if (behind < 255).any():  # Qt mixes the color of the selection into the icon of what is selected
+            if (behind < 255).any():  # Qt mixes the color of the selection into the icon of a selected entry
                 color = (color - _MIXED * behind) / (1 - _MIXED)
             colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
         return colors
 
 
 def view(controls: Control) -> Control:
-    """Its four pages with their tabs: in the main window, or one of their own where somebody has chosen 'Full Screen'."""
+    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another one."""
     for control in controls:
         if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
             return control
@@ -183,47 +183,47 @@ def view(controls: Control) -> Control:
 
 
 def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
-    """What to ask the calculator about a plot and a point, and what it answers if the plot goes through the point.
+    """A question for the calculator, and its answer if the plot goes through the point.
 
     A plot is a function (`x->x^2`, `y->y^2`, `(x, y)->x*y`) or an equation of x, y and z.
     """
     at = dict(zip("xyz", point, strict=False))
-    if "->" not in plot and not _EQUALS.search(plot):  # its own way to write a function
+    if "->" not in plot and not _EQUALS.search(plot):  # KAlgebra's short form of a function
         names = [name for name in list(at)[:-1] if re.search(rf"\b{name}\b", plot)]
         plot = f"({', '.join(names)})->{plot}" if len(names) > 1 else f"{(names or 'x')[0]}->{plot}"
     if parameters := _PARAMETERS.match(plot):
         names = [name.strip() for name in parameters[1].split(",")]
-        names = names if set(names) <= set(at) else list("xyz"[: len(names)])  # one of an angle is given as of x
+        names = names if set(names) <= set(at) else list("xyz"[: len(names)])  # a function of an angle is evaluated as one of x
         given = {name: at.get(name, 0.0) for name in names}
         return f"({plot})({', '.join(map(str, given.values()))})", next((at[name] for name in at if name not in given), 0.0)
     left, _, right = _EQUALS.sub("\n", plot, count=1).partition("\n")
-    free = len(point) == 3 and not re.search(r"\bz\b", plot)  # then the surface's height is what the equation leaves
+    free = len(point) == 3 and not re.search(r"\bz\b", plot)  # then the equation gives the height of the surface
     line = f"(({', '.join(at)})->({left})-({right or 0}))({', '.join(map(str, point))})"
     return line, point[-1] if free else 0.0
 
 
 def calculate(lines: Sequence[str]) -> list[str]:
-    """What KAlgebra's calculator answers, line by line; nothing if that takes too long."""
+    """The answers of KAlgebra's calculator, one a line; empty texts if it takes too long."""
     if any("\n" in line for line in lines):
         raise ValueError("one line each")
-    asked = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
+    source = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
     try:
-        done = subprocess.run(["/usr/bin/calgebra"], input=asked, capture_output=True, text=True, timeout=CALCULATE_S)
+        done = subprocess.run(["/usr/bin/calgebra"], input=source, capture_output=True, text=True, timeout=CALCULATE_S)
     except subprocess.TimeoutExpired:
         return [""] * len(lines)
-    answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # its answers are there
+    answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # it answers on stderr
     return [answer.strip() for answer in answers[:-1]]
 
 
-def _near(said: str, expected: float) -> bool:
+def _near(answer: str, expected: float) -> bool:
     try:
-        return isclose(float(said), expected, rel_tol=NEAR, abs_tol=NEAR)
-    except ValueError:  # an error, or no number
+        return isclose(float(answer), expected, rel_tol=NEAR, abs_tol=NEAR)
+    except ValueError:  # an error message, or no number
         return False
 
 
-def _said(paragraph: Control) -> tuple[str, str]:
-    """What was given to the console, and what it answered."""
+def _pair(paragraph: Control) -> tuple[str, str]:
+    """Input and result of an entry of the console."""
     links = [link.name for link in paragraph.all("link")]
     return links[0] if links else paragraph.name, links[1] if len(links) > 1 else ""
 

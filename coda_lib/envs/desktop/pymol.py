@@ -1,4 +1,4 @@
-"""PyMOL 2.5 of Debian 12.  A function of this module runs inside of it and answers by XML-RPC on a port of its own."""
+"""PyMOL 2.5 of Debian 12.  `_serve` runs inside PyMOL and answers XML-RPC calls on a free port."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ from coda_lib.envs.desktop.isolation import HOST
 from coda_lib.envs.pyautogui import Call
 from coda_lib.errors import UserError
 
-CONSOLE = 80  # px, its height
-OWN_TOP = 132  # px, where the part begins that it draws itself: the picture, the list of objects and their menus
-OWN_S = 0.35  # there a menu takes no click sooner, and a click in the picture waits for a second one
-POINTING = ("click", "doubleClick", "rightClick", "moveTo")  # an action that ends so
-ANSWER_S = 30.0  # for it to answer
-QUIT_S = 3.0  # for it to have ended once it does not answer any more
+CONSOLE = 80  # height of its console, px
+OWN_TOP = 132  # px; below it PyMOL draws its own widgets: the picture, the list of objects, their menus
+OWN_S = 0.35  # their delay: a new menu takes no click, and a click in the picture waits for a second one
+POINTING = ("click", "doubleClick", "rightClick", "moveTo")  # last calls of an action that points
+ANSWER_S = 30.0
+QUIT_S = 3.0  # for it to end after it has stopped answering
 DATA = "/usr/share/pymol/data/"
-EXAMPLES = {"1hpv": "tut/1hpv.pdb", "il2": "demo/il2.pdb", "pept": "demo/pept.pdb"}  # it brings them
+EXAMPLES = {"1hpv": "tut/1hpv.pdb", "il2": "demo/il2.pdb", "pept": "demo/pept.pdb"}  # part of its package
 COMMANDS = frozenset((
     "angle", "bg_color", "bond", "cartoon", "center", "clip", "color", "copy", "create", "delete", "deselect", "dihedral",
     "disable", "distance", "dss", "enable", "extract", "fab", "group", "h_add", "hide", "move", "orient", "remove", "scene",
     "select", "set_name", "show", "show_as", "turn", "zoom",
-))  # with which a task may begin: none reads or writes a file, or evaluates what it is given  # fmt: skip
-PLAIN_COMMANDS = frozenset(("fragment", "set"))  # these do, but nothing comes of text such as _PLAIN
+))  # for a task's `initialize`: none reads or writes a file or evaluates an argument  # fmt: skip
+PLAIN_COMMANDS = frozenset(("fragment", "set"))  # these do, but not with arguments like _PLAIN
 _PLAIN = re.compile(r"[\w .+-]*")
 _ATOM = ("object", "chain", "resi", "resn", "name", "elem", "color", "shown", "label", "ss", "selections")
 
 
 class PyMOL(App):
-    """Its state, colors as #rrggbb (None: the default): objects (type, enabled, states, settings of its own; of molecules also
-    atoms, chains, how many atoms are shown in each way and have each color), atoms (as _ATOM says), selections (their numbers of
-    atoms), active (selections that are shown), measurements (distances in angstrom, angles and dihedrals in degrees, labels),
-    settings, background, view, scenes, frames, frame, playing, wizard, files (new in its folder).
+    """State, colors as #rrggbb (None: the default): objects (type, enabled, states, settings; for molecules also atoms, chains,
+    numbers of atoms by representation and by color), atoms (fields: _ATOM), selections (numbers of atoms), active (shown
+    selections), measurements (distances in angstrom, angles and dihedrals in degrees, labels), settings, background, view,
+    scenes, frames, frame, playing, wizard, files (new in its folder).
     """
 
     kind = "PyMOL"
-    sleeps = True  # it asks fifty times a second whether there is anything to do
+    sleeps = True  # its event loop polls fifty times a second
     needs = {"/usr/bin/pymol": "pymol"}
 
     def launch(self) -> int:
@@ -66,18 +66,18 @@ class PyMOL(App):
             time.sleep(0.05)
         self.server = ServerProxy(f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True)
         self.display.settled(OWN_S, idle=self.pid)  # the window manager sizes its window
-        self.first, self.kept = self._ask("clear"), {file.name for file in self.home.iterdir()}
+        self.first, self.own_files = self._ask("clear"), {file.name for file in self.home.iterdir()}
         return self.pid
 
     def fresh(self) -> None:
-        """By its own command; by another start where that leaves something, such as a dialog."""
+        """By its command `reinitialize`; by another start where that leaves something, such as a dialog."""
         for file in self._files():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
-        if self._ask("clear") != self.first or psutil.Process(self.pid).children():  # another window is another process
+        if self._ask("clear") != self.first or psutil.Process(self.pid).children():  # a further window is a process
             super().fresh()
 
     def prepare(self, item: Any) -> None:
-        """UserError also for what PyMOL refuses."""
+        """UserError also for a call that PyMOL refuses."""
         match item.func, item.name if item.func == "call" else None:
             case "touch", _:
                 self.place(item.path).write_text(item.text, encoding="utf-8")
@@ -95,26 +95,26 @@ class PyMOL(App):
                 super().prepare(item)
 
     def act(self, calls: Sequence[Call]) -> None:
-        """With a little way for the mouse before each click: its own menus take the first motion for the way to them."""
+        """Move the mouse one pixel before each click: PyMOL's menus ignore the first motion."""
         name, at, _ = calls[-1] if calls else ("", (), {})
         self.still_s = OWN_S if name in POINTING and at[1] > OWN_TOP else PyMOL.still_s
         if name in POINTING:
             super().act([("moveTo", (at[0], at[1] - 1), {})])
-            for _ in range(2):  # until it has seen that: of two motions at a time it sees one
-                self._ask("say")
+            for _ in range(2):  # until the motion is handled: of two pending motions one is lost
+                self._ask("flush")
         super().act(calls)
 
     def settled(self) -> np.ndarray:
-        """As for any application, but with all that it has to say in its console."""
+        """The screen with all pending output in the console."""
         if not self.closed:
-            self._ask("say")
+            self._ask("flush")
         return super().settled()
 
     def state(self) -> dict[str, Any]:
-        told = self._ask("state")
+        reply = self._ask("state")
         if self.closed:
             return {}
-        state = json.loads(told)
+        state = json.loads(reply)
         state["atoms"] = [dict(zip(_ATOM, atom, strict=True)) for atom in state["atoms"]]
         for name, about in state["objects"].items():
             if about["type"] == "molecule":
@@ -126,13 +126,13 @@ class PyMOL(App):
         return state | {"background": state["settings"]["bg_rgb"]}
 
     def _files(self) -> list[Path]:
-        return sorted(file for file in self.home.iterdir() if file.name not in self.kept)
+        return sorted(file for file in self.home.iterdir() if file.name not in self.own_files)
 
     def _ask(self, name: str, *given: Any) -> Any:
-        """None where it has been closed."""
+        """The result of a function of `_serve`; None where PyMOL has been closed."""
         try:
             return getattr(self.server, name)(*given)
-        except (OSError, HTTPException, Fault) as error:  # a fault, too, when its window is gone and the rest is not
+        except (OSError, HTTPException, Fault) as error:  # a Fault where its window is closed before the rest
             end = time.monotonic() + QUIT_S
             while (status := self.display.ended(self.pid)) is None and time.monotonic() < end:
                 time.sleep(0.02)
@@ -143,7 +143,7 @@ class PyMOL(App):
 
 
 class ToDisplay(Transport):
-    """To a server on a display's network."""
+    """XML-RPC to a server on the display's network."""
 
     def __init__(self, display: Display, port: int):
         super().__init__()
@@ -156,7 +156,7 @@ class ToDisplay(Transport):
 
 
 def _serve() -> None:
-    """Answer from inside of PyMOL once its window is there; its own Python runs this, and knows nothing else of this module."""
+    """Serve from inside PyMOL.  PyMOL's Python runs the source of this function, without the rest of this module."""
     import json
     import math
     import os
@@ -170,47 +170,47 @@ def _serve() -> None:
     from pymol.Qt import QtCore, QtWidgets
 
     home, boolean, color_type = os.getcwd(), 1, 5
-    secret = os.environ.pop("CODA_SECRET")  # whoever asks has to know it
+    secret = os.environ.pop("CODA_SECRET")  # part of the URL
     ways = [(name, 1 << bit) for name, bit in repres.items() if bit >= 0]
-    QtWidgets.QApplication.setCursorFlashTime(0)  # for a picture that stands still
-    QtWidgets.QApplication.desktop()  # which the first drag would make
+    QtWidgets.QApplication.setCursorFlashTime(0)  # so that the picture stands still
+    QtWidgets.QApplication.desktop()  # otherwise made by the first drag
 
     class Errands(QtCore.QObject):
-        """What only the thread of the window may do."""
+        """Runs functions in the thread of the window, and returns their results."""
 
         given = QtCore.pyqtSignal(object)
 
         def run(self, work):
-            found, done = [], threading.Event()
-            self.given.emit(lambda: (found.append(work()), done.set()))
+            results, done = [], threading.Event()
+            self.given.emit(lambda: (results.append(work()), done.set()))
             done.wait()
-            return found[0]
+            return results[0]
 
     errands = Errands()
     errands.given.connect(lambda work: work(), QtCore.Qt.QueuedConnection)
 
     def call(name, given, named):
-        """Returns what went wrong, if anything."""
+        """Call a command of PyMOL; return the error message, or None."""
         try:
             getattr(cmd, name)(*given, **named)
-        except Exception as error:  # whatever it is, it is for the client to know
+        except Exception as error:  # the client is to know every error
             return str(error) or type(error).__name__
 
-    def say():
-        """Do at once what its timers would do within half a second: draw, and write to the console."""
+    def flush():
+        """Draw and write to the console now; PyMOL's timers would do it within half a second."""
         errands.run(lambda: (window.pymolwidget._pymolProcess(), window.update_feedback()))
 
     def clear():
-        """Bring back what can be; returns all else that is as after the start, if it is."""
+        """Reset what can be reset; return the rest of the state, to be compared with that after the start."""
         errands.run(leave)
-        cmd.mset()  # of a movie, its bar would stay
+        cmd.mset()  # otherwise the bar of a movie stays
         cmd.reinitialize()
-        cmd.enable("all")  # the entry of that name, too
+        cmd.enable("all")  # also the entry 'all' in the list of objects
         os.chdir(home)
         return errands.run(tidy)
 
     def leave():
-        """Close its own menus, of which each may have opened another, by clicks beside them."""
+        """Close PyMOL's menus and submenus by clicks beside them."""
         for x in range(1, 100, 20):
             for released in (0, 1):
                 window.pymolwidget.pymol.button(0, released, x, 1, 0)
@@ -260,7 +260,7 @@ def _serve() -> None:
         return math.degrees(math.atan2(cpv.dot_product(cpv.cross_product(a, b), axis), cpv.dot_product(a, b)))
 
     def measured(name):
-        """A measurement's values by the points between which it was made, as a session file has them for each state."""
+        """The values of a measurement, computed from the points that a session file has for each state."""
         found = {"labels": repres["labels"] in cmd.get_vis()[name][2], "distances": [], "angles": [], "dihedrals": []}
         for state in filter(None, cmd.get_session(name, partial=1)["names"][0][5][2]):
             for kind, block, points, length, measure in (
@@ -290,5 +290,5 @@ def _serve() -> None:
 
     rpc.launch_XMLRPC("127.0.0.1", 0)
     rpc.serv.RequestHandlerClass.rpc_paths = (f"/{secret}",)
-    for function in (call, say, clear, state):
+    for function in (call, flush, clear, state):
         rpc.serv.register_function(function)
