@@ -17,7 +17,7 @@ import yaml
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
-from coda_lib.paths import DATA
+from coda_lib.paths import DATA, display
 from coda_lib.task import Task, test_tasks
 
 POOL_SIZE = 90  # train tasks an application
@@ -96,10 +96,13 @@ class Aim:
 
 @cache
 def goals(app: str) -> tuple[Goal, ...]:
-    """The human-written goals of an application.  UserError for an unknown one."""
+    """The human-written goals of an application.  UserError for an unknown one, and for one without a file of goals."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
-    raw = yaml.safe_load((DATA / "tasks" / "seeds" / f"{app}.yaml").read_text())["goals"]
+    path = DATA / "tasks" / "seeds" / f"{app}.yaml"
+    if not path.is_file():
+        raise UserError(f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there")
+    raw = yaml.safe_load(path.read_text())["goals"]
     lists = ({str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"] for item in raw)
     return tuple(Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True))
 

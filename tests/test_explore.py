@@ -157,3 +157,11 @@ def test_the_train_pool_leaves_out_what_is_a_test_task(monkeypatch):
     pool = train_pool("algebra", defaults)
     assert usual[0].instruction not in {task.instruction for task in pool}
     assert usual[1].goal not in {task.goal for task in pool}
+
+
+def test_an_application_without_goals_is_one_clear_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(explore, "DATA", tmp_path)
+    goals.cache_clear()
+    with pytest.raises(UserError, match="algebra has no goals for train tasks: write .*algebra.yaml"):
+        goals("algebra")
+    goals.cache_clear()
