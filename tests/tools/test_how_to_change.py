@@ -64,7 +64,7 @@ def python(changed):
 
 
 def test_a_click_is_scored_by_euclidean_distance(python):
-    program = "from coda_lib import Action; from coda_lib.reward import similarity; print(similarity(Action.click(0, 0), Action.click(0.3, 0.4)))"
+    program = "from coda_lib.reward import Action, similarity; print(similarity(Action.click(0, 0), Action.click(0.3, 0.4)))"
     assert float(python("-c", program)) == pytest.approx(1 - 0.5 / 2**0.5)
 
 
