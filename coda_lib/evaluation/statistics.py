@@ -11,11 +11,14 @@ SciPy computes the bootstrap of means and the sign-flip test; statsmodels Wilson
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
 from scipy import special, stats
+from scipy.stats.contingency import crosstab
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
@@ -24,6 +27,7 @@ from coda_lib.errors import UserError
 # StopReason.ENVIRONMENT_ERROR, spelt out so that tables do not import the agent; a test holds them equal.
 ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
 LEVEL = 0.95  # of every interval
+TAILS = (50 * (1 - LEVEL), 100 - 50 * (1 - LEVEL))  # percentiles at its ends
 RESAMPLES = 10_000
 
 Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
@@ -105,9 +109,7 @@ def _pairs(episodes: pd.DataFrame) -> Pairs:
 
 def _spell(pairs: Pairs, shown: int = 12) -> str:
     """`algebra/A-01 runs 2, 3; gis/B-04 run 0`, at most `shown` tasks."""
-    runs: dict[str, list[str]] = {}
-    for task, run in pairs:
-        runs.setdefault(task, []).append(str(run))
+    runs = {task: [str(run) for _, run in group] for task, group in groupby(pairs, key=itemgetter(0))}
     spelt = [f"{task} run{'s' * (len(of) > 1)} {', '.join(of)}" for task, of in list(runs.items())[:shown]]
     rest = [f"and {len(runs) - shown} more tasks"] if len(runs) > shown else []
     return "; ".join(spelt + rest)
@@ -134,9 +136,9 @@ def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
 # --------------------------------------------------------------------------------------------------------- intervals
 
 
-def wilson(successes: float, trials: float, level: float = LEVEL) -> Estimate:
+def wilson(successes: float, trials: float) -> Estimate:
     """Proportion of independent trials with Wilson's interval."""
-    low, high = proportion_confint(successes, trials, alpha=1 - level, method="wilson")
+    low, high = proportion_confint(successes, trials, alpha=1 - LEVEL, method="wilson")
     return Estimate(float(successes / trials), float(low), float(high), "Wilson")
 
 
@@ -153,9 +155,7 @@ def precision_and_recall(
     return tuple(ratio(right, counts[of].to_numpy(), rng, resamples) for of in ("accepted", "successes"))
 
 
-def ratio(
-    parts: np.ndarray, wholes: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES, level: float = LEVEL
-) -> Estimate:
+def ratio(parts: np.ndarray, wholes: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> Estimate:
     """Share of trajectories, sum(parts) / sum(wholes), from the counts of each task, (tasks,) both; NaN if `wholes` are zero.
 
     The trajectories of a task are not independent: the interval is a percentile bootstrap over tasks.  It is Wilson's where each
@@ -166,10 +166,9 @@ def ratio(
         return Estimate(np.nan, np.nan, np.nan, "none")
     value, tasks = float(parts.sum() / wholes.sum()), len(wholes)
     if wholes.max() == 1 or np.ptp(parts / wholes) == 0:
-        return Estimate(value, *_bounds(wilson(value * tasks, tasks, level)), "Wilson")
+        return replace(wilson(value * tasks, tasks), value=value)
     drawn = resampled_sums(np.stack([parts, wholes], axis=1), rng, resamples)
-    tail = 50 * (1 - level)
-    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], [tail, 100 - tail])
+    low, high = np.percentile(drawn[:, 0] / drawn[:, 1], TAILS)
     return Estimate(value, float(low), float(high), "bootstrap")
 
 
@@ -179,9 +178,7 @@ def resampled_sums(counts: np.ndarray, rng: np.random.Generator, resamples: int 
     return rng.multinomial(tasks, np.full(tasks, 1 / tasks), resamples) @ counts
 
 
-def bootstrap_mean(
-    strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES, level: float = LEVEL
-) -> Estimate:
+def bootstrap_mean(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES) -> Estimate:
     """Unweighted mean over applications of the mean score per task, with a percentile bootstrap interval.
 
     `strata` holds one array of scores per task (tasks,) for each application.  With one application this is the cluster
@@ -191,19 +188,14 @@ def bootstrap_mean(
     zero, which no benchmark of finite size supports: the interval is then Wilson's, with tasks as the trials.
     """
     value = float(np.mean([scores.mean() for scores in strata]))
-    spread = _resample(strata, rng, resamples, level)
-    if spread is None:
-        tasks = _effective_tasks(strata)
-        return Estimate(value, *_bounds(wilson(value * tasks, tasks, level)), "Wilson")
-    return Estimate(value, *spread, "bootstrap")
+    if spread := _resample(strata, rng, resamples):
+        return Estimate(value, *spread, "bootstrap")
+    tasks = _effective_tasks(strata)
+    return replace(wilson(value * tasks, tasks), value=value)
 
 
 def paired_difference(
-    first: Sequence[np.ndarray],
-    second: Sequence[np.ndarray],
-    rng: np.random.Generator,
-    resamples: int = RESAMPLES,
-    level: float = LEVEL,
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES
 ) -> Difference:
     """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over tasks.
 
@@ -215,41 +207,31 @@ def paired_difference(
     """
     gaps = [np.asarray(b) - np.asarray(a) for a, b in zip(first, second, strict=True)]
     value = float(np.mean([gap.mean() for gap in gaps]))
-    spread, method = _resample(gaps, rng, resamples, level), "bootstrap"
+    spread, method = _resample(gaps, rng, resamples), "bootstrap"
     if spread is None:
         tasks, method = _effective_tasks(gaps), "Newcombe"
         before, after = (float(np.mean([np.mean(scores) for scores in side])) for side in (first, second))
-        spread = newcombe(before, tasks, after, tasks, level)
+        spread = newcombe(before, tasks, after, tasks)
     weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps])
     return Difference(value, *spread, method, _sign_flip(weighted[weighted != 0], rng, resamples))
 
 
-def newcombe(
-    first: float, first_trials: float, second: float, second_trials: float, level: float = LEVEL
-) -> tuple[float, float]:
+def newcombe(first: float, first_trials: float, second: float, second_trials: float) -> tuple[float, float]:
     """Newcombe's interval of the second share minus the first, of independent samples of so many trials."""
     low, high = confint_proportions_2indep(
         second * second_trials, second_trials, first * first_trials, first_trials, method="newcomb", compare="diff",
-        alpha=1 - level,
+        alpha=1 - LEVEL,
     )  # fmt: skip
     return float(low), float(high)
 
 
 def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
     """Exact p value of McNemar's test on tasks solved by the first and by the second system, bool (tasks,) each."""
-    table = pd.crosstab(
-        pd.Categorical(first, categories=[False, True]), pd.Categorical(second, categories=[False, True]), dropna=False
-    )
-    return float(mcnemar(table.to_numpy(), exact=True).pvalue)
+    table = crosstab(first, second, levels=([False, True], [False, True])).count
+    return float(mcnemar(table, exact=True).pvalue)
 
 
-def _bounds(estimate: Estimate) -> tuple[float, float]:
-    return estimate.low, estimate.high
-
-
-def _resample(
-    strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int, level: float
-) -> tuple[float, float] | None:
+def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> tuple[float, float] | None:
     """Percentile interval of the unweighted mean of the strata's means; None where no stratum varies."""
     varying = [scores for scores in strata if np.ptp(scores) > 0]
     if not varying:
@@ -258,12 +240,8 @@ def _resample(
     interval = stats.bootstrap(
         varying,
         lambda *samples, axis: (constant + sum(sample.mean(axis=axis) for sample in samples)) / len(strata),
-        n_resamples=resamples,
-        vectorized=True,
-        confidence_level=level,
-        method="percentile",
-        rng=rng,
-    ).confidence_interval
+        n_resamples=resamples, vectorized=True, confidence_level=LEVEL, method="percentile", rng=rng,
+    ).confidence_interval  # fmt: skip
     return float(interval.low), float(interval.high)
 
 
@@ -276,11 +254,7 @@ def _sign_flip(gaps: np.ndarray, rng: np.random.Generator, resamples: int) -> fl
     if gaps.size < 2:  # one task's sign, flipped, is as extreme as before: the exact p value is 1
         return 1.0
     test = stats.permutation_test(
-        (gaps,),
-        lambda sample, axis: sample.sum(axis=axis),
-        permutation_type="samples",
-        vectorized=True,
-        n_resamples=resamples,
-        rng=rng,
-    )
+        (gaps,), lambda sample, axis: sample.sum(axis=axis), permutation_type="samples", vectorized=True,
+        n_resamples=resamples, rng=rng,
+    )  # fmt: skip
     return float(test.pvalue)

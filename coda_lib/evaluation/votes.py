@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.paper import LABELS, load_table2
-from coda_lib.evaluation.statistics import LEVEL, RESAMPLES, Estimate, precision_and_recall, resampled_sums
+from coda_lib.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.run import Run
@@ -136,8 +136,7 @@ def difference(
     sums = np.vstack([counts.sum(axis=0), resampled_sums(counts, np.random.default_rng(seed), resamples)])
     with np.errstate(invalid="ignore"):
         gap = 100 * (sums[:, 2] / sums[:, 3] - sums[:, 0] / sums[:, 1])
-    tail = 50 * (1 - LEVEL)
-    low, high = np.nanpercentile(gap[1:], [tail, 100 - tail]) if np.isfinite(gap[0]) else (np.nan, np.nan)
+    low, high = np.nanpercentile(gap[1:], TAILS) if np.isfinite(gap[0]) else (np.nan, np.nan)
     return float(gap[0]), float(low), float(high)
 
 
