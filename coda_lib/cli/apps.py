@@ -19,9 +19,7 @@ apps_app = typer.Typer(help="Real applications: install and check them.", no_arg
 
 
 @apps_app.command("install")
-def apps_install(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-) -> None:
+def apps_install(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
     """Install the four applications and the programs of their displays from Debian packages, after listing them."""
     from coda_lib.envs.desktop import app_class
     from coda_lib.envs.desktop.display import lacking

@@ -25,12 +25,9 @@ ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), la
 AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
-    str | None,
-    typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."),
+    str | None, typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's.")
 ]
-ExecutorOption = Annotated[
-    str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
-]
+ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")]
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
 ]

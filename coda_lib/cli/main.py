@@ -53,16 +53,10 @@ app = typer.Typer(
 @app.command()
 def reproduce(
     profile: ProfileOption = "laptop",
-    run: Annotated[
-        str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")
-    ] = None,
-    cores: Annotated[
-        int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")
-    ] = None,
+    run: Annotated[str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")] = None,
+    cores: Annotated[int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")] = None,
     settings: SettingsOption = None,
-    until: Annotated[
-        str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")
-    ] = "results",
+    until: Annotated[str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")] = "results",
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete what this run has computed and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the stages that would run.")] = False,
     cluster: Annotated[
@@ -86,9 +80,7 @@ def reproduce(
     if dry_run:
         expected = pipeline.expected_seconds(target, chosen)
         for stage in pipeline.preview(target, chosen, until, books, fresh, cluster):
-            out.print(
-                f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
-            )
+            out.print(f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
         return
     desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
     try:
@@ -125,13 +117,10 @@ def episode(
     seed = settings.seed if seed is None else seed
     (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), seed, step_limit=settings.step_limit)
     steps = [
-        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error}
-        for step in played.steps
+        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
     ]
     if as_json:
-        print_json(
-            {"task": wanted.id, "seed": seed, "stop": str(played.stop), "success": played.success, "steps": steps}
-        )
+        print_json({"task": wanted.id, "seed": seed, "stop": str(played.stop), "success": played.success, "steps": steps})
     else:
         out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
         for number, step in enumerate(steps, 1):
@@ -197,8 +186,7 @@ def serve(
 
 @app.command()
 def usage(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")],
-    as_json: JsonOption = False,
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")], as_json: JsonOption = False
 ) -> None:
     """Requests and tokens of a run's served models by stage, and their cost at the profile's prices."""
     import pandas as pd

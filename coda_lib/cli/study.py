@@ -36,10 +36,7 @@ def audit(as_json: JsonOption = False) -> None:
     show(("metric", "model", "solved", "of", "percent, 95 % interval"), rows)
 
 
-def claims(
-    run: RunArgument,
-    as_json: JsonOption = False,
-) -> None:
+def claims(run: RunArgument, as_json: JsonOption = False) -> None:
     """Decide the paper's claims by a run: supported, contradicted or undecided, with the evidence."""
     from coda_lib.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance

@@ -133,9 +133,7 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
     if not begun and run.folder.is_dir() and any(path.name[0] != "." for path in run.folder.iterdir()):
         raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
     if begun and not fresh and (name := run.profile().name) != profile.name:
-        raise UserError(
-            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
-        )
+        raise UserError(f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run")
     if until != "base_models":
         for role, name in profile.models:
             if name is not None:
@@ -178,9 +176,7 @@ def _lock(run: Run) -> Iterator[IO[str]]:
                 file.seek(0)
                 owner = int(file.read() or 0)
                 if time.time() > deadline or psutil.pid_exists(owner):
-                    raise UserError(
-                        f"{display(run.folder)} is being made by process {owner}; wait for it or end it"
-                    ) from None
+                    raise UserError(f"{display(run.folder)} is being made by process {owner}; wait for it or end it") from None
                 time.sleep(0.2)
         file.truncate(0)
         file.write(str(os.getpid()))

@@ -105,9 +105,7 @@ def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Co
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
         except (DeadKernelError, CellTimeoutError) as error:
             reason = f"the notebook's process died ({error}); it may have run out of memory"
-            raise StageError(
-                _describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")
-            ) from error
+            raise StageError(_describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")) from error
     os.replace(failed, executed)
     return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
 

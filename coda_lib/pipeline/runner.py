@@ -103,9 +103,7 @@ def _hash_folder(folder: Path) -> dict[str, str]:
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in files}
     own = (DONE, FINGERPRINT)
-    return {
-        name: sha256(path) for name, path in names.items() if name not in own and not name.startswith(PARTS_OF_TRAINING)
-    }
+    return {name: sha256(path) for name, path in names.items() if name not in own and not name.startswith(PARTS_OF_TRAINING)}
 
 
 def _stop(*_: Any) -> None:

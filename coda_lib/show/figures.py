@@ -88,10 +88,7 @@ def save(figure: Figure, path: Path, caption: str) -> list[Path]:
 
 @styled
 def learning_curves(
-    logs: Mapping[str, pd.DataFrame],
-    metrics: Mapping[str, str] = CURVES,
-    smooth: int = 10,
-    caption: str = "",
+    logs: Mapping[str, pd.DataFrame], metrics: Mapping[str, str] = CURVES, smooth: int = 10, caption: str = ""
 ) -> Sheet:
     """Training metrics by optimizer step, a panel per metric, a line per name.
 
@@ -200,14 +197,7 @@ def _offsets(count: int) -> np.ndarray:
 
 
 def _bars(
-    ax: Axes,
-    values: pd.Series,
-    low: pd.Series | None,
-    high: pd.Series | None,
-    count: int,
-    offset: float,
-    color: str,
-    label: str,
+    ax: Axes, values: pd.Series, low: pd.Series | None, high: pd.Series | None, count: int, offset: float, color: str, label: str
 ) -> None:
     centres = np.arange(len(values)) + offset
     ax.bar(centres, values, width=0.74 / count, color=color, label=label)
