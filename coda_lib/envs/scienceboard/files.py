@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from coda_lib.applications import RealApp
 from coda_lib.envs.scienceboard.lambdas import Lambda
@@ -62,74 +62,10 @@ class Command(Init):
     shell: bool = False
 
 
-class Depth(Init):
-    func: Literal["opt"]
-    depth: Annotated[int, Field(ge=0)]
-
-
-class Open(Init):
-    func: Literal["open"]
-    name: Text | None = None
-    path: Text | None = None
-
-
-class Plain(Init):
-    func: Literal["clear_log", "destroy"]
-
-
-class Turn(Init):
-    func: Literal["turn"]
-    axis: Literal["x", "y", "z"]
-    angle: Number
-
-
-class Color(Init):
-    func: Literal["color"]
-    style: Text
-
-
-class Match(Init):
-    func: Literal["alphafold_match"]
-    name: Text
-
-
-class Download(Init):
-    func: Literal["download"]
-    url: Text
-    path: Text
-
-
 class Touch(Init):
     func: Literal["touch"]
     path: Text
     text: str = ""
-
-
-class Map(Init):
-    func: Literal["map"]
-    grassdb: Text
-    location: Text
-    mapset: Text
-
-
-class Layer(Init):
-    func: Literal["layer"]
-    query: dict[str, Any]
-
-
-class Scale(Init):
-    func: Literal["scale"]
-    scale: Number
-
-
-class Tab(Init):
-    func: Literal["tab"]
-    index: Annotated[int, Field(ge=0, le=3)]
-
-
-class Curve(Init):
-    func: Literal["func_2d", "func_3d"]
-    expr: Text
 
 
 class Call(Init):
@@ -141,8 +77,27 @@ class Call(Init):
     kwargs: dict[str, Scalar] = {}
 
 
+def _init(*funcs: str, **fields: Any) -> type[Init]:
+    """The model of an item with these fields, for each `func` of these names."""
+    return create_model(funcs[0], __base__=Init, func=Literal[funcs], **fields)
+
+
 Initialize = Annotated[
-    Call | Command | Depth | Open | Plain | Turn | Color | Match | Download | Touch | Map | Layer | Scale | Tab | Curve,
+    Call
+    | Command
+    | Touch
+    | _init("opt", depth=Annotated[int, Field(ge=0)])
+    | _init("open", name=(Text | None, None), path=(Text | None, None))
+    | _init("clear_log", "destroy")
+    | _init("turn", axis=Literal["x", "y", "z"], angle=Number)
+    | _init("color", style=Text)
+    | _init("alphafold_match", name=Text)
+    | _init("download", url=Text, path=Text)
+    | _init("map", grassdb=Text, location=Text, mapset=Text)
+    | _init("layer", query=dict[str, Any])
+    | _init("scale", scale=Number)
+    | _init("tab", index=Annotated[int, Field(ge=0, le=3)])
+    | _init("func_2d", "func_3d", expr=Text),
     Field(discriminator="func"),
 ]
 
@@ -235,10 +190,7 @@ class Equation(Part):
         return self
 
 
-Evaluate = Annotated[
-    Stop | Info | States | Database | File | Value | Variable | Equation,
-    Field(discriminator="type"),
-]
+Evaluate = Annotated[Stop | Info | States | Database | File | Value | Variable | Equation, Field(discriminator="type")]
 
 
 class BoardTask(Part):

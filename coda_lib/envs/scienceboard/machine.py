@@ -68,9 +68,7 @@ class ScienceBoard(Screen):
         """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may repair it."""
         return self.begun >= STRIKES
 
-    def reset(
-        self, task: AppTask, *, seed: int | None = None, options: dict | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, task: AppTask, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         return np.asarray(self.begin(task)), {}
 
     def begin(self, task: AppTask) -> Image.Image:
@@ -139,27 +137,24 @@ class Machines:
 
 def prepare(guest: Guest, item: Any, port: int) -> None:
     """Carry out one item of `initialize`."""
+    fields = item.model_dump(exclude={"func", "wait"})
     match item.func:
         case "launch" | "execute":
             is_line = isinstance(item.command, str)
             words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)]
             (guest.launch if item.func == "launch" else guest.run)(words[0] if is_line else words, item.shell)
         case "opt":
-            guest.command("/opt", json={"depth": item.depth})
+            guest.command("/opt", json=fields)
         case "touch":
             guest.write(item.path, item.text)
         case "download":
-            guest.command("/setup/download_file", json={"url": item.url, "path": item.path})
+            guest.command("/setup/download_file", json=fields)
         case "tab":
             guest.command("/tab", port, json=item.index)
         case "func_2d" | "func_3d":
             guest.command(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
-        case "map":
-            guest.command("/init/map", port, json={"grassdb": item.grassdb, "location": item.location, "mapset": item.mapset})
-        case "layer":
-            guest.command("/init/layer", port, json={"query": item.query})
-        case "scale":
-            guest.command("/init/scale", port, json={"scale": item.scale})
+        case "map" | "layer" | "scale":
+            guest.command(f"/init/{item.func}", port, json=fields)
         case "open" if item.path:
             guest.command("/setup/open_file", json={"path": item.path})
         case _:
