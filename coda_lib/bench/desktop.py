@@ -17,7 +17,7 @@ from rich.console import Console
 from coda_lib.action import parse_actions
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import DESKTOP_APPS
-from coda_lib.bench.laptop import Measurement
+from coda_lib.bench.laptop import Measurement, timed
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop import app_class
 from coda_lib.envs.desktop.app import SIZE, App
@@ -51,9 +51,9 @@ def check_app(kind: str) -> Check:
     except UserError as error:
         return Check(kind, str(error))
     try:
-        started, (picture, _) = _timed(app.reset, task)
+        started, (picture, _) = timed(app.reset, task)
         state, isolated = app.snapshot(), app.display.isolated
-        reset, (again, _) = _timed(app.reset, task)
+        reset, (again, _) = timed(app.reset, task)
         fault = None
         if picture.std() == 0 or again.std() == 0:
             fault = "the screen is blank"
@@ -64,12 +64,6 @@ def check_app(kind: str) -> Check:
         return Check(kind, str(fault))
     finally:
         app.close()
-
-
-def _timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    start = time.perf_counter()
-    result = call(*arguments)
-    return time.perf_counter() - start, result
 
 
 def measure_apps(console: Console) -> list[dict[str, Any]]:
@@ -94,8 +88,8 @@ def measure_apps(console: Console) -> list[dict[str, Any]]:
 def app_rows(app: App) -> list[Measurement]:
     steps, resets = [], []
     for task in app_tasks(app.kind):
-        resets.append(_timed(app.reset, task)[0])
-        steps += [_timed(app.step, action)[0] for action in solution(task, app.size)]
+        resets.append(timed(app.reset, task)[0])
+        steps += [timed(app.step, action)[0] for action in solution(task, app.size)]
     app.reset(task)
     before = _seconds(app)
     time.sleep(IDLE_S)
@@ -175,11 +169,6 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
 
 def strays() -> list[str]:
     """The processes on this machine that run in the home of one of the kit's displays."""
-    processes = []
-    for process in psutil.process_iter():
-        try:
-            if Path(process.environ().get("HOME", "")).name.startswith(HOME_PREFIX):
-                processes.append(f"{process.pid} {process.name()}")
-        except psutil.Error:  # another user's, or gone
-            continue
-    return processes
+    listed = [process.info for process in psutil.process_iter(["pid", "name", "environ"])]
+    homes = {f"{info['pid']} {info['name']}": (info["environ"] or {}).get("HOME", "") for info in listed}  # other users': None
+    return [process for process, home in homes.items() if Path(home).name.startswith(HOME_PREFIX)]

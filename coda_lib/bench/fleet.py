@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
@@ -78,21 +78,21 @@ def measure_scale(console: Console, counts: Sequence[int] = COUNTS) -> list[Scal
     return scales
 
 
-def scale(count: int, episodes: int = EPISODES) -> Scale:
+def scale(count: int) -> Scale:
     with fake_machines(count) as ports, tempfile.TemporaryDirectory() as folder:
         workers = ceil(count / SHARE)
         machines = [
             Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)]) for port in ports
         ]
         specs = [WorkerSpec(Clicker(STEPS), machines[i::workers], True, 0) for i in range(workers)]
-        todo = jobs([task()], count * episodes)
+        todo = jobs([typing_task(STEPS)], count * EPISODES)
         with watched() as used:
             start = time.monotonic()
             played = collect(todo, specs, Path(folder))
             wall = time.monotonic() - start
         if failed := sum(not trajectory.success for trajectory in played):
             raise RuntimeError(f"{failed} episodes failed on machines without faults")
-    return Scale(count, workers, len(todo), wall, episodes * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6)
+    return Scale(count, workers, len(todo), wall, EPISODES * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6)
 
 
 def episode_s() -> float:
@@ -103,13 +103,15 @@ def episode_s() -> float:
     return RESET_S + look + STEPS * (ACTION_S + look) + look
 
 
-def task() -> AppTask:
+def typing_task(words: int = 2) -> AppTask:
+    """A task for a fake machine: type some words, one a step.  Its check counts the actions, clicks too."""
+    script = [f"type(content='word {number}')" for number in range(words)]
     board = BoardTask.model_validate(
-        {"type": "KAlgebra", "sort": "VM", "steps": STEPS + 1, "instruction": "Click.", "version": "0", "snapshot": "clean",
-         "initialize": [{"func": "launch", "command": "app", "shell": True}],
-         "evaluate": [{"type": "val", "key": "n", "value": STEPS}]}
+        {"type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.", "version": "0",
+         "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
+         "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
     )  # fmt: skip
-    return AppTask("KAlgebra/A-01", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
+    return AppTask(f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
 
 
 @contextmanager
@@ -134,21 +136,13 @@ def watched() -> Iterator[dict[str, float]]:
 
     def watch() -> None:
         total = own.memory_full_info().pss
-        for worker in [child for child in own.children() if "spawn_main" in " ".join(_command(child))]:
-            try:
-                worker_s[worker.pid] = sum(worker.cpu_times()[:2])
-                total += worker.memory_full_info().pss
-            except psutil.NoSuchProcess:
-                continue
+        for child in own.children():
+            with suppress(psutil.NoSuchProcess):
+                if "spawn_main" in " ".join(child.cmdline()):  # a worker
+                    worker_s[child.pid] = sum(child.cpu_times()[:2])
+                    total += child.memory_full_info().pss
         used["bytes"] = max(used["bytes"], total)
 
     with meanwhile(watch, 0.5):
         yield used
     used["seconds"] = sum(own.cpu_times()[:2]) - start_s + sum(worker_s.values())
-
-
-def _command(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []

@@ -114,9 +114,8 @@ def decision_row(settings: Profile) -> Measurement:
     planner = Planner(model, Sampling.of(settings.planner), settings.prompts)
     agent = DualAgent(planner, Executor.load(settings), "base")
     play = jobs(test_tasks(_APP), 8)[:_EPISODES]
-    start = time.perf_counter()
-    played = rollout(agent, play, lambda: ScienceDesk(_APP), settings.seed, _EPISODES, step_limit=3)
-    speed = sum(len(trajectory.steps) for trajectory in played) / (time.perf_counter() - start)
+    seconds, played = timed(rollout, agent, play, lambda: ScienceDesk(_APP), settings.seed, _EPISODES, step_limit=3)
+    speed = sum(len(trajectory.steps) for trajectory in played) / seconds
     return Measurement("planner, executor and application: rollout", speed, "steps/s")
 
 
@@ -184,17 +183,18 @@ def endpoint_row() -> Measurement:
         model = EndpointModel(f"http://127.0.0.1:{server.server_port}/v1", "none")
         requests, bytes_alone = [], []
         for _ in range(1 + _REQUESTS):  # by turns, so that other work on the machine slows both
-            requests.append(_seconds(lambda: model.generate([conversation], Sampling(), 0)))
-            bytes_alone.append(_seconds(lambda: bare.post(f"{model.url}/chat/completions", content=_InstantServer.body).read()))
+            requests.append(timed(model.generate, [conversation], Sampling(), 0)[0])
+            bytes_alone.append(timed(bare.post, f"{model.url}/chat/completions", content=_InstantServer.body)[0])
         server.shutdown()
     added = 1000 * (statistics.median(requests[1:]) - statistics.median(bytes_alone[1:]))
     return Measurement("served model: added to a request with two screenshots", added, "ms", "< 3", added < 3)
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
+    """Wall-clock seconds of a call, and its result."""
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    result = call(*args, **kwargs)
+    return time.perf_counter() - start, result
 
 
 def memory_row() -> Measurement:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,35 +28,22 @@ def estimate(
         return
     h = costed.profile.hardware
     out.print(f"profile {costed.profile.name}: {h.nodes} × {h.gpus} {h.gpu} at {100 * h.share:.0f} % of their peak", markup=False)
-    tables = (
-        _models(costed), _memory(costed), _workloads("a step of stage 1", costed.step, costed.gpus, "seconds", 1),
-        _workloads("stage", costed.stages, costed.gpus, "hours", 3600),
-    )  # fmt: skip
-    for table in tables:
-        out.print()
-        show(*table)
+    out.print()
+    networks, serving = costed.networks.items(), costed.serving
+    sizes = {role: (f"{net.parameters / 1e9:.2f} billion", f"{serving[role] / 1e9:.0f} GB") for role, net in networks}
+    models = [(role, getattr(costed.profile.models, role), *size) for role, size in sizes.items()]
+    show(("model", "", "parameters", "served: weights and prompts"), models)
+    out.print()
+    memory = asdict(costed.memory) | {"together": costed.memory.total}
+    show(("each GPU that trains", *memory), [("stage 1", *(f"{size / 1e9:.1f} GB" for size in memory.values()))])
+    _show_workloads("a step of stage 1", costed.step, costed.gpus, "seconds", 1)
+    _show_workloads("stage", costed.stages, costed.gpus, "hours", 3600)
     out.print(f"\ndisk: {costed.disk / 1e9:,.0f} GB")
     for line in costed.missing or ["nothing"]:
         out.print(f"missing here: {line}", markup=False)
 
 
-Table = tuple[Sequence[str], list[tuple]]  # columns and rows
-
-
-def _models(costed: Estimate) -> Table:
-    models = {role: getattr(costed.profile.models, role) for role in costed.networks}
-    sizes = {role: f"{network.parameters / 1e9:.2f} billion" for role, network in costed.networks.items()}
-    rows = [(role, models[role], sizes[role], f"{costed.serving[role] / 1e9:.0f} GB") for role in models]
-    return ("model", "", "parameters", "served: weights and prompts"), rows
-
-
-def _memory(costed: Estimate) -> Table:
-    names = ("weights", "gradients", "optimizer", "reference", "working")
-    sizes = [getattr(costed.memory, name) for name in names] + [costed.memory.total]
-    return ("each GPU that trains", *names, "together"), [("stage 1", *(f"{size / 1e9:.1f} GB" for size in sizes))]
-
-
-def _workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit: str, seconds: int) -> Table:
+def _show_workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit: str, seconds: int) -> None:
     rows = []
     for work in workloads:
         figures = (work.flops / 1e15, work.read, work.written, work.seconds / seconds, gpus * work.seconds / seconds)
@@ -65,7 +51,8 @@ def _workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit: str
         rows.append((work.name, *(f"{figure:,.1f}" if figure < 1000 else f"{figure:,.0f}" for figure in figures), limit))
     total = sum(work.seconds for work in workloads) / seconds
     rows.append(("together", "", "", "", f"{total:,.1f}", f"{gpus * total:,.1f}", ""))
-    return (title, "10¹⁵ operations", "tokens read", "written", unit, f"GPU-{unit}", "limited by"), rows
+    out.print()
+    show((title, "10¹⁵ operations", "tokens read", "written", unit, f"GPU-{unit}", "limited by"), rows)
 
 
 def _data(costed: Estimate) -> dict[str, Any]:

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli import apps as cli_apps
-from coda_lib.cli import bench as cli_bench
-from coda_lib.cli import estimate as cli_estimate
-from coda_lib.cli import evaluate as cli_evaluate
-from coda_lib.cli import fleet as cli_fleet
-from coda_lib.cli import study as cli_science
-from coda_lib.cli import tasks as cli_tasks
+from coda_lib.cli import apps, bench, estimate, evaluate, fleet, study, tasks
 from coda_lib.cli.console import (
     ExecutorOption,
     JsonOption,
@@ -36,7 +30,6 @@ from coda_lib.cli.console import (
     run_of,
     show,
 )
-from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.errors import StageError, UserError
 
 if TYPE_CHECKING:
@@ -113,7 +106,7 @@ def episode(
     from coda_lib.rollout import rollout
 
     settings, wanted = load_profile(profile), find_task(task)
-    agent = chosen_agent(settings, planner, executor)
+    agent = evaluate.chosen_agent(settings, planner, executor)
     seed = settings.seed if seed is None else seed
     (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), seed, step_limit=settings.step_limit)
     steps = [
@@ -208,18 +201,12 @@ def usage(
     show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
-app.command()(cli_bench.bench)
-app.command()(cli_evaluate.evaluate)
-app.command()(cli_estimate.estimate)
-app.command()(cli_tasks.convert)
-app.command()(cli_science.audit)
-app.command()(cli_science.claims)
-app.command()(cli_science.power)
-app.command()(cli_science.seeds)
-app.add_typer(cli_tasks.tasks_app, name="tasks")
-app.add_typer(cli_apps.apps_app, name="apps")
-app.add_typer(cli_science.judge_app, name="judge")
-app.add_typer(cli_fleet.fleet_app, name="fleet")
+single = (bench.bench, evaluate.evaluate, estimate.estimate, tasks.convert, study.audit, study.claims, study.power, study.seeds)
+for command in single:
+    app.command()(command)
+groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
+for name, group in groups.items():
+    app.add_typer(group, name=name)
 
 
 def main() -> None:

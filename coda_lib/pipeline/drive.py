@@ -68,18 +68,21 @@ def reproduce(
     """
     console = console or Console()
     start = time.time()
-    _check(run, profile, until, fresh)
+    _check(run, profile, until, fresh, cluster)
     where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
     console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
     run.folder.mkdir(parents=True, exist_ok=True)
     with _lock(run) as lock:
         if fresh:
-            _clear(run)
+            for path in run.folder.iterdir():
+                if path not in (run.timings, run.folder / ".lock"):
+                    remove(path)
         run.store(profile)
         stages = preview(run, profile, until, notebooks, cluster=cluster)
         expected = expected_seconds(run, profile)
         total = _total(stages, expected, cores)
-        console.print(f"{_count(stages)} to run" + (f", about {clock(total)}" if total else ""))
+        count = f"{len(stages)} stage{'s' * (len(stages) != 1)} to run"
+        console.print(count + (f", about {clock(total)}" if total else ""))
         if stages:
             _drive(run, _command(run, profile, until, notebooks, cores, cluster), cluster, lock, stages, expected, console)
         if stages or not run.manifest.exists():
@@ -92,7 +95,7 @@ def preview(
     run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False, cluster: Path | None = None
 ) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
-    _check(run, profile, until, fresh)
+    _check(run, profile, until, fresh, cluster)
     with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
         file.write(profile_text(profile))
         file.flush()
@@ -126,7 +129,7 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
+def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | None) -> None:
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
     begun = run.profile_file.exists()
@@ -134,6 +137,8 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
         raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
     if begun and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run")
+    if cluster and not (cluster / "config.yaml").is_file():
+        raise UserError(f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
     if until != "base_models":
         for role, name in profile.models:
             if name is not None:
@@ -142,25 +147,17 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool) -> None:
 
 def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:
     memory_mb = psutil.virtual_memory().total // 2**20
-    here = {"--cores": [cores], "--resources": [f"mem_mb={memory_mb * 8 // 10}"], "--workflow-profile": ["none"]}
-    options = {
-        "--snakefile": [SNAKEFILE],
-        "--directory": [run.folder],
-        **({"--workflow-profile": [_cluster(cluster)]} if cluster else here),
-        "--scheduler": ["greedy"],
-        "--rerun-triggers": ["mtime", "params", "input"],
-        "--max-checksum-file-size": [CHECKSUM_LIMIT],
-        "--profile": ["none"],
-        "--config": [
-            f"run={run.name}",
-            f"profile={profile.name}",
-            f"notebooks={notebooks}",
-            *([] if cluster else ["attached=1"]),
-        ],  # stays last
-    }
-    flags = ["--rerun-incomplete", "--nolock", "--nocolor"]  # our own lock cannot go stale
-    words = [str(word) for option, values in options.items() for word in (option, *values)]
-    return [sys.executable, "-m", "coda_lib.pipeline.scheduler", f"until_{until}", *flags, *words]
+    here = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
+    there = ["--workflow-profile", cluster and cluster.resolve()]
+    command = [
+        sys.executable, "-m", "coda_lib.pipeline.scheduler", f"until_{until}",
+        "--rerun-incomplete", "--nolock", "--nocolor",  # our own lock cannot go stale
+        "--snakefile", SNAKEFILE, "--directory", run.folder, *(there if cluster else here), "--scheduler", "greedy",
+        "--rerun-triggers", "mtime", "params", "input", "--max-checksum-file-size", CHECKSUM_LIMIT, "--profile", "none",
+        "--config", f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}",  # stays last
+        *([] if cluster else ["attached=1"]),
+    ]  # fmt: skip
+    return list(map(str, command))
 
 
 @contextmanager
@@ -182,18 +179,6 @@ def _lock(run: Run) -> Iterator[IO[str]]:
         file.write(str(os.getpid()))
         file.flush()
         yield file
-
-
-def _clear(run: Run) -> None:
-    for path in run.folder.iterdir():
-        if path not in (run.timings, run.folder / ".lock"):
-            remove(path)
-
-
-def _cluster(folder: Path) -> Path:
-    if not (folder / "config.yaml").is_file():
-        raise UserError(f"{display(folder)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
-    return folder.resolve()
 
 
 def _drive(
@@ -218,7 +203,8 @@ def _drive(
             env=env,
             pass_fds=[lock.fileno()],
         )
-    with ended(process, PATIENCE_S), Lines(run, stages, expected, console) as lines:
+    lines = Lines(run, stages, expected, console)
+    with ended(process, PATIENCE_S), lines.progress:
         while process.poll() is None:
             lines.update(started)
             time.sleep(0.2)
@@ -233,10 +219,6 @@ def _total(stages: list[str], expected: dict[str, float], cores: int) -> float |
     """Return seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
     known = [expected[stage] for stage in stages if stage in expected]
     return max(sum(known) / cores, max(known)) if known and len(known) == len(stages) else None
-
-
-def _count(stages: list[str]) -> str:
-    return f"{len(stages)} stage{'s' if len(stages) != 1 else ''}"
 
 
 def _last_words(log: str) -> str:

@@ -12,7 +12,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,24 +55,19 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
     """Raise UserError if the notebook does not declare a given parameter, or declares it with another type."""
     declared = declared_parameters(notebook)
     for name, value in given.items():
-        _type_of(notebook, declared, name)
+        if name not in declared:
+            known = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
+            raise UserError(f"{display(notebook)}: unknown parameter {name!r}; it declares {known}")
         allowed = TYPES.get(declared[name], (type(value),))
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             raise UserError(f"{display(notebook)}: parameter {name} must be {declared[name]}, not {value!r}")
 
 
 def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
-    """Return 'name=value' pairs as values of the types that the notebook declares; raises UserError as above."""
+    """'name=value' pairs as values, text where the notebook declares text, else read as YAML; `check_parameters` checks them."""
     declared = declared_parameters(notebook)
     named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
-    return {name: text if _type_of(notebook, declared, name) == "str" else yaml.safe_load(text) for name, text in named}
-
-
-def _type_of(notebook: Path, declared: Mapping[str, str], name: str) -> str:
-    if name not in declared:
-        known = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
-        raise UserError(f"{display(notebook)}: unknown parameter {name!r}; it declares {known}")
-    return declared[name]
+    return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
 
 
 def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Cost:
@@ -85,22 +80,16 @@ def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Co
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    failed = executed.with_name(f"{executed.stem}.failed.ipynb")
+    failed = executed.with_name(f"{executed.stem}.failed.ipynb")  # written cell by cell; becomes `executed` at the end
     executed.parent.mkdir(parents=True, exist_ok=True)
     remove(executed)
     start = time.monotonic()
     with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
         try:
             papermill.execute_notebook(
-                notebook,
-                failed,  # written cell by cell; becomes `executed` at the end
-                parameters=dict(parameters),
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=notebook.parent,
-                kernel_manager_class=_kernel_manager(sockets),
-            )
+                notebook, failed, dict(parameters), kernel_name="python3", language="python", progress_bar=False,
+                cwd=notebook.parent, kernel_manager_class=_kernel_manager(sockets),
+            )  # fmt: skip
         except papermill.PapermillExecutionError as error:
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
         except (DeadKernelError, CellTimeoutError) as error:
@@ -117,25 +106,17 @@ def _kernel_manager(folder: str) -> type:
     """
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager
-    from traitlets import default
+    from traitlets import Unicode
 
     class ThisInterpreter(AsyncKernelManager):
-        @default("transport")
-        def _use_sockets(self) -> str:
-            return "ipc"
-
-        @default("connection_file")
-        def _in_folder(self) -> str:
-            return os.path.join(folder, "kernel.json")
+        transport = Unicode("ipc")
+        connection_file = Unicode(os.path.join(folder, "kernel.json"))
 
         @property
         def kernel_spec(self) -> KernelSpec:
-            return KernelSpec(
-                argv=[sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-                display_name="Python 3",
-                language="python",
-                env=dict.fromkeys(THREAD_VARIABLES, "1"),
-            )
+            command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            threads = dict.fromkeys(THREAD_VARIABLES, "1")
+            return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
 
     return ThisInterpreter
 
@@ -145,14 +126,12 @@ def _peak_memory(interval_s: float = 0.25) -> Iterator[list[int]]:
     """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used together."""
     peak, me = [0], psutil.Process()
 
-    def size(process: psutil.Process) -> int:
-        try:
-            return process.memory_info().rss
-        except psutil.Error:  # it ended between being listed and being asked
-            return 0
-
     def watch() -> None:
-        peak[0] = max(peak[0], sum(size(child) for child in me.children(recursive=True)))
+        together = 0
+        for child in me.children(recursive=True):
+            with suppress(psutil.Error):  # the child ends between the two lines
+                together += child.memory_info().rss
+        peak[0] = max(peak[0], together)
 
     with meanwhile(watch, interval_s):
         yield peak

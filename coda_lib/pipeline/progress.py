@@ -23,13 +23,6 @@ class Lines:
         columns = (TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}"))
         self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
-    def __enter__(self) -> Lines:
-        self.progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.progress.stop()
-
     def update(self, since: float) -> None:
         """Look at the records of stages that were started after `since`."""
         for stage in self.stages:

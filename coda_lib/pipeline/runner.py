@@ -100,10 +100,8 @@ def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
 
 def _hash_folder(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file under the folder, but for the trainer's checkpoints and this module's own."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = {path.relative_to(folder).as_posix(): path for path in files}
-    own = (DONE, FINGERPRINT)
-    return {name: sha256(path) for name, path in names.items() if name not in own and not name.startswith(PARTS_OF_TRAINING)}
+    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {name: sha256(folder / name) for name in names if not name.startswith((DONE, FINGERPRINT, PARTS_OF_TRAINING))}
 
 
 def _stop(*_: Any) -> None:
@@ -125,10 +123,10 @@ def _stop_with(starter: int) -> None:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m coda_lib.pipeline.runner", description="Run the notebook of one stage.")
     parser.add_argument("stage")
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--notebook", type=Path, required=True)
+    parser.add_argument("--run", type=Run, required=True)
+    parser.add_argument("--notebook", type=lambda name: Path(name).resolve(), required=True)
     parser.add_argument("--executed", type=Path, required=True)
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="parameters of the notebook")
+    parser.add_argument("--set", dest="parameters", nargs="*", default=[], metavar="NAME=VALUE", help="for the notebook")
     parser.add_argument("--inputs", nargs="*", type=Path, default=[])
     parser.add_argument("--outputs", nargs="*", type=Path, default=[])
     parser.add_argument("--settings", default="", help="what else the stage depends on, as text")
@@ -138,28 +136,18 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = _parse(argv)
+    arguments = vars(_parse(argv))
     sys.modules["rfc3987_syntax"] = None  # takes jsonschema a second to import, for a format that no notebook has
     signal.signal(signal.SIGTERM, _stop)
-    if arguments.attached:
+    if arguments.pop("attached"):
         threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
     try:
-        run_stage(
-            Run(arguments.run),
-            arguments.stage,
-            arguments.notebook.resolve(),
-            arguments.executed,
-            arguments.set,
-            arguments.inputs,
-            arguments.outputs,
-            arguments.settings,
-            arguments.resumable,
-        )
+        run_stage(**arguments)
     except (UserError, StageError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"{arguments.stage} was stopped", file=sys.stderr)
+        print(f"{arguments['stage']} was stopped", file=sys.stderr)
         return 1
     return 0
 

@@ -12,9 +12,9 @@ from PIL import Image
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.kalgebra import recipe as adapter
 from coda_lib.bench.desktop import Check, check_app, script_agent
+from coda_lib.bench.fleet import typing_task
 from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
-from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
@@ -92,17 +92,6 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
 
 
 # ---- virtual machines ----------------------------------------------------------------------------------------------------
-
-
-def typing_task(words: int = 2) -> AppTask:
-    """A task for a fake machine: type some words, one a step.  Its check counts the actions."""
-    script = [f"type(content='word {number}')" for number in range(words)]
-    board = BoardTask.model_validate(
-        {"type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.", "version": "0",
-         "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
-         "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
-    )  # fmt: skip
-    return AppTask(f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
 
 
 def played_on(machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]) -> list[Trajectory]:

@@ -24,7 +24,7 @@ from matplotlib.ticker import MaxNLocator
 from coda_lib.evaluation.paper import LABELS
 from coda_lib.evaluation.report import SYSTEM_LABELS
 from coda_lib.evaluation.tables import PAPER_MODELS, beside_paper
-from coda_lib.files import atomic_path
+from coda_lib.files import write_bytes
 
 BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C"
@@ -77,9 +77,7 @@ def save(figure: Figure, path: Path, caption: str) -> list[Path]:
     """
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("svg", "png")]
     for file in files:
-        content = _render(figure, file.suffix[1:], caption)
-        with atomic_path(file) as temporary:
-            temporary.write_bytes(content)
+        write_bytes(file, _render(figure, file.suffix[1:], caption))
     return files
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 from IPython.display import DisplayHandle
 
+from coda_lib.pipeline.progress import clock
 from coda_lib.show.figures import CURVES, learning_curves
 
 Move = Callable[[int, int], None]  # (done, in all)
@@ -29,9 +30,9 @@ def progress(unit: str) -> Iterator[Move]:
         if not at_start:
             at_start.append(max(0, done - 1))
         elapsed, here = time.monotonic() - start, done - at_start[0]
-        expected = f" of about {_clock(elapsed / here * (total - at_start[0]))}" if here and done < total else ""
+        expected = f" of about {clock(elapsed / here * (total - at_start[0]))}" if here and done < total else ""
         bar = "█" * round(30 * done / total)
-        _show(handle.update, f"{bar:░<30} {done} of {total} {unit}, {_clock(elapsed)}{expected}")
+        _show(handle.update, f"{bar:░<30} {done} of {total} {unit}, {clock(elapsed)}{expected}")
 
     yield move
     if not at_start:
@@ -69,8 +70,3 @@ def training(
 
 def _show(display: Callable[..., None], line: str) -> None:
     display({"text/plain": line}, raw=True)
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -43,7 +43,7 @@ def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
     with bench_fleet.fake_machines(1) as (port,):
         env = ScienceBoard(Machine(address=f"{HOST}:{port}", state_port=port))
         start = time.monotonic()
-        played, fault = play(bench_fleet.Clicker(bench_fleet.STEPS), env, bench_fleet.task(), 0, 0)
+        played, fault = play(bench_fleet.Clicker(bench_fleet.STEPS), env, bench_fleet.typing_task(bench_fleet.STEPS), 0, 0)
         took = time.monotonic() - start
     assert played.success and fault is None and len(played.steps) == bench_fleet.STEPS + 1
     assert bench_fleet.episode_s() <= took < 1.2 * bench_fleet.episode_s()
@@ -63,7 +63,7 @@ def test_a_fleet_is_measured(monkeypatch, coda):
 MASTER = """
 import sys
 from pathlib import Path
-from coda_lib.bench.fleet import STEPS, Clicker, task
+from coda_lib.bench.fleet import STEPS, Clicker, typing_task
 from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.fleet.collect import collect
@@ -74,7 +74,7 @@ if __name__ == "__main__":
     listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
     machines = [Machines([machine], Timing(boot=20.0, tries=2)) for machine in listed]
     specs = [WorkerSpec(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
-    collect(jobs([task()], int(runs)), specs, Path(folder))
+    collect(jobs([typing_task(STEPS)], int(runs)), specs, Path(folder))
 """
 
 
@@ -114,7 +114,8 @@ def test_ten_minutes_of_random_kills_lose_no_finished_episode(tmp_path):
     there = list(folder.glob("episodes/*.parquet"))
     assert set(kept) <= {path.name for path in there} and len(kept) > 500
     assert all(killed[what] for what in ("worker", "machines", "master"))
-    found = [Collection(folder).load(Job(one, run)) for one, run in jobs([bench_fleet.task()], runs) if _has(folder, one, run)]
+    planned = jobs([bench_fleet.typing_task(bench_fleet.STEPS)], runs)
+    found = [Collection(folder).load(Job(one, run)) for one, run in planned if _has(folder, one, run)]
     assert len(found) == len(there) == len({one.run for one in found})
     broken = [one for one in found if one.stop is StopReason.ENVIRONMENT_ERROR]
     assert all(one.success or one in broken for one in found)

@@ -207,7 +207,6 @@ def scripted(monkeypatch):
         thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
         return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
 
-    monkeypatch.setattr(cli, "chosen_agent", agent)
     monkeypatch.setattr(cli_evaluate, "chosen_agent", agent)
 
 
