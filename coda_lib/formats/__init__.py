@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coda_lib.errors import UserError
-from coda_lib.formats import agentrewardbench, osworld, scienceboard
+from coda_lib.formats import agentrewardbench, logs
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 
@@ -19,8 +19,8 @@ class Format(NamedTuple):
 
 FORMATS = {
     "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file),
-    "scienceboard": Format(scienceboard.read, scienceboard.write, lambda path: any(path.rglob("result.out"))),
-    "osworld": Format(osworld.read, osworld.write, lambda path: any(path.rglob("result.txt"))),
+    "scienceboard": Format(logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))),
+    "osworld": Format(logs.read_osworld, logs.write_osworld, lambda path: any(path.rglob("result.txt"))),
     "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
 }
 

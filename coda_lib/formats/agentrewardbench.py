@@ -10,7 +10,7 @@ from coda_lib.agent import action_text
 from coda_lib.errors import UserError
 from coda_lib.files import write_json
 from coda_lib.formats.judging import TrajectoryError, read_trajectory
-from coda_lib.formats.parts import read_picture, record_of, stop_of, unseen, with_record
+from coda_lib.formats.parts import read_picture, record_of, trajectory_of, unseen
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 EXPERIMENT = "coda"
@@ -60,12 +60,10 @@ def _read(path: Path, folder: Path) -> Trajectory:
         except ActionError as problem:
             actions, error = (), str(problem)
         steps.append(Step(picture, str(step.get("reasoning") or ""), said, actions, error))
-    stop, answer = stop_of(steps)
     reward = (raw.get("summary_info") or {}).get("cum_reward")
     success = float(reward) > 0.5 if raw["valid"] and isinstance(reward, int | float) else None
     ours = raw.get("coda")
     final = read_picture(folder, ours["final"], str(path)) if ours else steps[-1].screenshot if steps else unseen()
-    benchmark, goal = folder.parent.name, str(raw["goal"])
-    name = f"{benchmark}/{path.stem}"
-    read = Trajectory(name, benchmark, goal, folder.name, 0, tuple(steps), final, stop, answer, success)
-    return with_record(read, {name: value for name, value in ours.items() if name != "final"} if ours else None)
+    benchmark = folder.parent.name
+    record = {name: value for name, value in ours.items() if name != "final"} if ours else None
+    return trajectory_of(f"{benchmark}/{path.stem}", benchmark, str(raw["goal"]), folder.name, steps, final, success, record)

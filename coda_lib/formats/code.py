@@ -6,7 +6,6 @@ Code is parsed into a syntax tree, and only calls of known functions on literals
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from typing import Any
 
 from coda_lib.action import CONTROL, Action, ActionError, ActionType
@@ -47,17 +46,18 @@ def read_code(code: str, size: Size) -> tuple[Action, ...]:
     reader = _Reader(size)
     for statement in statements:
         reader.read(statement)
-    return tuple(reader.finish())
+    reader.end()
+    return tuple(reader.actions)
 
 
 class _Reader:
     """Joins calls into actions: a drag is a move and a drag, typed text is written in parts.
 
-    `point` is the pointer's last position, `moved` whether the last call only moved it there, `text` what is typed so far.
+    `point` is the pointer's last position, `pending` a hover or typed text that the next call may continue.
     """
 
     def __init__(self, size: Size):
-        self.size, self.actions, self.point, self.moved, self.text = size, [], None, False, ""
+        self.size, self.actions, self.point, self.pending = size, [], None, None
 
     def read(self, statement: ast.stmt) -> None:
         if isinstance(statement, ast.Import | ast.Assign):  # import pyautogui; pyautogui.FAILSAFE = False
@@ -71,65 +71,62 @@ class _Reader:
         else:
             raise ActionError(f"no action: {ast.unparse(statement)[:120]!r}")
 
-    def finish(self) -> Iterator[Action]:
-        self._end_text()
-        self._end_move()
-        return iter(self.actions)
+    def end(self) -> None:
+        """Add the pending action."""
+        if self.pending:
+            self.actions.append(self.pending)
+            self.pending = None
 
     def _add(self, action: Action) -> None:
-        self._end_text()
-        self._end_move()
+        self.end()
         self.actions.append(action)
 
-    def _end_text(self) -> None:
-        if self.text:
-            text, self.text = self.text, ""
-            self._add(Action.type_text(text))
+    def _type(self, text: str) -> None:
+        if self.pending and self.pending.type is ActionType.TYPE:
+            text, self.pending = self.pending.text + text, None
+        self.end()
+        self.pending = Action.type_text(text) if text else None
 
-    def _end_move(self) -> None:
-        if self.moved:
-            self.moved = False
-            self.actions.append(Action.hover(*self.point))
+    def _forget_move(self) -> None:
+        if self.pending and self.pending.type is ActionType.HOVER:
+            self.pending = None
 
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
         values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
         match name:
             case _ if name in _POINTED:
-                self._end_text()
-                point = self._read_point(values) or self.point
-                if point is None:
+                given = self._read_point(values)
+                self.point = given or self.point
+                if self.point is None:
                     raise ActionError(f"{name}: no point")
                 function = {2: "doubleClick"}.get(values.get("clicks"), name)
                 function = "rightClick" if values.get("button") == "right" else function
                 if name == "moveTo":
-                    self._end_move()
-                    self.point, self.moved = point, True
+                    self.end()
+                    self.pending = Action.hover(*self.point)
                 else:
-                    self.moved = self.moved and self._read_point(values) is not None
-                    self._add(Action(_POINTED[function], *point))
-                    self.point = point
+                    if given is None:
+                        self._forget_move()
+                    self._add(Action(_POINTED[function], *self.point))
             case "dragTo" if self.point is not None:
-                end, self.moved = self._read_point(values), False
-                if end is None:
+                start, self.point = self.point, self._read_point(values)
+                if self.point is None:
                     raise ActionError("dragTo: no point")
-                self._add(Action.drag(*self.point, *end))
-                self.point = end
+                self._forget_move()
+                self._add(Action.drag(*start, *self.point))
             case "scroll" | "hscroll":
                 clicks, point = values.get("clicks", 0), self._read_point(values) or self.point or (0.5, 0.5)
                 directions = ("up", "down") if name == "scroll" else ("right", "left")
-                self.moved = False
+                self._forget_move()
                 self._add(Action.scroll(*point, directions[clicks < 0]))
             case "write" | "typewrite" if isinstance(values.get("message"), str):
-                self._end_move()
-                self.text += values["message"]
+                self._type(values["message"])
             case "press" if values.get("keys") in _KEYS:
-                self._end_move()
-                self.text += _KEYS[values["keys"]]
+                self._type(_KEYS[values["keys"]])
             case "press" | "keyDown" if isinstance(values.get("keys"), str):
                 self._add(Action.hotkey(values["keys"]))
             case "hotkey" if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
-                self._end_move()
-                self.text += "<"
+                self._type("<")
             case "hotkey" if arguments and all(isinstance(key, str) for key in arguments):
                 self._add(Action.hotkey(" ".join(arguments)))
             case "keyUp":

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from coda_lib.action import Action, ActionError
+from coda_lib.envs.base import STOPS
 from coda_lib.errors import UserError
 from coda_lib.formats.code import Size, read_code
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
@@ -24,13 +28,20 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def with_record(trajectory: Trajectory, record: dict[str, Any] | None) -> Trajectory:
-    """A trajectory that was read, with what `record_of` kept of it, if it is one of ours."""
+def trajectory_of(
+    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, success: bool | None,
+    record: dict[str, Any] | None,
+) -> Trajectory:  # fmt: skip
+    """A trajectory that was read; its last action says how it ended.  `record` is what `record_of` kept of one of ours."""
+    last = steps[-1].actions[-1] if steps and steps[-1].actions else None
+    stop = STOPS.get(last.type) if last else None
+    answer, stop = last.text if stop else None, stop or StopReason.STEP_LIMIT
+    trajectory = Trajectory(task_id, app, instruction, planner, 0, tuple(steps), final, stop, answer, success)
     if record is None:
         return trajectory
-    kept = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
-    steps = tuple(replace(step, **said) for step, said in zip(trajectory.steps, record["steps"], strict=True))
-    return replace(trajectory, **kept, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"]))
+    fields = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
+    steps = tuple(replace(step, **texts) for step, texts in zip(steps, record["steps"], strict=True))
+    return replace(trajectory, **fields, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"]))
 
 
 def read_json(path: Path) -> Any:
@@ -80,8 +91,6 @@ def read_result(path: Path) -> bool | None:
 
 
 def unseen() -> bytes:
-    from PIL import Image
-
     return encode_image(Image.new("RGB", UNSEEN_SIZE))
 
 
@@ -94,16 +103,3 @@ def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | 
         except ActionError as error:
             return tuple(found), str(error)
     return tuple(found), None
-
-
-def stop_of(steps: list[Step]) -> tuple[StopReason, str | None]:
-    """How an episode ended, by its last action, and the answer."""
-    last = steps[-1].actions[-1] if steps and steps[-1].actions else None
-    match last.type.name if last else "":
-        case "DONE":
-            return StopReason.DONE, None
-        case "FAIL":
-            return StopReason.FAIL, None
-        case "ANS":
-            return StopReason.ANS, last.text
-    return StopReason.STEP_LIMIT, None

@@ -14,7 +14,7 @@ import numpy as np
 from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.desktop.display import Display
 from coda_lib.envs.pyautogui import Call
-from coda_lib.envs.scienceboard.check import check_board
+from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
@@ -25,7 +25,7 @@ START_S = 60.0  # for an application to be there
 GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
 
 
-class App(Screen):
+class App(Screen, BoardState):
     """One application.  A subclass starts it, brings it back to its first state, prepares it for a task and reads its state.
 
     UserError where it is not installed, and for tasks of other applications.  EnvironmentFault where it breaks; the next reset
@@ -165,24 +165,6 @@ class App(Screen):
 
     def dump(self, task: Any) -> dict[str, Any]:
         return self.now()
-
-    def variables(self) -> Mapping[str, str]:
-        raise self._unknown("val and var")
-
-    def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        raise self._unknown("eqn")
-
-    def plots(self) -> int:
-        raise self._unknown("eqn")
-
-    def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        raise self._unknown("db")
-
-    def file(self, path: str) -> str:
-        raise self._unknown("file")
-
-    def _unknown(self, items: str) -> UserError:
-        return UserError(f"task {self.task.id}: evaluate: {self.kind} answers no {items} items")
 
     @property
     def home(self) -> Path:

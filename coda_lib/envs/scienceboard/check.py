@@ -6,36 +6,49 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from coda_lib.envs.scienceboard.files import BoardTask, Database, Equation, File, States, Stop, Value, Variable
 from coda_lib.envs.scienceboard.lambdas import Lambda, LambdaError
+from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
 
 NEAR = 1e-6  # tolerance of the number of a `val` item
 STOPS = {"TIMEOUT": StopReason.STEP_LIMIT} | {stop.name: stop for stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS)}
 
 
-class BoardState(Protocol):
-    """The queries to an application's state; EnvironmentFault if one cannot be answered."""
+class BoardState:
+    """The queries to an application's state; EnvironmentFault if one fails, UserError for one that the application lacks."""
+
+    kind: str
+    task: Any
 
     def variables(self) -> Mapping[str, str]:
         """KAlgebra's variables and their expressions as text."""
+        raise self._unanswered("val and var")
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
         """KAlgebra's plots of the points' dimension: for each, whether a point (a tuple as text) lies on it, and its style."""
+        raise self._unanswered("eqn")
 
     def plots(self) -> int:
         """Number of functions in KAlgebra's plots."""
+        raise self._unanswered("eqn")
 
     def dump(self, task: BoardTask) -> Any:
         """The dump of the state server, or ChimeraX's states."""
+        raise self._unanswered("info and states")
 
     def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """The output of a GRASS command."""
+        raise self._unanswered("db")
 
     def file(self, path: str) -> str:
         """The text of a file in the guest."""
+        raise self._unanswered("file")
+
+    def _unanswered(self, items: str) -> UserError:
+        return UserError(f"task {self.task.id}: evaluate: {self.kind} answers no {items} items")
 
 
 # An expression on a state without the values that it needs raises one of these: its condition does not hold, as in the benchmark.

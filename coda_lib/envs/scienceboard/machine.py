@@ -22,7 +22,7 @@ from coda_lib.action import Action
 from coda_lib.config import Section, load_rows
 from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.pyautogui import Call
-from coda_lib.envs.scienceboard.check import check_board
+from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
 from coda_lib.envs.scienceboard.tasks import AppTask
@@ -176,7 +176,7 @@ def _chimerax(item: Any) -> str:
     return item.func
 
 
-class GuestState:
+class GuestState(BoardState):
     """The state of a machine's applications, from their state servers (`check.BoardState`)."""
 
     def __init__(self, guest: Guest, port: int):

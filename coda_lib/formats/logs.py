@@ -1,0 +1,136 @@
+"""Log folders of ScienceBoard and OSWorld: APP/TASK/PLANNER-RUN with traj.jsonl, pictures and a result for each episode.
+
+A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A line of OSWorld's is an
+action, with the picture after it; the result is in result.txt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from coda_lib.errors import UserError
+from coda_lib.files import write_json, write_text
+from coda_lib.formats.code import action_code
+from coda_lib.formats.parts import actions_of, read_json, read_lines, read_picture, read_result, record_of, trajectory_of, unseen
+from coda_lib.trajectory import Step, Trajectory, decode_image
+
+SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
+OURS = "coda.json"  # what the formats have no place for
+FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
+FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
+
+
+def _stamp(index: int) -> str:
+    """A time in the formats' form, yymmddHHMMSS; ours are not recorded, so that it only counts lines."""
+    return f"000101{index // 3600:02d}{index // 60 % 60:02d}{index % 60:02d}"
+
+
+def _new_folder(root: Path, trajectory: Trajectory) -> Path:
+    folder = root / trajectory.app / trajectory.task_id.rpartition("/")[2] / f"{trajectory.planner}-{trajectory.run}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _write(folder: Path, trajectory: Trajectory, lines: Sequence[dict], result: str, form: str) -> None:
+    write_text(folder / "traj.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_json(folder / OURS, record_of(trajectory))
+    if trajectory.success is not None:  # there is no result of an episode that broke
+        write_text(folder / result, form.format(trajectory.success))
+
+
+def _folders(root: Path, result: str) -> list[Path]:
+    """The finished episodes below a folder, and ours that broke."""
+    return sorted({path.parent for name in (result, OURS) for path in root.rglob(name)})
+
+
+def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
+    task, app = folder.parent.name, folder.parent.parent.name
+    record = read_json(folder / OURS) if (folder / OURS).exists() else None
+    return trajectory_of(f"{app}/{task}", app, "", folder.name, steps, final, read_result(folder / result), record)
+
+
+# ---- ScienceBoard ----------------------------------------------------------------------------------------------------
+
+
+def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
+    for trajectory in trajectories:
+        folder, lines = _new_folder(root, trajectory), []
+        for index, step in enumerate(trajectory.steps):
+            name, size = f"step_{index}@{_stamp(index)}.png", decode_image(step.screenshot).size
+            (folder / name).write_bytes(step.screenshot)
+            codes = [action_code(action, size) for action in step.actions]
+            lines.append({"step_index": index, "timestamp": _stamp(index), "actions": codes, "screenshot": name})
+        (folder / FINAL).write_bytes(trajectory.final_screenshot)
+        _write(folder, trajectory, lines, SCIENCEBOARD, "{:d}")
+
+
+def read_scienceboard(root: Path) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    return [_read_scienceboard(folder) for folder in _folders(root, SCIENCEBOARD)]
+
+
+def _read_scienceboard(folder: Path) -> Trajectory:
+    steps = []
+    for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
+        where = f"{folder / 'traj.jsonl'}, line {number}"
+        if not isinstance(line.get("actions"), list) or not isinstance(line.get("screenshot"), str):
+            raise UserError(f"{where}: no actions or no screenshot")
+        picture = read_picture(folder, line["screenshot"], where)
+        actions, error = actions_of(line["actions"], decode_image(picture).size)
+        steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
+    final = (folder / FINAL).read_bytes() if (folder / FINAL).exists() else steps[-1].screenshot if steps else unseen()
+    return _read(folder, steps, final, SCIENCEBOARD)
+
+
+# ---- OSWorld ---------------------------------------------------------------------------------------------------------
+
+
+def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
+    for trajectory in trajectories:
+        folder, lines = _new_folder(root, trajectory), []
+        screenshots = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
+        (folder / FIRST).write_bytes(screenshots[0])
+        for index, step in enumerate(trajectory.steps):
+            size = decode_image(step.screenshot).size
+            for position, code in enumerate([action_code(action, size) for action in step.actions] or [""]):
+                last = position >= len(step.actions) - 1  # of a step's actions only the last one's effect was seen
+                number = len(lines) + 1
+                name = f"step_{number}_{_stamp(number)}.png"
+                (folder / name).write_bytes(screenshots[index + last])
+                ended = code.partition(" ")[0] in ("DONE", "FAIL", "ANS")
+                lines.append(
+                    {"step_num": number, "action_timestamp": _stamp(number), "action": code, "reward": 0, "done": ended,
+                     "info": {"coda_step": index}, "screenshot_file": name}
+                )  # fmt: skip
+        _write(folder, trajectory, lines, OSWORLD, "{:.1f}\n")
+
+
+def read_osworld(root: Path) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    return [_read_osworld(folder) for folder in _folders(root, OSWORLD)]
+
+
+def _read_osworld(folder: Path) -> Trajectory:
+    path, steps = folder / "traj.jsonl", []
+    before = (folder / FIRST).read_bytes() if (folder / FIRST).exists() else unseen()
+    numbered = list(enumerate(read_lines(path), 1))
+    for number, line in numbered:
+        if "action" not in line or not isinstance(line.get("screenshot_file"), str):
+            raise UserError(f"{path}, line {number}: no action or no screenshot_file")
+    for _, group in groupby(numbered, key=_step_number):
+        lines = [line for _, line in group]
+        after = read_picture(folder, lines[-1]["screenshot_file"], str(path))
+        codes = [str(line["action"]) for line in lines if line["action"]]
+        actions, error = actions_of(codes, decode_image(after).size)
+        steps.append(Step(before, "", "\n".join(codes), actions, error))
+        before = after
+    return _read(folder, steps, before, OSWORLD)
+
+
+def _step_number(numbered: tuple[int, dict]) -> int:
+    """The step of a line: in files of others each line is one."""
+    number, line = numbered
+    return line["info"].get("coda_step", number) if isinstance(line.get("info"), dict) else number
