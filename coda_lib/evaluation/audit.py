@@ -107,29 +107,21 @@ def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
     Newcombe's interval with the tasks as trials and the systems as independent: which tasks each solved is not published.
     `supported` where the interval is on one side of zero.  Average@1 is compared with Average@8, as the paper does.
     """
-    shares = [
-        (row.metric, row.model, row.application, row.successes / row.trials, TASKS[row.application])
-        for row in counted.itertuples()
-    ] + [(row.metric, row.model, OVERALL, row.successes / row.trials, row.tasks) for row in together.itertuples()]
-    table = pd.DataFrame(shares, columns=["metric", "model", "application", "share", "tasks"])
-    systems = table[["metric", "model"]].drop_duplicates().itertuples(index=False, name=None)
+    by_application = counted.assign(tasks=counted["application"].map(TASKS))
+    both = pd.concat([by_application, together.assign(application=OVERALL)])
+    shares = {(row.metric, row.model, row.application): (row.successes / row.trials, row.tasks) for row in both.itertuples()}
+    systems = dict.fromkeys((metric, model) for metric, model, _ in shares)
     rows = []
     for first, second in combinations(systems, 2):
         if not second[1].startswith(OURS) or first[0].split("@")[0] != second[0].split("@")[0]:
             continue
         for application in (*TASKS, OVERALL):
-            (a, n), (b, m) = (_share_of(table, system, application) for system in (first, second))
+            (a, n), (b, m) = (shares[*system, application] for system in (first, second))
             low, high = newcombe(a, n, b, m)
             verdict = "supported" if low > 0 or high < 0 else "undecided"
             rows.append((*first, *second, application, 100 * (b - a), 100 * low, 100 * high, verdict))
     columns = ["first_metric", "first", "second_metric", "second", "application", "difference", "low", "high", "verdict"]
     return pd.DataFrame(rows, columns=columns)
-
-
-def _share_of(table: pd.DataFrame, system: tuple[str, str], application: str) -> tuple[float, int]:
-    metric, model = system
-    row = table[(table["metric"] == metric) & (table["model"] == model) & (table["application"] == application)].iloc[0]
-    return float(row["share"]), int(row["tasks"])
 
 
 def judges(table: pd.DataFrame) -> pd.DataFrame:

@@ -39,7 +39,7 @@ def load_deviations(path: Path = LEDGER) -> list[Deviation]:
 
 def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:
     """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is unknown."""
-    values = _flat(profile.model_dump())
+    (values,) = pd.json_normalize(profile.model_dump()).to_dict("records")  # nested settings with dotted names
 
     def ours(deviation: Deviation) -> str:
         if unknown := set(deviation.fields) - values.keys():
@@ -48,14 +48,6 @@ def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> p
 
     rows = [(d.about, d.paper, ours(d), d.why, d.effect) for d in (load_deviations() if deviations is None else deviations)]
     return pd.DataFrame(rows, columns=["about", "paper", "ours", "why", "effect"])
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings with dotted names."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
 
 
 def _spelt(value: Any) -> str:

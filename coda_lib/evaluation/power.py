@@ -75,8 +75,11 @@ def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
     k, count = seeds[0][0][0].shape[1], len(seeds)
     if k < 2:
         raise UserError("a single run of each task does not show how much runs differ")
-    noise = float(np.mean([_noise(matrix) for seed in seeds for pair in seed for matrix in pair])) * 2
-    gaps = [np.stack([_gap(seed[i]) for seed in seeds]) for i in range(len(seeds[0]))]  # (seeds x tasks) for each application
+    matrices = [matrix.astype(float) for seed in seeds for pair in seed for matrix in pair]
+    noise = 2 * float(np.mean([matrix.var(axis=1, ddof=1).mean() for matrix in matrices]))  # of one run of each system
+    gaps = [  # (seeds x tasks) for each application
+        np.stack([second.mean(axis=1) - first.mean(axis=1) for first, second in pairs]) for pairs in zip(*seeds, strict=True)
+    ]
     between = float(np.mean([gap.mean(axis=0).var(ddof=1) for gap in gaps]))
     if count == 1:
         return Spread(max(0.0, between - noise / k), noise)
@@ -89,16 +92,6 @@ def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
         mixed=max(0.0, rest - noise / k),
         seeds=max(0.0, float(overall.var(ddof=1)) - rest / tasks),
     )
-
-
-def _gap(pair: Pair) -> np.ndarray:
-    first, second = pair
-    return second.mean(axis=1) - first.mean(axis=1)
-
-
-def _noise(matrix: np.ndarray) -> float:
-    """Variance of one run, mean over tasks."""
-    return float(matrix.astype(float).var(axis=1, ddof=1).mean())
 
 
 def _residual(gap: np.ndarray) -> float:

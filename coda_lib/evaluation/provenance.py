@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -91,11 +92,8 @@ def write_manifest(run: Run, profile: Profile) -> None:
 def _processor() -> str:
     information = Path("/proc/cpuinfo")
     if information.exists():
-        names = [
-            line.partition(":")[2].strip() for line in information.read_text().splitlines() if "model name" in line
-        ]
-        if names:
-            return names[0]
+        if name := re.search(r"^model name\s*:(.*)", information.read_text(), re.MULTILINE):
+            return name[1].strip()
     if sys.platform == "darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

@@ -20,11 +20,9 @@ from coda_lib.evaluation.tables import beside_paper
 from coda_lib.files import read_json, write_text
 
 SYSTEM_LABELS = {
-    "base": "Base planner → executor",
-    "executor": "Executor alone",
-    "stage1": "Stage-1 specialists*",
+    "base": "Base planner → executor", "executor": "Executor alone", "stage1": "Stage-1 specialists*",
     "stage2": "Stage-2 generalist",
-}
+}  # fmt: skip
 SUCCESS = "Success in percent"
 COMPARED = "Differences in percentage points between systems on the same tasks, with p values of a sign-flip test"
 SPECIALISTS_NOTE = "* Four specialists, each evaluated on its own application."
@@ -46,8 +44,7 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     methods = " or ".join(sorted(table["interval"].unique(), key=str.lower))
     sentences = [
         f"{what}; run {run}, {' and '.join(table['provenance'].unique())}.",
-        f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}),"
-        f" {_runs(table)}.",
+        f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}), {_runs(table)}.",
         f"Intervals are 95 % ({methods}, over tasks).",
     ]
     if OVERALL in tasks:
@@ -150,21 +147,28 @@ def _cells(table: pd.DataFrame, column: str, sign: str = "") -> pd.Series:
 
 def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run: str) -> list[Path]:
     """Write table1, beside_paper and (unless empty) comparisons as csv, md and tex; return the files written."""
-    beside = beside_paper(table)
-    layouts = {
-        "table1": (table, grid(table), caption(table, run)),
-        "beside_paper": (beside, beside_grid(beside), f"{caption(table, run)} {BESIDE_NOTE}"),
-    }
+    tables = {"table1": table, "beside_paper": beside_paper(table)}
     if not compared.empty:
-        layouts["comparisons"] = (compared, comparisons_grid(compared), caption(compared, run, COMPARED))
+        tables["comparisons"] = compared
     contents = {}
-    for name, (tidy, layout, text) in layouts.items():
+    for name, tidy in tables.items():
+        layout, text = _laid_out(name, tidy, run)
         contents[folder / f"{name}.csv"] = tidy.to_csv(index=False, float_format="%.6g", lineterminator="\n")
         contents[folder / f"{name}.md"] = to_markdown(layout, text)
         contents[folder / f"{name}.tex"] = to_latex(layout, text, f"tab:{name}")
     for path, content in contents.items():
         write_text(path, content)
     return list(contents)
+
+
+def _laid_out(name: str, table: pd.DataFrame, run: str) -> tuple[pd.DataFrame, str]:
+    """A table of `write_tables` in its layout, and its caption."""
+    match name:
+        case "table1":
+            return grid(table), caption(table, run)
+        case "beside_paper":
+            return beside_grid(table), f"{caption(table, run)} {BESIDE_NOTE}"
+    return comparisons_grid(table), caption(table, run, COMPARED)
 
 
 def html_report(run_dir: Path) -> Path:
@@ -178,25 +182,18 @@ def html_report(run_dir: Path) -> Path:
     if not (run_dir / "tables" / "table1.csv").exists():
         raise UserError(f"{run_dir} has no tables/table1.csv: finish the run first")
     frames = {path.stem: pd.read_csv(path) for path in sorted((run_dir / "tables").glob("*.csv"))}
-    own, beside, run = frames.pop("table1"), frames.pop("beside_paper"), run_dir.name
-    provenance = " and ".join(own["provenance"].unique())
-    sections = [
-        ("Table 1", grid(own), caption(own, run)),
-        ("Beside the paper", beside_grid(beside), f"{caption(own, run)} {BESIDE_NOTE}"),
-    ]
-    if "comparisons" in frames:
-        compared = frames.pop("comparisons")
-        sections.append(("Comparisons", comparisons_grid(compared), caption(compared, run, COMPARED)))
+    run, provenance = run_dir.name, " and ".join(frames["table1"]["provenance"].unique())
+    titles = {"table1": "Table 1", "beside_paper": "Beside the paper", "comparisons": "Comparisons"}
+    sections = [(title, *_laid_out(name, frames.pop(name), run)) for name, title in titles.items() if name in frames]
     for name in sorted(frames, key=lambda name: [*LAYOUTS, name].index(name)):
         title, lay_out = LAYOUTS.get(name, (name.capitalize(), _as_it_is))
         sections.append((title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}."))
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(
-        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
     page = environment.get_template("report.html.j2").render(
-        run=run,
-        provenance=provenance,
+        run=run, provenance=provenance,
         tables=[
             {"title": title, "caption": text, "columns": list(layout), "rows": layout.map(_shown).to_numpy().tolist()}
             for title, layout, text in sections
@@ -204,7 +201,7 @@ def html_report(run_dir: Path) -> Path:
         figures=[_figure(path) for path in sorted((run_dir / "figures").glob("*.svg"))],
         manifest=_read_if_written(run_dir / "manifest.json"),
         timings=_read_if_written(run_dir / "timings.json"),
-    )
+    )  # fmt: skip
     write_text(run_dir / "report.html", page)
     return run_dir / "report.html"
 

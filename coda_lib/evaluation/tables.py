@@ -52,15 +52,9 @@ def table_settings(profile: Profile) -> dict[str, Any]:
 
 
 def table1(
-    episodes: pd.DataFrame,
-    systems: Sequence[str] = SYSTEMS,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    *,
-    apps: Sequence[str] = APPS,
-    provenance: Provenance = Provenance.MEASURED,
-    k: int | None = None,
-) -> pd.DataFrame:
+    episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, resamples: int = RESAMPLES, seed: int = 0, *,
+    apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Table 1 of a run, or of several seeds (`load_seeds`), a row per cell.
 
     Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
@@ -99,15 +93,9 @@ def table1(
 
 
 def comparisons(
-    episodes: pd.DataFrame,
-    systems: Sequence[str] = SYSTEMS,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    *,
-    apps: Sequence[str] = APPS,
-    provenance: Provenance = Provenance.MEASURED,
-    k: int | None = None,
-) -> pd.DataFrame:
+    episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, resamples: int = RESAMPLES, seed: int = 0, *,
+    apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
     """Paired differences between systems, a row per metric, pair and application or Overall.
 
     The pairs are those of PAIRS that `systems` contains.  Columns: metric, first, second, application, difference
@@ -124,17 +112,9 @@ def comparisons(
 
 
 def compare(
-    matrices: Matrices,
-    family: str,
-    pair: tuple[str, str],
-    application: str,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    *,
-    apps: Sequence[str] = APPS,
-    provenance: Provenance = Provenance.MEASURED,
-    k: int | None = None,
-) -> dict:
+    matrices: Matrices, family: str, pair: tuple[str, str], application: str, resamples: int = RESAMPLES, seed: int = 0, *,
+    apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+) -> dict:  # fmt: skip
     """One row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""
     chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
     before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
@@ -142,15 +122,11 @@ def compare(
     solved = [np.concatenate(side) == 1 for side in (before, after)]
     runs = chosen[0][0].shape[1]
     return {
-        "metric": f"{family}@{k or runs}",
-        "first": pair[0],
-        "second": pair[1],
-        "application": application,
-        "difference": 100 * result.value,
-        "p": result.p,
+        "metric": f"{family}@{k or runs}", "first": pair[0], "second": pair[1], "application": application,
+        "difference": 100 * result.value, "p": result.p,
         "mcnemar_p": statistics.mcnemar_p(*solved) if family == "Pass" and k in (None, runs) else np.nan,
         **_evidence(result, chosen[0], provenance),
-    }
+    }  # fmt: skip
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
@@ -165,9 +141,7 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
         paper = paper[paper["application"] != OVERALL]
     paper = paper.rename(columns={name: f"paper_{name}" for name in ("metric", "model", "value", "tasks")})
     keys = ["paper_metric", "paper_model", "application"]
-    ours = table.assign(
-        paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS)
-    )
+    ours = table.assign(paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS))
     return ours.merge(paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one")
 
 

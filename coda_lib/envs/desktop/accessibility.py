@@ -51,9 +51,8 @@ class Control:
 
     def one(self, role: str, name: str | None = None) -> Control:
         """The first control of that role and name.  EnvironmentFault if there is none."""
-        for control in self:
-            if control.role == role and name in (None, control.name):
-                return control
+        if controls := self.all(role, name):
+            return controls[0]
         raise EnvironmentFault(f"the application has no {role} {name or ''}")
 
 

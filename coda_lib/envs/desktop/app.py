@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -22,6 +22,7 @@ from coda_lib.trajectory import StopReason
 
 SIZE = (640, 480)  # of the screen, (width, height) in pixels
 START_S = 60.0  # for an application to be there
+PAUSE_S = 0.05  # between two requests whether it is
 GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
 
 
@@ -56,6 +57,15 @@ class App(Screen, BoardState):
     @abstractmethod
     def launch(self) -> int:
         """Start the application on the display, wait until it is ready, return its process number."""
+
+    def wait_until(self, ready: Callable[[], Any], pid: int) -> Any:
+        """The first true result of `ready`.  EnvironmentFault if the application ends, or is not ready in `START_S`."""
+        end = time.monotonic() + START_S
+        while not (result := ready()):
+            if time.monotonic() > end or self.display.ended(pid) is not None:
+                raise EnvironmentFault(f"{self.kind} is not ready in {START_S:g} s")
+            time.sleep(PAUSE_S)
+        return result
 
     def fresh(self) -> None:
         """Bring the running application back to its first state; by default by starting it again."""

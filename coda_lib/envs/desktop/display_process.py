@@ -21,6 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,7 +122,8 @@ class DisplayProcess:
         for thread in Path("/proc/self/task").iterdir():
             for pid in map(int, (thread / "children").read_text().split()):
                 if pid not in self.started:
-                    _collect(pid)
+                    with suppress(ChildProcessError):  # its status was collected already
+                        os.waitpid(pid, os.WNOHANG)
 
     def isolated(self) -> bool:
         return self._isolated
@@ -186,17 +188,8 @@ def _family(pid: int) -> list[psutil.Process]:
 
 
 def _quietly(do: Any, *arguments: Any) -> None:
-    try:
+    with suppress(psutil.NoSuchProcess):
         do(*arguments)
-    except psutil.NoSuchProcess:
-        pass
-
-
-def _collect(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:  # its status was collected already
-        pass
 
 
 def _end(processes: Sequence[psutil.Process]) -> None:

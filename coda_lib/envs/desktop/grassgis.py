@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.desktop.app import PAUSE_S, App
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard import files as scienceboard
 from coda_lib.errors import UserError
@@ -31,7 +31,6 @@ WINDOW = BASE / "gui" / "wxpython"
 HOOK = Path(__file__).with_name("grass_hook.py")
 ANSWER_S = 30.0  # for an answer of the window, and for a module that this file runs
 WORK_S = 25.0  # most time that a step waits for the window's modules
-PAUSE_S = 0.05  # between two requests whether they have ended; a slower answer means that they had not
 GTK_S = 0.26  # delay of GTK between a key or a resting mouse and its effect on a button or a menu
 READS: Mapping[str, Sequence[str]] = {
     "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",), "r.colors.out": ("map",),
@@ -130,11 +129,7 @@ class GrassGIS(App):
             self._run(command, text)
 
     def _wait_until_idle(self, pid: int) -> None:
-        end = time.monotonic() + START_S
-        while not self._socket.exists() or self._ask("busy"):
-            if time.monotonic() > end or self.display.ended(pid) is not None:
-                raise EnvironmentFault(f"GRASS GIS is not ready in {START_S:g} s")
-            time.sleep(PAUSE_S)
+        self.wait_until(lambda: self._socket.exists() and not self._ask("busy"), pid)
 
     # -- requests ---------------------------------------------------------------------------------------------------------
     @property
@@ -191,7 +186,7 @@ class GrassGIS(App):
         while True:
             picture, since = super().look(), time.monotonic()
             if self.closed or since > end or not (self._busy() or time.monotonic() - since > PAUSE_S):
-                return picture  # it answered at once, so it was idle when the picture was taken
+                return picture  # it answered at once, so it was idle when the picture was taken; later it may not have been
 
     def _busy(self) -> bool:
         try:

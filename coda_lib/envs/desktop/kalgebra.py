@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.accessibility import Accessibility, Control
-from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.desktop.app import App
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard.files import Equation
 from coda_lib.errors import UserError
@@ -46,14 +45,15 @@ class KAlgebra(App):
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
         }  # fmt: skip
-        pid, end = self.display.start(["/usr/bin/kalgebra"], env), time.monotonic() + START_S
-        while not (program := speech.program(pid)) or not speech.controls(*program, depth=2).all("status bar"):
-            if time.monotonic() > end or self.display.ended(pid) is not None:
-                raise EnvironmentFault(f"KAlgebra does not start in {START_S:g} s")
+        pid = self.display.start(["/usr/bin/kalgebra"], env)
+
+        def registered() -> tuple[str, str] | None:
+            if (program := speech.program(pid)) and speech.controls(*program, depth=2).all("status bar"):
+                return program
             speech.switch(False)  # a program that starts meanwhile may have missed the signal
             speech.switch(True)
-            time.sleep(0.05)
-        self.program = program
+
+        self.program = self.wait_until(registered, pid)
         return pid
 
     def close(self) -> None:

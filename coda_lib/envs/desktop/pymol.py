@@ -19,7 +19,7 @@ import numpy as np
 import psutil
 
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.desktop.app import App
 from coda_lib.envs.desktop.connection import Connection
 from coda_lib.envs.desktop.display import Display
 from coda_lib.envs.desktop.isolation import HOST
@@ -58,12 +58,9 @@ class PyMOL(App):
     def launch(self) -> int:
         start = ["pymol", "-k", "-q", "-V", str(CONSOLE), "-d", "/import __main__; __main__._serve()"]
         program = f"{inspect.getsource(_serve)}\nimport pymol\npymol.launch({start})"
-        secret, end = secrets.token_hex(), time.monotonic() + START_S
+        secret = secrets.token_hex()
         self.pid = self.display.start(["/usr/bin/python3", "-c", program], {"CODA_SECRET": secret})
-        while not (ports := self.display.listening(self.pid)):
-            if time.monotonic() > end or self.display.ended(self.pid) is not None:
-                raise EnvironmentFault(f"PyMOL does not start in {START_S:g} s")
-            time.sleep(0.05)
+        ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
         self.server = ServerProxy(f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True)
         self.display.settled(OWN_S, idle=self.pid)  # the window manager sizes its window
         self.first, self.own_files = self._ask("clear"), {file.name for file in self.home.iterdir()}

@@ -23,7 +23,7 @@ import numpy as np
 import psutil
 
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.app import START_S, App
+from coda_lib.envs.desktop.app import App
 from coda_lib.envs.desktop.connection import Transport
 from coda_lib.envs.desktop.isolation import HOST
 from coda_lib.errors import UserError
@@ -123,11 +123,8 @@ class Stellarium(App):
         self.settings = folder / "config.ini"
         with self.settings.open("w", encoding="utf-8") as file:
             config.write(file)
-        self.pid, end = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"]), time.monotonic() + START_S
-        while not (ports := self.display.listening(self.pid)):
-            if time.monotonic() > end or self.display.ended(self.pid) is not None:
-                raise EnvironmentFault(f"Stellarium does not start in {START_S:g} s")
-            time.sleep(0.1)
+        self.pid = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"])
+        ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
         self.client = httpx.Client(
             base_url=f"http://{HOST}:{ports[0]}/api/", auth=("", password), transport=Transport(self.display, ANSWER_S)
         )
