@@ -127,19 +127,12 @@ def load_annotations(path: Path) -> tuple[list[Annotation], int]:
 
     UserError names the file, the line and the missing column or unknown label.
     """
-    if not path.is_file():
-        raise UserError(f"no file {path}: --annotations needs AgentRewardBench's annotations.csv")
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if absent := [name for name in COLUMNS if name not in (reader.fieldnames or ())]:
-            raise UserError(f"{path}: no column {', '.join(absent)}")
-        rows = [(reader.line_num, row) for row in reader]
     first: dict[tuple[str, str, str], Annotation] = {}
+    rows = _read_csv(path, "annotations", COLUMNS)
     for line, row in rows:
-        key = (row["benchmark"], row["model_name"], row["task_id"])
-        label = _label(row["trajectory_success"])
+        key, given = (row["benchmark"], row["model_name"], row["task_id"]), row["trajectory_success"]
+        label = _label(given)
         if label not in (*YES, *NO, "unsure"):
-            given = row["trajectory_success"]
             raise UserError(f"{path}, line {line}: trajectory_success is {given!r}, which is no label of the benchmark")
         first.setdefault(key, Annotation(*key, None if label == "unsure" else label in YES))
     return list(first.values()), len(rows) - len(first)
@@ -147,15 +140,21 @@ def load_annotations(path: Path) -> tuple[list[Annotation], int]:
 
 def load_split(path: Path, split: str) -> set[str]:
     """The task ids of a split (`test` or `dev`) in the benchmark's splits.csv (columns task_id, split)."""
-    if not path.is_file():
-        raise UserError(f"no file {path}: --splits needs AgentRewardBench's splits.csv")
-    with path.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    if not rows or not {"task_id", "split"} <= rows[0].keys():
-        raise UserError(f"{path}: no rows with the columns task_id and split")
+    rows = [row for _, row in _read_csv(path, "splits", ("task_id", "split"))]
     if split not in (known := {row["split"] for row in rows}):
         raise UserError(f"{path}: no split {split!r}: choose one of {', '.join(sorted(known))}")
     return {row["task_id"] for row in rows if row["split"] == split}
+
+
+def _read_csv(path: Path, option: str, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
+    """The rows of the benchmark's file for this option, each with its line.  UserError names a missing file or column."""
+    if not path.is_file():
+        raise UserError(f"no file {path}: --{option} needs AgentRewardBench's {option}.csv")
+    with path.open(newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file)
+        if absent := [name for name in columns if name not in (reader.fieldnames or ())]:
+            raise UserError(f"{path}: no column {', '.join(absent)}")
+        return [(reader.line_num, row) for row in reader]
 
 
 def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0, split: set[str] | None = None) -> Scores:
@@ -170,8 +169,12 @@ def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0,
     sure = [a for a in counted if a.success is not None]
     scores = [part for judge in judges for part in _score(judgments, judge, sure)]
     known = {(a.benchmark, a.agent, a.task_id) for a in annotations}
-    unknown = {judge: sum(key not in known for key in _keys(judgments, judge)) for judge in judges}
-    return Scores(tuple(scores), len(counted) - len(sure), repeated, {judge: n for judge, n in unknown.items() if n})
+    unknown = Counter(
+        judge for path in sorted(judgments.glob("*/*/*/*.json"), key=lambda path: path.parent.name)
+        for benchmark, agent, judge in [path.relative_to(judgments).parts[:3]]
+        if (benchmark, agent, path.stem.removesuffix("_error")) not in known  # `_error`: the model refused
+    )  # fmt: skip
+    return Scores(tuple(scores), len(counted) - len(sure), repeated, dict(unknown))
 
 
 def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> Iterator[Score]:
@@ -181,13 +184,6 @@ def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> It
         judged.append((a.group, Judged(a.task_id, bool(a.success), reading, problem)))
     for name in (*sorted({group for group, _ in judged}), ALL):
         yield Score(judge, name, tuple(one for group, one in judged if name in (group, ALL)))
-
-
-def _keys(judgments: Path, judge: str) -> Iterator[tuple[str, str, str]]:
-    """The trajectories with a judgment; the benchmark writes `_error.json` where the model refused."""
-    for path in judgments.glob(f"*/*/{judge}/*.json"):
-        benchmark, agent = path.relative_to(judgments).parts[:2]
-        yield benchmark, agent, path.stem.removesuffix("_error")
 
 
 def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
@@ -206,7 +202,10 @@ def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
         return None, Problem.UNREADABLE
     if verdict is None or not verdict.strip():
         return False, Problem.NO_TAG
-    return _reading(_label(verdict))
+    if (label := _label(verdict)) in (*YES, *NO):
+        return label in YES, None
+    worst = label.startswith("1.") or "complete failure" in label  # read as the lowest mark of another question, which is 1
+    return worst or None, Problem.UNKNOWN
 
 
 def _verdict(reply: str, judge: str) -> str | None:
@@ -225,14 +224,6 @@ def _label(text: Any) -> str:
     return str(text).strip().lower().replace("'", "").replace('"', "")
 
 
-def _reading(label: str) -> tuple[bool | None, Problem | None]:
-    if label in YES or label in NO:
-        return label in YES, None
-    if label.startswith("1.") or "complete failure" in label:  # read as the lowest mark of another question, which is 1
-        return True, Problem.UNKNOWN
-    return None, Problem.UNKNOWN
-
-
 def write_votes(votes: pd.DataFrame, folder: Path) -> None:
     """Write the first vote of each judge of a run (`votes.find_votes`) to `folder`/judgments, the outcomes to annotations.csv.
 
@@ -244,16 +235,13 @@ def write_votes(votes: pd.DataFrame, folder: Path) -> None:
     for row in first.itertuples():
         agent, task = f"{row.planner}-{row.run}", row.task_id.replace("/", ".")
         rows[row.app, task, agent] = (YES if row.success else NO)[0].capitalize()
-        message = {"role": "assistant", "content": row.reply + _tag(row.reply)}
+        verdict = read_verdict(row.reply)
+        tag = f"\n<success>{(YES if verdict.correct else NO)[0].capitalize()}</success>" if verdict else ""
+        message = {"role": "assistant", "content": row.reply + tag}
         judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
         write_json(folder / "judgments" / row.app / agent / row.judge / f"{task}.json", judgment)
     lines = [",".join((*key, label)) for key, label in rows.items()]
     write_text(folder / "annotations.csv", "\n".join(["benchmark,task_id,model_name,trajectory_success", *lines]) + "\n")
-
-
-def _tag(reply: str) -> str:
-    verdict = read_verdict(reply)
-    return f"\n<success>{(YES if verdict.correct else NO)[0].capitalize()}</success>" if verdict else ""
 
 
 def percent(share: Estimate) -> str:
@@ -266,24 +254,21 @@ def percent(share: Estimate) -> str:
 def record(scores: Scores) -> dict[str, Any]:
     """All figures as plain data; shares in percent, rounded as in the benchmark."""
     return {
-        "scores": [_record(score) for score in scores.scores],
+        "scores": [_record(score, score.published, score.strict) for score in scores.scores],
         "unsure": scores.unsure, "repeated": scores.repeated, "unknown": scores.unknown,
     }  # fmt: skip
 
 
-def _record(score: Score) -> dict[str, Any]:
-    published, strict = score.published, score.strict
+def _record(score: Score, published: JudgeScore, strict: JudgeScore) -> dict[str, Any]:
+    shares = {
+        "precision": published.precision, "recall": published.recall, "coverage": score.coverage,
+        "strict_precision": strict.precision, "strict_recall": strict.recall,
+    }  # fmt: skip
     return {
         "judge": score.judge, "benchmark": score.benchmark, "trajectories": len(score.judged),
         "true_positive": published.true_positive, "false_positive": published.false_positive,
         "false_negative": published.successes - published.true_positive,
         "true_negative": published.trajectories - published.successes - published.false_positive,
-        "precision": _rounded(published.precision), "recall": _rounded(published.recall),
-        "coverage": round(100 * score.coverage, 1),
-        "strict_precision": _rounded(strict.precision), "strict_recall": _rounded(strict.recall),
+        **{name: round(100 * (share or 0.0), 1) for name, share in shares.items()},
         "no_verdict": score.problems,
     }  # fmt: skip
-
-
-def _rounded(share: float | None) -> float:
-    return round(100 * share, 1) if share else 0.0
