@@ -21,7 +21,7 @@ from urllib.parse import quote
 import psutil
 from PIL import Image
 
-from coda_lib.agent import Agent, models_of
+from coda_lib.agent import models_of
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove, write_json
 from coda_lib.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
@@ -91,7 +91,10 @@ def collect(
     a worker is raised here, and finished episodes stay.
     """
     agent, seed = specs[0].agent, specs[0].seed
-    _check(agent)
+    if local := [f"serving.{role}" for role, model in models_of(agent).items() if not isinstance(model, EndpointModel)]:
+        raise UserError(
+            f"the workers of a fleet need models behind servers: set {' and '.join(local)} to 'started' or to an address"
+        )
     collection, entries = Collection(folder), [_Entry(Job(task, run)) for task, run in jobs]
     models = {role: model.name for role, model in models_of(agent).items()}
     with collection.held({"agent": agent.name, **models, "seed": seed, "step_limit": specs[0].step_limit}):
@@ -106,13 +109,6 @@ def collect(
         for role, model in models_of(agent).items():
             model.usage = sum((worker.used.get(role, Usage()) for worker in workers), model.usage)
         return [collection.load(entry.job) for entry in entries]
-
-
-def _check(agent: Agent) -> None:
-    local = [role for role, model in models_of(agent).items() if not isinstance(model, EndpointModel)]
-    if local:
-        roles = " and ".join(f"serving.{role}" for role in local)
-        raise UserError(f"the workers of a fleet need models behind servers: set {roles} to 'started' or to an address")
 
 
 @dataclass(frozen=True)
