@@ -6,7 +6,9 @@ dictionary `self.values` (dotted keys), and redraws itself from it.  Real and si
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from coda_lib.action import Action
 from coda_lib.envs.sciencedesk import hands
 from coda_lib.envs.sciencedesk.elements import Element, visible_elements
 from coda_lib.envs.sciencedesk.qt import application
-from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows, Shade
+from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Canvas, Field, Popup, Rows, Shade, Slider
 
 MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top edge
 
@@ -47,7 +49,7 @@ class Desk(QWidget):
         self.dialog: QFrame | None = None
         self.shortcuts: dict[str, Callable[[], None]] = {}
         self.clipboard = ""  # of this window: windows side by side and successive episodes share nothing
-        self._toggles: list[tuple[QPushButton, str, str, Any]] = []
+        self._toggles: list[tuple[QPushButton, str, Any]] = []  # entries of menus and choices, each on at a value of a key
         self._menu_x = 2
         self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)  # not scaled, whatever the display's scale is
         self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
@@ -98,6 +100,14 @@ class Desk(QWidget):
         button.clicked.connect(lambda: act())
         return button
 
+    def choice(self, name: str, key: str, value: Any) -> QPushButton:
+        """A button that sets the state under `key`, one of several choices; the chosen one stays down."""
+        button = self.button(name, lambda: self.change(**{key: value}))
+        button.setCheckable(True)
+        button.setStyleSheet("QPushButton:checked { background: #1f6feb; color: white; }")
+        self._toggles.append((button, key, value))
+        return button
+
     def field(self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None) -> Field:
         field = Field(name, parent or self)
         if enter:
@@ -129,30 +139,19 @@ class Desk(QWidget):
         With a boolean value the entry toggles; with another value it is one of several choices.
         """
         width = 12 + self.fontMetrics().horizontalAdvance(title)
-        opener = self._place(QPushButton(title, self), self._menu_x, 0, width, MENU_HEIGHT)
+        opener = self._place(self.button(title, lambda: self.open_menu(frame, home)), self._menu_x, 0, width, MENU_HEIGHT)
         opener.setFlat(True)
-        opener.setAccessibleName(title)
         opener.setProperty("role", "menu")
-        frame = self._frame()
+        frame = Popup(self)
         for i, (name, entry) in enumerate(entries.items()):
-            item = self._place(QPushButton(name, frame), 1, 1 + 19 * i, 118, 19)
-            item.setAccessibleName(name)
+            item = self._place(self.button(name, partial(self._choose, name, entry), frame), 1, 1 + 19 * i, 118, 19)
             item.setStyleSheet("text-align: left; padding-left: 6px; border: none;")
             if isinstance(entry, tuple):
                 item.setProperty("role", "toggle")
-                self._toggles.append((item, name, entry[0], entry[1]))
-            item.clicked.connect(lambda _=False, name=name, entry=entry: self._choose(name, entry))
+                self._toggles.append((item, *entry))
         frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + 19 * len(entries))
-        frame.hide()
         home = frame.pos()
-        opener.clicked.connect(lambda: self.open_menu(frame, home))
         self._menu_x += width
-        return frame
-
-    def _frame(self) -> QFrame:
-        frame = QFrame(self)
-        frame.setFrameShape(QFrame.Shape.Box)
-        frame.setAutoFillBackground(True)
         return frame
 
     def _choose(self, name: str, entry: Callable[[], None] | tuple[str, Any]) -> None:
@@ -178,22 +177,19 @@ class Desk(QWidget):
             self._shade.setVisible(self.dialog is not None)
 
     def add_dialog(
-        self, title: str, height: int, accept: Callable[[dict[str, str]], str | None] | None = None,
-        fields: Iterable[str] = (), start: Callable[[], Mapping[str, str]] = dict,
+        self, title: str, height: int, accept: Callable[[dict[str, str]], str | None], fields: Sequence[str],
+        start: Callable[[], Mapping[str, str]] = dict,
     ) -> QFrame:  # fmt: skip
-        """A dialog with named text fields and the buttons OK and Cancel (Close alone without `accept`).
+        """A dialog with named text fields and the buttons OK and Cancel.
 
         `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the status line and
         the dialog stays open.  `start` gives the fields' texts at opening.  The first field has the focus.
         """
-        frame = self._frame()
+        frame = Popup(self)
         frame.setGeometry(58, 60, 220, height)
         heading = self._place(QLabel(title, frame), 1, 1, 218, 18)
         heading.setStyleSheet("background: #34495e; color: white; padding-left: 4px;")
         inputs: dict[str, Field] = {}
-        for i, name in enumerate(fields):
-            self._place(QLabel(name, frame), 8, 24 + 24 * i, 78, 20)
-            inputs[name] = self._place(self.field(name, parent=frame), 88, 24 + 24 * i, 124, 20)
 
         def finish() -> None:
             if problem := accept({name: field.text().strip() for name, field in inputs.items()}):
@@ -201,24 +197,31 @@ class Desk(QWidget):
             else:
                 self.close_dialog()
 
-        for field in inputs.values():
-            field.returnPressed.connect(finish)
-        if accept:
-            self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
-        close = self.button("Cancel" if accept else "Close", self.close_dialog, frame)
-        self._place(close, 154, height - 26, 58, 22)
-        frame.opening = lambda: self._fill(inputs, start())
-        frame.hide()
+        def fill() -> None:
+            texts = start()
+            for name, field in inputs.items():
+                field.setText(str(texts.get(name, "")))
+            inputs[fields[0]].setFocus()
+            inputs[fields[0]].selectAll()
+
+        for i, name in enumerate(fields):
+            self._place(QLabel(name, frame), 8, 24 + 24 * i, 78, 20)
+            inputs[name] = self._place(self.field(name, finish, frame), 88, 24 + 24 * i, 124, 20)
+        self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
+        self._place(self.button("Cancel", self.close_dialog, frame), 154, height - 26, 58, 22)
+        frame.opening = fill
         return frame
 
-    @staticmethod
-    def _fill(inputs: Mapping[str, Field], texts: Mapping[str, str]) -> None:
-        for name, field in inputs.items():
-            field.setText(str(texts.get(name, "")))
-        first = next(iter(inputs.values()), None)
-        if first:
-            first.setFocus()
-            first.selectAll()
+    def add_entry(self, title: str, name: str, key: str, allowed: Container[str], problem: str) -> QFrame:
+        """A dialog that sets the number under `key` to one of the `allowed`; `problem` says which these are."""
+
+        def accept(texts: dict[str, str]) -> str | None:
+            if texts[name] not in allowed:
+                return problem
+            self.set(key, int(texts[name]))
+            return None
+
+        return self.add_dialog(title, 84, accept, [name], lambda: {name: self.values[key]})
 
     def open_dialog(self, frame: QFrame) -> None:
         self.close_menu()
@@ -245,11 +248,9 @@ class Desk(QWidget):
 
     def reset(self, settings: Mapping[str, Any]) -> None:
         """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown key."""
-        unknown = set(settings) - set(self.defaults)
-        if unknown:
-            known = ", ".join(sorted(self.defaults))
-            raise KeyError(f"{self.app} has no setting {min(unknown)!r}; it has {known}")
-        self.values = {key: _copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
+        if unknown := settings.keys() - self.defaults.keys():
+            raise KeyError(f"{self.app} has no setting {min(unknown)!r}; it has {', '.join(sorted(self.defaults))}")
+        self.values = {key: copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
         self.close_menu()
         self.close_dialog()
         self.clipboard = ""
@@ -263,28 +264,31 @@ class Desk(QWidget):
 
     def set(self, key: str, value: Any) -> None:
         """Change the state under a key and show it.  KeyError for an unknown key."""
-        if key not in self.values:
-            raise KeyError(f"{self.app} has no state {key!r}")
         if self.values[key] != value:
-            self.values[key] = value
-            self._show_values()
+            self.change(**{key: value})
+
+    def change(self, **values: Any) -> None:
+        """Change several values of the state and show it."""
+        self.values |= values
+        self._show_values()
 
     def state(self) -> dict[str, Any]:
         """A copy of the state with the computed facts."""
-        return {key: _copy(value) for key, value in self.values.items()} | self.facts()
+        return {key: copy(value) for key, value in self.values.items()} | self.facts()
 
     def _show_values(self) -> None:
-        for button, label, key, value in self._toggles:
-            button.setText(("● " if self.values[key] == value else "   ") + label)
-        if "tab" in self.values:
-            names = [self.tabs.tabText(i) for i in range(self.tabs.count())]
-            self.tabs.blockSignals(True)
-            self.tabs.setCurrentIndex(names.index(self.values["tab"]))
-            self.tabs.blockSignals(False)
-            for name, widgets in self.pages.items():
-                for widget in widgets:
-                    widget.setVisible(name == self.values["tab"])
+        for button, key, value in self._toggles:
+            if button.isCheckable():
+                button.setChecked(self.values[key] == value)
+            else:
+                button.setText(("● " if self.values[key] == value else "   ") + button.accessibleName())
+        self.tabs.setCurrentIndex(list(self.pages).index(self.values["tab"]))
+        for name, widgets in self.pages.items():
+            for widget in widgets:
+                widget.setVisible(name == self.values["tab"])
         self.refresh()
+        for picture in [*self.findChildren(Canvas), *self.findChildren(Slider)]:
+            picture.update()
 
     # -- mouse, keyboard and screen --------------------------------------------------------------------------------
 
@@ -301,7 +305,7 @@ class Desk(QWidget):
         self.render(self._image)
         image = self._image.convertToFormat(QImage.Format.Format_RGB888)
         pixels = np.frombuffer(image.constBits(), np.uint8)
-        return pixels.reshape(HEIGHT, -1)[:, : 3 * WIDTH].reshape(HEIGHT, WIDTH, 3).copy()
+        return pixels.reshape(HEIGHT, WIDTH, 3).copy()
 
     def perform(self, action: Action) -> None:
         """Do one action as mouse and keyboard events."""
@@ -314,7 +318,3 @@ class Desk(QWidget):
     def discard(self) -> None:
         """Delete the window with all its Qt objects."""
         shiboken6.delete(self)
-
-
-def _copy(value: Any) -> Any:
-    return value.copy() if isinstance(value, list | dict) else value

@@ -65,13 +65,10 @@ class ScienceDesk(Environment):
 
     def __init__(self, app: str, visible: bool = False):
         self.desk = desk_class(app)(visible)
-        shape = self.desk.screenshot().shape
-        self.observation_space = picture_space(shape)
+        self.observation_space = picture_space(self.desk.screenshot().shape)
         self.app = app
 
-    def reset(
-        self, task: Task, *, seed: int | None = None, options: dict | None = None
-    ) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         if task.app != self.app:
             raise UserError(f"task {task.id} is for {task.app}, this window is {self.app}")
         self.task = task

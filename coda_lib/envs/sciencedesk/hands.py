@@ -55,7 +55,7 @@ def perform(window: QWidget, action: Action) -> None:
 
 def _press(widget: QWidget, chord: Sequence[str]) -> None:
     """Press a chord; one with a key outside `_MODIFIERS`, `_KEYS`, letters and digits does nothing."""
-    if not all(key in _MODIFIERS or key in _KEYS or _is_letter(key) for key in chord):
+    if not all(key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum()) for key in chord):
         return
     modifiers = Qt.KeyboardModifier.NoModifier
     for key in chord:
@@ -63,10 +63,6 @@ def _press(widget: QWidget, chord: Sequence[str]) -> None:
             modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
         else:
             QTest.keyClick(widget, Qt.Key["Key_" + _KEYS.get(key, key.upper())], modifiers)
-
-
-def _is_letter(key: str) -> bool:
-    return len(key) == 1 and key.isascii() and key.isalnum()
 
 
 def _type(widget: QWidget, character: str) -> None:

@@ -31,7 +31,9 @@ def application(visible: bool = False) -> QApplication:
         if not visible:
             for name in _SCALES:
                 os.environ.pop(name, None)
-        app = QApplication(["coda", *_platform(visible)])
+        # Qt takes the first platform of a list that works, and aborts the process if none does
+        windows = ["-platform", "xcb;wayland;offscreen"] if sys.platform == "linux" else []
+        app = QApplication(["coda", *(windows if visible else ["-platform", "offscreen"])])
         app.setStyle("Fusion")
         # matplotlib's own font file: the same pixels on every machine, whatever fonts it has
         fonts = Path(importlib.util.find_spec("matplotlib").origin).parent / "mpl-data" / "fonts" / "ttf"
@@ -48,10 +50,3 @@ def application(visible: bool = False) -> QApplication:
             f"{_PACKAGES}. Everything but real windows works without a display"
         )
     return app
-
-
-def _platform(visible: bool) -> list[str]:
-    """Qt's switch for the platform; Qt takes the first of a list that works, and aborts the process if none does."""
-    if not visible:
-        return ["-platform", "offscreen"]
-    return ["-platform", "xcb;wayland;offscreen"] if sys.platform == "linux" else []

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from coda_lib.planner import Observation
 
 _POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
+_PLANS = {  # kind of a step: its plan, with the step's values
+    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.", "drag": "Drag '{}' to '{}'.",
+    "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.", "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
+}  # fmt: skip
 
 
 class ScriptError(LookupError):
     """A script step that does not exist, or the name of no element on the screen."""
 
 
-def find(desk: Desk, name: str) -> Element:
+def find(elements: Sequence[Element], name: str) -> Element:
     """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
-    return _named(desk.elements(), name)
-
-
-def _named(elements: Sequence[Element], name: str) -> Element:
     named = [e for e in elements if e.name == name]
     if len(named) > 1:
         named = [e for e in named if e.role != "value"]
@@ -44,12 +44,12 @@ def _named(elements: Sequence[Element], name: str) -> Element:
 def read_step(step: Mapping[str, Any], observation: Observation) -> tuple[str, tuple[Action, ...]]:
     """Plan and action of a script step on the present screen, for `agent.ScriptAgent`."""
     elements = observation.elements()
-    return to_plan(step), (action_of(step, lambda name: _named(elements, name).center),)
+    return to_plan(step), (action_of(step, lambda name: find(elements, name).center),)
 
 
 def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:
     """The action that a script step stands for on the present screen."""
-    return action_of(step, lambda name: find(desk, name).center)
+    return action_of(step, lambda name: find(desk.elements(), name).center)
 
 
 def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, float]]) -> Action:
@@ -76,29 +76,14 @@ def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, floa
 def to_plan(step: Mapping[str, Any]) -> str:
     """The plan of a script step, as a planner writes it."""
     ((kind, what),) = step.items()
-    match kind:
-        case "click":
-            return f"Click '{what}'."
-        case "double":
-            return f"Double-click '{what}'."
-        case "right":
-            return f"Right-click '{what}'."
-        case "drag":
-            return f"Drag '{what[0]}' to '{what[1]}'."
-        case "scroll":
-            return f"Scroll {what[1]} on '{what[0]}'."
-        case "type":
-            return f"Type '{what.rstrip()}' and press Enter." if what.endswith("\n") else f"Type '{what}'."
-        case "press":
-            return f"Press '{what}'."
-        case "answer":
-            return f"ANS {what}"
-        case "done":
-            return "DONE"
-    raise ScriptError(f"unknown script step {kind!r}")
+    if kind not in _PLANS:
+        raise ScriptError(f"unknown script step {kind!r}")
+    if kind == "type" and what.endswith("\n"):
+        return f"Type '{what.rstrip()}' and press Enter."
+    return _PLANS[kind].format(*(what if kind in ("drag", "scroll") else [what]))
 
 
-_PLANS = (
+_STEPS = (  # the form of a plan, and the step of its parts
     (re.compile(r"(Click|Double-click|Right-click) '(.+)'\."), lambda kind, name: {kind.partition("-")[0].lower(): name}),
     (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
     (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda direction, name: {"scroll": [name, direction]}),
@@ -109,7 +94,7 @@ _PLANS = (
 
 def to_step(plan: str) -> dict[str, Any]:
     """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an element."""
-    for pattern, step in _PLANS:
+    for pattern, step in _STEPS:
         if match := pattern.fullmatch(plan.strip()):
             return step(*match.groups())
     raise ScriptError(f"no step that can be carried out by name: {plan!r}")

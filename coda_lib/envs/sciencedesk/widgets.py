@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from PySide6.QtCore import QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QKeySequence, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QListWidget, QWidget
+from PySide6.QtGui import QColor, QFont, QKeySequence, QPainter
+from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget, QWidget
 
 WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+
+
+def small_font(painter: QPainter) -> None:
+    """Write small from now on."""
+    font = QFont(painter.font())
+    font.setPixelSize(10)
+    painter.setFont(font)
 
 
 class Shade(QWidget):
@@ -26,6 +33,16 @@ class Shade(QWidget):
         if self.window().dialog is not None:
             with QPainter(self) as painter:
                 painter.fillRect(self.rect(), QColor(0, 0, 0, 60))
+
+
+class Popup(QFrame):
+    """A menu or a dialog, hidden at first."""
+
+    def __init__(self, window: QWidget):
+        super().__init__(window)
+        self.setFrameShape(QFrame.Shape.Box)
+        self.setAutoFillBackground(True)
+        self.hide()
 
 
 class Field(QLineEdit):
@@ -110,20 +127,17 @@ class Rows(QListWidget):
             self.moved.emit(pressed, text)
 
     def mouseDoubleClickEvent(self, event) -> None:
-        text = self._text_at(event.position().toPoint())
-        if text is not None:
+        if text := self._text_at(event.position().toPoint()):
             self.opened.emit(text)
 
 
 class Slider(QWidget):
-    """A horizontal slider with a tick under each of its values; dragged or clicked to a tick."""
+    """A horizontal slider with a tick under each of its values; dragged or clicked to a tick, it calls `act` with its value."""
 
-    changed = Signal(int)
-
-    def __init__(self, name: str, ticks: Iterable[int], parent: QWidget):
+    def __init__(self, name: str, ticks: Iterable[int], parent: QWidget, act: Callable[[int], None]):
         super().__init__(parent)
         self.setAccessibleName(name)
-        self.ticks, self.value = list(ticks), 0
+        self.ticks, self.value, self._act = list(ticks), 0, act
 
     def _x(self, tick: int) -> int:
         return 10 + (self.width() - 20) * self.ticks.index(tick) // (len(self.ticks) - 1)
@@ -136,8 +150,7 @@ class Slider(QWidget):
         pass
 
     def mouseReleaseEvent(self, event) -> None:
-        nearest = min(self.ticks, key=lambda tick: abs(self._x(tick) - event.position().x()))
-        self.changed.emit(nearest)
+        self._act(min(self.ticks, key=lambda tick: abs(self._x(tick) - event.position().x())))
 
     def paintEvent(self, event) -> None:
         with QPainter(self) as painter:
@@ -156,12 +169,9 @@ class Canvas(QWidget):
     dragged = Signal(str, str, float, float)  # objects at both ends ('' if none), distance in fractions of the canvas
 
     def __init__(
-        self,
-        name: str,
-        parent: QWidget,
-        draw: Callable[[QPainter, QRect], None],
-        objects: Callable[[QRect], Mapping[str, QRect]],
-    ):
+        self, name: str, parent: QWidget, draw: Callable[[QPainter, QRect], None],
+        objects: Callable[[QRect], Mapping[str, QRect]] = lambda rect: {},
+    ):  # fmt: skip
         super().__init__(parent)
         self.setAccessibleName(name)
         self._draw, self._objects = draw, objects

@@ -279,10 +279,10 @@ def test_menus_open_choose_and_close(algebra):
     names = {element.name for element in algebra.desk.elements()}
     assert {"File", "View"} <= names and "Grid" not in names
     do(algebra, {"click": "View"})
-    assert find(algebra.desk, "Grid").role == "toggle"
+    assert find(algebra.desk.elements(), "Grid").role == "toggle"
     assert do(algebra, {"click": "Grid"})["grid"] is True and algebra.desk.menu is None
     do(algebra, {"click": "View"})
-    assert find(algebra.desk, "Grid").text == "on"
+    assert find(algebra.desk.elements(), "Grid").text == "on"
     algebra.step(Action.click(0.9, 0.9))  # beside the menu
     assert algebra.desk.menu is None
     do(algebra, {"click": "View"}, {"press": "esc"})
@@ -291,7 +291,7 @@ def test_menus_open_choose_and_close(algebra):
 
 def test_dialogs_take_or_refuse(algebra):
     do(algebra, {"click": "Settings"}, {"click": "Precision"})
-    assert find(algebra.desk, "Digits").text == "3"
+    assert find(algebra.desk.elements(), "Digits").text == "3"
     covered = {element.name for element in algebra.desk.elements()}
     assert "Expression" not in covered and {"OK", "Cancel", "Digits"} <= covered
     assert do(algebra, {"type": "99\n"})["digits"] == 3 and algebra.desk.dialog is not None  # still open
@@ -350,7 +350,7 @@ def test_double_click_opens_and_right_click_asks(desks):
     env = desks["gis"]
     env.reset(task_of("gis", layers=["Slope", "Elevation"]))
     state = do(env, {"right": "Slope"})
-    assert state["selected"] == "Slope" and find(env.desk, "Remove").role == "button"
+    assert state["selected"] == "Slope" and find(env.desk.elements(), "Remove").role == "button"
     assert do(env, {"click": "Remove"})["layers"] == ["Elevation"]
 
 

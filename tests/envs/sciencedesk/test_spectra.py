@@ -249,4 +249,4 @@ def test_nothing_is_clipped_and_nothing_overlaps(do, window, tab):
         assert window.desk.rect().contains(widget.geometry())
         for other in window.desk.pages[tab]:
             assert other is widget or not widget.geometry().intersects(other.geometry())
-    assert find(window.desk, "Status").text.startswith("Hydrogen, 100 um, on hold")
+    assert find(window.desk.elements(), "Status").text.startswith("Hydrogen, 100 um, on hold")

@@ -76,10 +76,10 @@ class Algebra(Desk):
         self.add_menu("Function", {"Derivative": self._derive, "Remove": self._remove,
                                    "Range": lambda: self.open_dialog(self._range)})  # fmt: skip
         self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
-        self._precision = self.add_dialog("Precision", 84, self._set_digits, ["Digits"],
-                                          lambda: {"Digits": self.values["digits"]})  # fmt: skip
+        digits = tuple("123456789")
+        self._precision = self.add_entry("Precision", "Digits", "digits", digits, "Digits is a number from 1 to 9")
         self._range = self.add_dialog("Range", 106, self._set_range, ["From", "To"],
-                                      lambda: {"From": f"{self.values['xmin']:g}", "To": f"{self.values['xmax']:g}"})
+                                      lambda: {"From": f"{self.values['xmin']:g}", "To": f"{self.values['xmax']:g}"})  # fmt: skip
         self._variable = self.add_dialog("Add variable", 106, self._add_variable, ["Name", "Value"])
 
         self.expression = self.add("Console", self.field("Expression", self._evaluate), 6, 6, 244, 24)
@@ -101,10 +101,9 @@ class Algebra(Desk):
         self.add("Plot 3D", self.button("Draw", self._raise_surface), 160, 6, 50, 24)
         self.add("Plot 3D", self.button("Filled", lambda: self.set("mesh", "filled")), 214, 6, 56, 24)
         self.add("Plot 3D", self.button("Wire", lambda: self.set("mesh", "wire")), 272, 6, 58, 24)
-        scene = Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect})
-        self.scene = self.add("Plot 3D", scene, 6, 36, 324, 122)
-        self.rotation = self.add("Plot 3D", Slider("Rotation", range(0, 181, 30), self), 6, 162, 324, 28)
-        self.rotation.changed.connect(lambda value: self.set("turn", value))
+        self.add("Plot 3D", Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect}), 6, 36, 324, 122)
+        turn = Slider("Rotation", range(0, 181, 30), self, lambda value: self.set("turn", value))
+        self.rotation = self.add("Plot 3D", turn, 6, 162, 324, 28)
 
         self.names = self.add("Variables", Rows("Variable list", self), 6, 6, 220, 184)
         self.names.opened.connect(self._delete_variable)
@@ -118,8 +117,6 @@ class Algebra(Desk):
         self.list.fill(v["functions"], v["selected"])
         self.names.fill(f"{name} = {value:g}" for name, value in v["variables"].items())
         self.rotation.value = v["turn"]
-        for canvas in (self.plot, self.scene, self.rotation):
-            canvas.update()
         lock = ", locked" if v["locked"] else ""
         self.message(f"{v['angle']}, {v['digits']} digits, x {v['xmin']:g} to {v['xmax']:g}{lock}")
 
@@ -175,10 +172,9 @@ class Algebra(Desk):
     def _remove(self) -> None:
         if not self.values["selected"]:
             self.message("Select a function first")
-            return
-        rest = [text for text in self.values["functions"] if text != self.values["selected"]]
-        self.values["selected"] = ""
-        self.set("functions", rest)
+        else:
+            rest = [text for text in self.values["functions"] if text != self.values["selected"]]
+            self.change(selected="", functions=rest)
 
     def _zoom(self, factor: float) -> None:
         middle = (self.values["xmin"] + self.values["xmax"]) / 2
@@ -193,9 +189,7 @@ class Algebra(Desk):
         if self.values["locked"]:
             self.message("The view is locked")
         elif 0.1 < high - low < 200:
-            self.values["xmin"] = round(low, 3)
-            self.values["xmax"] = round(high, 3)
-            self._show_values()
+            self.change(xmin=round(low, 3), xmax=round(high, 3))
 
     def _set_range(self, texts: dict[str, str]) -> str | None:
         if self.values["locked"]:
@@ -207,12 +201,6 @@ class Algebra(Desk):
         if not -100 <= low < high <= 100:
             return "From must be less than To"
         self._move(low, high)
-        return None
-
-    def _set_digits(self, texts: dict[str, str]) -> str | None:
-        if texts["Digits"] not in tuple("123456789"):
-            return "Digits is a number from 1 to 9"
-        self.set("digits", int(texts["Digits"]))
         return None
 
     def _add_variable(self, texts: dict[str, str]) -> str | None:

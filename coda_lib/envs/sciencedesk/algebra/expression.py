@@ -61,21 +61,20 @@ def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
         raise ExpressionError(f"not understood: {ast.unparse(node)!r}")
 
     try:
-        result = _sized(walk(tree.body))
+        return _sized(walk(tree.body))
     except ExpressionError as error:
         raise ExpressionError(f"{error} in {text!r}") from error
-    return result
 
 
 def number(value: sympy.Expr) -> float:
     """The real part of a formula without variables.  ExpressionError if it has none, or is too large."""
     try:
-        found = float(sympy.re(value.evalf()))
+        real = float(sympy.re(value.evalf()))
     except (TypeError, OverflowError) as error:
         raise ExpressionError(f"no number: {value}") from error
-    if not math.isfinite(found):
+    if not math.isfinite(real):
         raise ExpressionError(f"no number: {value}")
-    return found
+    return real
 
 
 def require_drawable(value: sympy.Expr, variables: str) -> None:
@@ -140,20 +139,20 @@ def derivative(value: sympy.Expr) -> sympy.Expr:
 
 
 def _factored(value: sympy.Expr) -> sympy.Expr:
-    _require_short(value)
-    if not all(power.exp.is_Integer and power.exp > 0 for power in value.atoms(sympy.Pow)) or value.has(sympy.Function):
+    powers = _short(value).atoms(sympy.Pow)
+    if not all(power.exp.is_Integer and power.exp > 0 for power in powers) or value.has(sympy.Function):
         raise ExpressionError("only polynomials have factors")
     return sympy.factor(value)
 
 
 def _expanded(value: sympy.Expr) -> sympy.Expr:
-    _require_short(value)
-    return sympy.expand(value)
+    return sympy.expand(_short(value))
 
 
-def _require_short(value: sympy.Expr) -> None:
+def _short(value: sympy.Expr) -> sympy.Expr:
     if _terms(value) > _TERMS:
         raise ExpressionError("too many terms")
+    return value
 
 
 def _integral(value: sympy.Expr) -> sympy.Expr:

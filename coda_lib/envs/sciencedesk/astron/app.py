@@ -12,19 +12,8 @@ from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
-from PySide6.QtWidgets import QPushButton
 
-from coda_lib.envs.sciencedesk.astron.ephemeris import (
-    BODIES,
-    CITIES,
-    PLANETS,
-    STARS,
-    Place,
-    here_of,
-    passage,
-    separation,
-    when_of,
-)
+from coda_lib.envs.sciencedesk.astron import ephemeris
 from coda_lib.envs.sciencedesk.astron.pictures import chart_boxes, draw_chart, draw_curve, draw_orbits, orbit_boxes
 from coda_lib.envs.sciencedesk.astron.skychart import HEIGHT, WIDTH, View, targets
 from coda_lib.envs.sciencedesk.desk import Desk
@@ -44,7 +33,6 @@ class Astron(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        self._choices: list[tuple[QPushButton, str, str]] = []
         self.add_menu("File", {"Reset": lambda: self.reset({})})
         self.add_menu("View", {"Constellations": ("constellations", True), "Labels": ("labels", True),
                                "Grid": ("grid", True), "Horizon": ("horizon", True), "Ecliptic": ("ecliptic", True),
@@ -53,19 +41,18 @@ class Astron(Desk):
         self.add_menu("Time", {"Pause": ("paused", True), "Hourly": ("rate", "hourly"), "Daily": ("rate", "daily"),
                                "Weekly": ("rate", "weekly"),
                                "Set date": lambda: self.open_dialog(self._date)})  # fmt: skip
-        places = {city: lambda city=city: self._travel(city) for city in CITIES}
+        places = {city: lambda city=city: self._travel(city) for city in ephemeris.CITIES}
         self.add_menu("Place", {"Lock place": ("locked", True)} | places)
         self._body_menu = self.add_menu("Body", {"Mark": self._mark, "Center": self._center})
         self.shortcuts = {"ctrl p": lambda: self.set("paused", not self.values["paused"]),
                           "ctrl g": lambda: self.set("grid", not self.values["grid"])}  # fmt: skip
-        self._limit = self.add_dialog("Faintest stars", 84, self._set_limit, ["Magnitude"],
-                                      lambda: {"Magnitude": self.values["limit"]})  # fmt: skip
+        magnitudes = tuple("0123456")
+        self._limit = self.add_entry("Faintest stars", "Magnitude", "limit", magnitudes, "Magnitude is a number from 0 to 6")
         parts = ["Year", "Month", "Day", "Hour"]
         self._date = self.add_dialog("Date and hour (UT)", 152, self._set_date, parts,
                                      lambda: {name: self.values[name.lower()] for name in parts})  # fmt: skip
 
-        chart = self.picture("Sky chart", draw_chart, chart_boxes)
-        self.chart = self.add("Sky", chart, 4, 4, WIDTH, HEIGHT)
+        self.chart = self.add("Sky", self.picture("Sky chart", draw_chart, chart_boxes), 4, 4, WIDTH, HEIGHT)
         self.chart.clicked.connect(self._pick)
         self.chart.dragged.connect(lambda a, b, dx, dy: self._measure(a, b))
         self.add("Sky", self.button("Step", self._step), 230, 4, 100, 24)
@@ -74,14 +61,13 @@ class Astron(Desk):
         self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 54)
         self.marks.setWordWrap(True)
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.view_field = self.add("Sky", Slider("Field", (30, 60, 120, 180), self), 228, 158, 106, 28)
-        self.view_field.changed.connect(lambda value: self.set("field", value))
+        self.view_field = Slider("Field", (30, 60, 120, 180), self, lambda value: self.set("field", value))
+        self.add("Sky", self.view_field, 228, 158, 106, 28)
 
-        solar = self.picture("Orbit map", draw_orbits, orbit_boxes)
-        self.solar = self.add("Orbits", solar, 4, 4, 240, HEIGHT)
-        self.solar.clicked.connect(lambda name, button: self._select(name) if name in BODIES else None)
-        self._choice("Orbits", "Inner", "scale", "inner", 252, 4, 78)
-        self._choice("Orbits", "Outer", "scale", "outer", 252, 32, 78)
+        solar = self.add("Orbits", self.picture("Orbit map", draw_orbits, orbit_boxes), 4, 4, 240, HEIGHT)
+        solar.clicked.connect(lambda name, button: self._select(name) if name in ephemeris.BODIES else None)
+        self.add("Orbits", self.choice("Inner", "scale", "inner"), 252, 4, 78, 24)
+        self.add("Orbits", self.choice("Outer", "scale", "outer"), 252, 32, 78, 24)
 
         self.search = self.add("Objects", self.field("Search", self._find), 6, 6, 160, 24)
         self.search.setPlaceholderText("Search")
@@ -89,26 +75,17 @@ class Astron(Desk):
         self.list.itemClicked.connect(lambda item: self._select(item.text()))
         self.list.opened.connect(self._open)
         for i, name in enumerate(("All", "Planets", "Stars", "Up now")):
-            self._choice("Objects", name, "show", name.lower(), 176 + 78 * (i % 2), 6 + 28 * (i // 2), 74)
+            self.add("Objects", self.choice(name, "show", name.lower()), 176 + 78 * (i % 2), 6 + 28 * (i // 2), 74, 24)
         self.count = self.add("Objects", self.label("Count"), 178, 74, 150, 18)
         self.found = self.add("Objects", self.label("Object"), 178, 96, 150, 18)
 
         self.info = {name: self.add("Info", self.label(name), 8, 6 + 22 * i, 158, 18) for i, name in enumerate(
             ("Object", "In", "Magnitude", "Distance", "Above", "Rise", "Set"))}  # fmt: skip
         self.add("Info", self.button("Compute", self._compute), 172, 6, 158, 24)
-        self.curve = self.add("Info", self.picture("Day curve", draw_curve), 172, 36, 158, 150)
-
-    def _choice(self, page: str, name: str, key: str, value: str, x: int, y: int, w: int) -> None:
-        """A button that is one of several choices; the chosen one stays down."""
-        button = self.add(page, self.button(name, lambda: (self.set(key, value), self.refresh())), x, y, w, 24)
-        button.setCheckable(True)
-        button.setStyleSheet("QPushButton:checked { background: #1f6feb; color: white; }")
-        self._choices.append((button, key, value))
+        self.add("Info", self.picture("Day curve", draw_curve), 172, 36, 158, 150)
 
     def refresh(self) -> None:
-        v, here = self.values, here_of(self.values)
-        for button, key, value in self._choices:
-            button.setChecked(v[key] == value)
+        v, here = self.values, ephemeris.here_of(self.values)
         self.show_value(self.angle, f"{self._angle()}°" if v["measured"] else "-")
         self.show_value(self.chosen, v["selected"] or "-")
         self.show_value(self.found, v["selected"] or "-")
@@ -121,13 +98,11 @@ class Astron(Desk):
         self.show_value(self.count, str(len(rows)))
         self._show_info(here.get(v["selected"]))
         self.view_field.value = v["field"]
-        for canvas in (self.chart, self.solar, self.curve, self.view_field):
-            canvas.update()
         locked = ", locked" if v["locked"] else ""
         run = "paused" if v["paused"] else v["rate"]
         self.message(f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}")
 
-    def _show_info(self, place: Place | None) -> None:
+    def _show_info(self, place: ephemeris.Place | None) -> None:
         v = self.values
         texts = dict.fromkeys(self.info, "-")
         if place:
@@ -136,27 +111,27 @@ class Astron(Desk):
             texts |= {"Object": v["selected"], "In": place.constellation, "Distance": distance,
                       "Magnitude": f"{place.magnitude:.1f}", "Above": above}  # fmt: skip
         if v["computed"]:
-            texts["Rise"], texts["Set"], _ = passage(v["computed"], when_of(self.values), v["place"])
+            texts["Rise"], texts["Set"], _ = ephemeris.passage(v["computed"], ephemeris.when_of(self.values), v["place"])
         for name, text in texts.items():
             self.show_value(self.info[name], text)
 
     def facts(self) -> dict[str, Any]:
-        v, place = self.values, here_of(self.values).get(self.values["selected"])
+        v, place = self.values, ephemeris.here_of(self.values).get(self.values["selected"])
         return {
             "in": place.constellation if place else "", "count": len(self._listed()),
             "above": ("yes" if place.altitude > 0 else "no") if place else "",
             "angle": self._angle() if v["measured"] else "",
-            "set": passage(v["computed"], when_of(self.values), v["place"])[1] if v["computed"] else "",
+            "set": ephemeris.passage(v["computed"], ephemeris.when_of(self.values), v["place"])[1] if v["computed"] else "",
         }  # fmt: skip
 
     # -- what the commands work on -------------------------------------------------------------------------------------
 
     def _angle(self) -> int:
-        return separation(*self.values["measured"], when_of(self.values), self.values["place"])
+        return ephemeris.separation(*self.values["measured"], ephemeris.when_of(self.values), self.values["place"])
 
     def _listed(self) -> list[str]:
-        here, show = here_of(self.values), self.values["show"]
-        names = {"planets": list(PLANETS), "stars": list(STARS)}.get(show, list(BODIES))
+        here, show = ephemeris.here_of(self.values), self.values["show"]
+        names = {"planets": list(ephemeris.PLANETS), "stars": list(ephemeris.STARS)}.get(show, list(ephemeris.BODIES))
         return [name for name in names if show != "up now" or here[name].altitude > 0]
 
     # -- commands ----------------------------------------------------------------------------------------------------
@@ -185,16 +160,16 @@ class Astron(Desk):
 
     def _find(self) -> None:
         name = self.search.text().strip().capitalize()
-        if name not in BODIES:
+        if name not in ephemeris.BODIES:
             self.message("No such body")
-            return
-        self.search.clear()
-        self.values["show"] = "all"
-        self._select(name)
+        else:
+            self.search.clear()
+            self.values["show"] = "all"
+            self._select(name)
 
     def _ready(self) -> bool:
         """Whether a body above the horizon is selected; the status line says why not."""
-        place = here_of(self.values).get(self.values["selected"])
+        place = ephemeris.here_of(self.values).get(self.values["selected"])
         if place is None:
             self.message("No body is selected")
         elif place.altitude <= 0:
@@ -230,7 +205,7 @@ class Astron(Desk):
         if self.values["paused"]:
             self.message("Time is paused")
             return
-        date = datetime(*when_of(self.values)) + _STEPS[self.values["rate"]]
+        date = datetime(*ephemeris.when_of(self.values)) + _STEPS[self.values["rate"]]
         if date.year <= 2100:
             self._change(year=date.year, month=date.month, day=date.day, hour=date.hour)
 
@@ -244,10 +219,4 @@ class Astron(Desk):
         if not 1900 <= date.year <= 2100:
             return "Year is from 1900 to 2100"
         self._change(year=date.year, month=date.month, day=date.day, hour=date.hour)
-        return None
-
-    def _set_limit(self, texts: dict[str, str]) -> str | None:
-        if texts["Magnitude"] not in tuple("0123456"):
-            return "Magnitude is a number from 0 to 6"
-        self.set("limit", int(texts["Magnitude"]))
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -40,7 +40,14 @@ def here_of(v: Mapping[str, Any]) -> dict[str, Place]:
 
 
 def _body(name: str) -> ephem.Body:
-    return ephem.star(name) if name in STARS else getattr(ephem, name)()
+    return ephem.star(name) if name in ephem.stars.stars else getattr(ephem, name)()
+
+
+def _computed(names: Iterable[str], at: ephem.Observer | ephem.Date) -> Iterator[tuple[str, ephem.Body]]:
+    for name in names:
+        body = _body(name)
+        body.compute(at)
+        yield name, body
 
 
 def observer(when: When, city: str) -> ephem.Observer:
@@ -52,26 +59,18 @@ def observer(when: When, city: str) -> ephem.Observer:
 @lru_cache(maxsize=512)
 def sky(when: When, city: str) -> dict[str, Place]:
     """All named bodies at a date and place."""
-    here, found = observer(when, city), {}
-    for name in BODIES:
-        body = _body(name)
-        body.compute(here)
-        found[name] = Place(
-            math.degrees(body.alt), math.degrees(body.az), body.mag, ephem.constellation(body)[1],
-            None if name in STARS else body.earth_distance,
-        )  # fmt: skip
-    return found
+    return {
+        name: Place(math.degrees(body.alt), math.degrees(body.az), body.mag, ephem.constellation(body)[1],
+                    None if name in STARS else body.earth_distance)
+        for name, body in _computed(BODIES, observer(when, city))
+    }  # fmt: skip
 
 
 @lru_cache(maxsize=64)
 def stars(when: When, city: str) -> dict[str, tuple[float, float, float]]:
     """Altitude and azimuth in degrees and magnitude of every star that ephem knows."""
-    here, found = observer(when, city), {}
-    for name in ephem.stars.stars:
-        star = ephem.star(name)
-        star.compute(here)
-        found[name] = math.degrees(star.alt), math.degrees(star.az), star.mag
-    return found
+    known = _computed(ephem.stars.stars, observer(when, city))
+    return {name: (math.degrees(star.alt), math.degrees(star.az), star.mag) for name, star in known}
 
 
 @lru_cache(maxsize=512)
@@ -103,9 +102,6 @@ def separation(first: str, second: str, when: When, city: str) -> int:
 @lru_cache(maxsize=256)
 def orbits(when: When) -> dict[str, tuple[float, float]]:
     """Heliocentric longitude in radians and distance in au of the Earth and the planets."""
-    date, found = ephem.Date(datetime(*when)), {}
-    for name in ("Earth", *PLANETS):
-        body = _body("Sun" if name == "Earth" else name)
-        body.compute(date)
-        found[name] = float(body.hlon), body.earth_distance if name == "Earth" else body.sun_distance
-    return found
+    sun, *planets = _computed(("Sun", *PLANETS), ephem.Date(datetime(*when)))
+    earth = {"Earth": (float(sun[1].hlon), sun[1].earth_distance)}  # hlon of PyEphem's Sun is the Earth's
+    return earth | {name: (float(body.hlon), body.sun_distance) for name, body in planets}

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from coda_lib.envs.sciencedesk.astron.ephemeris import PLANETS, here_of, orbits, passage, when_of
 from coda_lib.envs.sciencedesk.astron.skychart import View, background, targets
+from coda_lib.envs.sciencedesk.widgets import small_font
 
 _COLORS = {
     "Sun": "#ffd400", "Moon": "#ffffff", "Mercury": "#a8a29e", "Venus": "#fde68a", "Earth": "#3b8beb",
@@ -37,17 +38,22 @@ def draw_chart(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     _redden(v, painter, rect)
 
 
-def _paint_bodies(
-    v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint], sizes: dict[str, int]
-) -> None:
+def _paint_bodies(v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint], sizes: dict[str, int]) -> None:
     """Discs with their marks first, then the labels, each at a corner where it covers nothing if there is one."""
     for name, point in points.items():
-        _paint_body(v, painter, name, point, sizes[name])
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(_COLORS.get(name, "#dfe6ff")))
+        painter.drawEllipse(point, sizes[name], sizes[name])
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        if name in v["marked"]:
+            painter.setPen(QPen(QColor("#ff9f1c"), 2))
+            painter.drawRect(point.x() - 9, point.y() - 9, 18, 18)
+        if name == v["selected"]:
+            painter.setPen(QPen(QColor("#ff2e2e"), 3))
+            painter.drawEllipse(point, 10, 10)
     if not v["labels"]:
         return
-    font = QFont(painter.font())
-    font.setPixelSize(10)
-    painter.setFont(font)
+    small_font(painter)
     painter.setPen(QColor("white"))
     taken = [QRect(p.x() - sizes[n], p.y() - sizes[n], 2 * sizes[n], 2 * sizes[n]) for n, p in points.items()]
     for name, point in points.items():
@@ -56,19 +62,6 @@ def _paint_bodies(
         box = next((b for b in corners if room.contains(b) and not any(b.intersects(t) for t in taken)), corners[0])
         taken.append(box)
         painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
-
-
-def _paint_body(v: Mapping[str, Any], painter: QPainter, name: str, point: QPoint, radius: int) -> None:
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(QColor(_COLORS.get(name, "#dfe6ff")))
-    painter.drawEllipse(point, radius, radius)
-    painter.setBrush(Qt.BrushStyle.NoBrush)
-    if name in v["marked"]:
-        painter.setPen(QPen(QColor("#ff9f1c"), 2))
-        painter.drawRect(point.x() - 9, point.y() - 9, 18, 18)
-    if name == v["selected"]:
-        painter.setPen(QPen(QColor("#ff2e2e"), 3))
-        painter.drawEllipse(point, 10, 10)
 
 
 def orbit_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:

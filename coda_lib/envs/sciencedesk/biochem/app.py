@@ -51,9 +51,10 @@ class Biochem(Desk):
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
         self._save = self.add_dialog("Save", 84, self._set_name, ["Name"])
-        self._title = self.add_dialog("Title", 84, self._set_title, ["Text"], lambda: {"Text": self.values["title"]})
-        self._charge = self.add_dialog("Charge", 84, self._set_charge, ["Charge"],
-                                       lambda: {"Charge": self.values["charge"]})  # fmt: skip
+        self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"]), ["Text"],
+                                      lambda: {"Text": self.values["title"]})  # fmt: skip
+        charges = ("-3", "-2", "-1", "0", "1", "2", "3", "+1", "+2", "+3")
+        self._charge = self.add_entry("Charge", "Charge", "charge", charges, "Charge is a number from -3 to 3")
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
@@ -61,8 +62,8 @@ class Biochem(Desk):
         self.scene.clicked.connect(lambda name, button: self._pick(name))
         self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
-        self.slider = self.add("Structure", Slider("Turn", _TURNS, self), 38, 162, 292, 28)
-        self.slider.changed.connect(lambda value: self.set("turn", value))
+        self.slider = Slider("Turn", _TURNS, self, lambda value: self.set("turn", value))
+        self.add("Structure", self.slider, 38, 162, 292, 28)
 
         self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
         self.list.setSpacing(3)
@@ -76,13 +77,13 @@ class Biochem(Desk):
         for i, (name, count) in enumerate({"Distance": 2, "Angle": 3}.items()):
             self.add("Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26)
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
-        self.table = self.add("Measure", Canvas("Measured", self, self._draw_measured, lambda rect: {}), 6, 64, 324, 96)
+        self.add("Measure", Canvas("Measured", self, self._draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
         rows = ("Name", "Formula", "Atom count", "Mass")
         self.info = [self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
-        self.bar = self.add("Info", Canvas("Mass shares", self, self._draw_shares, lambda rect: {}), 6, 150, 324, 40)
+        self.add("Info", Canvas("Mass shares", self, self._draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
             label.setStyleSheet("font-size: 17px; background: white; padding-left: 4px;")
 
@@ -102,8 +103,6 @@ class Biochem(Desk):
         self._badge(self.heading, v["title"], "#8250df")
         self._badge(self.badge, next(reversed(v["saved"]), ""), "#1a7f37")
         self.slider.value = v["turn"]
-        for canvas in (self.scene, self.slider, self.table, self.bar):
-            canvas.update()
         saved = f", saved {' '.join(v['saved'])}" if v["saved"] else ""
         self.message(f"{v['molecule'] or 'No molecule'}, {len(v['selected'])} selected, {v['units']}{saved}")
 
@@ -154,10 +153,9 @@ class Biochem(Desk):
     def _open(self, name: str) -> None:
         if not name:
             self.message("No molecule marked")
-            return
-        fresh = {"selected": [], "colors": {}, "styles": {}, "charge": 0, "measured": []}
-        self.values.update(fresh, molecule=name, marked=name, tab="Structure")
-        self._show_values()
+        else:
+            fresh = {"selected": [], "colors": {}, "styles": {}, "charge": 0, "measured": []}
+            self.change(**fresh, molecule=name, marked=name, tab="Structure")
 
     def _pick(self, name: str) -> None:
         if name:
@@ -174,8 +172,8 @@ class Biochem(Desk):
     def _paint(self, key: str, value: str) -> None:
         if not self.values["selected"]:
             self.message("Nothing is selected")
-            return
-        self.set(key, self.values[key] | {name: value for name in self.values["selected"]})
+        else:
+            self.set(key, self.values[key] | dict.fromkeys(self.values["selected"], value))
 
     def _turn(self, dx: float) -> None:
         place = _TURNS.index(self.values["turn"]) + (1 if dx > 0 else -1)
@@ -198,15 +196,6 @@ class Biochem(Desk):
             return "Name is one word"
         rest = {name: what for name, what in self.values["saved"].items() if name != texts["Name"]}
         self.set("saved", rest | {texts["Name"]: self.values["molecule"]})
-        return None
-
-    def _set_title(self, texts: dict[str, str]) -> None:
-        self.set("title", texts["Text"])
-
-    def _set_charge(self, texts: dict[str, str]) -> str | None:
-        if texts["Charge"] not in ("-3", "-2", "-1", "0", "1", "2", "3", "+1", "+2", "+3"):
-            return "Charge is a number from -3 to 3"
-        self.set("charge", int(texts["Charge"]))
         return None
 
     # -- pictures ----------------------------------------------------------------------------------------------------

@@ -16,20 +16,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QFont
 
 from coda_lib.envs.sciencedesk.desk import Desk
-from coda_lib.envs.sciencedesk.gis.landscape import (
-    EAST,
-    MARKS,
-    NORTH,
-    RASTERS,
-    ZONES,
-    edges,
-    inside,
-    listed,
-    peaks,
-    place_of,
-    value_at,
-    visible,
-)
+from coda_lib.envs.sciencedesk.gis import landscape as land
 from coda_lib.envs.sciencedesk.gis.pictures import MAP, draw_histogram, draw_map, draw_table, map_objects, table_rows
 from coda_lib.envs.sciencedesk.widgets import Rows, Slider
 
@@ -52,7 +39,7 @@ class Gis(Desk):
         self.add_menu("Add", {f"Add {name.lower()}": lambda name=name: self._add(name)
                               for name in ("Elevation", "Slope", "Hillshade", "Contours", "Peaks")})  # fmt: skip
         self._layer_menu = self.add_menu("Layer", {"Hide": self._hide, "Remove": self._remove})
-        self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in ZONES}
+        self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in land.ZONES}
                       | {"Bounds": lambda: self.open_dialog(self._bounds)})  # fmt: skip
         self.add_menu("Raster", {"Statistics": self._statistics, "Reclass": self._reclass,
                                  "Interval": lambda: self.open_dialog(self._interval),
@@ -61,11 +48,11 @@ class Gis(Desk):
         self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
         names = ("North", "South", "East", "West")
         self._bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, names,
-                                       lambda: dict(zip(names, map(str, edges(self.values)), strict=True)))  # fmt: skip
-        self._interval = self.add_dialog("Contour interval", 84, self._set_interval, ["Step"],
-                                         lambda: {"Step": self.values["interval"]})  # fmt: skip
-        self._light = self.add_dialog("Light", 84, self._set_light, ["Azimuth"],
-                                      lambda: {"Azimuth": self.values["light"]})  # fmt: skip
+                                       lambda: dict(zip(names, map(str, land.edges(self.values)), strict=True)))  # fmt: skip
+        steps = [f"{step:0{width}}" for step in range(20, 501) for width in (2, 3)]
+        self._interval = self.add_entry("Contour interval", "Step", "interval", steps, "Step is a number from 20 to 500")
+        degrees = [f"{angle:0{width}}" for angle in range(361) for width in (1, 2, 3)]
+        self._light = self.add_entry("Light", "Azimuth", "light", degrees, "Azimuth is a number from 0 to 360")
         self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"],
                                         lambda: {"Count": self.values["classes"][1]})  # fmt: skip
 
@@ -76,8 +63,7 @@ class Gis(Desk):
         self.list.context.connect(self._ask)
         self.list.moved.connect(self._move)
         self._heading = self.add("Map", self._plain(), 6, 142, 114, 16)
-        self.slider = self.add("Map", Slider("Opacity", (25, 50, 75, 100), self), 4, 160, 116, 28)
-        self.slider.changed.connect(self._fade)
+        self.slider = self.add("Map", Slider("Opacity", (25, 50, 75, 100), self, self._fade), 4, 160, 116, 28)
         self.map = self.add("Map", self.picture("Map view", draw_map, map_objects), 126, 3, 206, 186)
         self.map.clicked.connect(self._click)
         self.map.dragged.connect(lambda a, b, dx, dy: self._pan(dx, dy))
@@ -86,7 +72,7 @@ class Gis(Desk):
                       for i, label in enumerate((self._plain(), self._plain(), self.label("Mean")))]  # fmt: skip
         for label in self.shown:
             label.setStyleSheet("background: #fff3b0; padding-left: 3px;")
-        self.histogram = self.add("Report", self.picture("Histogram", draw_histogram), 168, 6, 162, 180)
+        self.add("Report", self.picture("Histogram", draw_histogram), 168, 6, 162, 180)
 
         self.query = self.add("Table", self.field("Filter", self._filter), 48, 5, 106, 22)
         self.add("Table", self._plain("Filter"), 8, 5, 38, 22)
@@ -118,27 +104,25 @@ class Gis(Desk):
         self.slider.value = v["opacity"].get(v["selected"], 100)
         self._heading.setText(f"Opacity: {v['selected'] or '-'}")
         stats = v["stats"] or dict.fromkeys(("layer", "region", "min", "max", "mean"), "-")
-        unit = RASTERS.get(stats["layer"], "")
+        unit = land.RASTERS.get(stats["layer"], "")
         self.shown[0].setText(f"{stats['layer']}, {stats['region']}")
         self.shown[1].setText(f"{stats['min']} to {stats['max']} {unit}")
         self.show_value(self.shown[2], f"{stats['mean']} {unit}")
-        self.show_value(self.count, str(len(listed(v))))
+        self.show_value(self.count, str(len(land.listed(v))))
         if self.focusWidget() is not self.query and self.query.text() != v["filter"]:
             self.query.setText(v["filter"])
         self.log.fill(f"{command}: {reply}" for command, reply in v["console"])
-        for canvas in (self.map, self.slider, self.histogram, self.table):
-            canvas.update()
         interval = f"{v['interval']} m" if v["interval"] else "none"
-        region = "-".join(map(str, edges(v))) if v["region"] == "custom" else v["region"] or "none"
+        region = "-".join(map(str, land.edges(v))) if v["region"] == "custom" else v["region"] or "none"
         self.message(f"{v['tool']} tool, region {region}, interval {interval}, light {v['light']}")
 
     def facts(self) -> dict[str, Any]:
-        v, rows = self.values, listed(self.values)
-        return dict(zip(("north", "south", "east", "west"), edges(v), strict=True)) | {
+        v, rows = self.values, land.listed(self.values)
+        return dict(zip(("north", "south", "east", "west"), land.edges(v), strict=True)) | {
             "listed": len(rows),
-            "highest": max(rows, key=lambda name: peaks()[name][2], default=""),
+            "highest": max(rows, key=lambda name: land.peaks()[name][2], default=""),
             "mean": v["stats"].get("mean", ""),
-            "answer": value_at(v, v["queried"]) if v["queried"] else "",
+            "answer": land.value_at(v, v["queried"]) if v["queried"] else "",
         }
 
     # -- layers --------------------------------------------------------------------------------------------------------
@@ -173,10 +157,11 @@ class Gis(Desk):
         if not layer:
             self.message("No layer selected")
             return
-        v["selected"] = ""
-        v["hidden"] = [h for h in v["hidden"] if h != layer]
-        v["opacity"] = {name: value for name, value in v["opacity"].items() if name != layer}
-        self.set("layers", [name for name in v["layers"] if name != layer])
+        self.change(
+            selected="", hidden=[name for name in v["hidden"] if name != layer],
+            opacity={name: value for name, value in v["opacity"].items() if name != layer},
+            layers=[name for name in v["layers"] if name != layer],
+        )  # fmt: skip
 
     def _move(self, layer: str, target: str) -> None:
         layers = [name for name in self.values["layers"] if name != layer]
@@ -195,10 +180,10 @@ class Gis(Desk):
         v = self.values
         if not v["region"]:
             self.message("No region set")
-        elif v["selected"] not in RASTERS:
+        elif v["selected"] not in land.RASTERS:
             self.message("No raster layer selected")
         else:
-            part = inside(v, v["selected"])
+            part = land.inside(v, v["selected"])
             low, high, mean = (round(float(f(part))) for f in (np.min, np.max, np.mean))
             bars = np.histogram(part, 16)[0].tolist()
             self.set("stats", {"layer": v["selected"], "region": v["region"], "min": low, "max": high, "mean": mean,
@@ -206,7 +191,7 @@ class Gis(Desk):
             self.message(f"{v['selected']}, {v['region']}: min {low}, max {high}, mean {mean}")
 
     def _reclass(self) -> None:
-        if self.values["selected"] in RASTERS and self.values["selected"] != "Classes":
+        if self.values["selected"] in land.RASTERS and self.values["selected"] != "Classes":
             self.open_dialog(self._classes)
         else:
             self.message("No raster layer selected")
@@ -214,45 +199,28 @@ class Gis(Desk):
     def _set_classes(self, texts: dict[str, str]) -> str | None:
         if texts["Count"] not in tuple("23456789"):
             return "Count is a number from 2 to 9"
-        self.values["classes"] = [self.values["selected"], int(texts["Count"])]
-        self.values["layers"] = ["Classes"] + [layer for layer in self.values["layers"] if layer != "Classes"]
-        self._show_values()
-        return None
-
-    def _set_interval(self, texts: dict[str, str]) -> str | None:
-        if not re.fullmatch(r"\d{2,3}", texts["Step"]) or not 20 <= int(texts["Step"]) <= 500:
-            return "Step is a number from 20 to 500"
-        self.set("interval", int(texts["Step"]))
-        return None
-
-    def _set_light(self, texts: dict[str, str]) -> str | None:
-        if not re.fullmatch(r"\d{1,3}", texts["Azimuth"]) or int(texts["Azimuth"]) > 360:
-            return "Azimuth is a number from 0 to 360"
-        self.set("light", int(texts["Azimuth"]))
-        return None
+        layers = ["Classes"] + [layer for layer in self.values["layers"] if layer != "Classes"]
+        return self.change(classes=[self.values["selected"], int(texts["Count"])], layers=layers)
 
     def _set_bounds(self, texts: dict[str, str]) -> str | None:
         if not all(re.fullmatch(r"\d{1,2}", text) for text in texts.values()):
             return "The edges are whole km"
         north, south, east, west = (int(text) for text in texts.values())
-        if not (0 <= south < north <= NORTH and 0 <= west < east <= EAST):
-            return f"North to {NORTH} km, east to {EAST} km"
-        self.values["edges"] = [north, south, east, west]
-        self.values["region"] = "custom"
-        self._show_values()
-        return None
+        if not (0 <= south < north <= land.NORTH and 0 <= west < east <= land.EAST):
+            return f"North to {land.NORTH} km, east to {land.EAST} km"
+        return self.change(edges=[north, south, east, west], region="custom")
 
     # -- map tools, table and console ----------------------------------------------------------------------------------
 
     def _click(self, name: str, button: str) -> None:
         v = self.values
         if v["tool"] == "zoom" and button in ("left", "right"):
-            x, y = place_of(name) if name in MARKS or name in peaks() else (v["cx"], v["cy"])
+            x, y = land.place_of(name) if name in land.MARKS or name in land.peaks() else (v["cx"], v["cy"])
             self._look(x, y, min(4, v["zoom"] * 2) if button == "left" else max(1, v["zoom"] // 2))
         elif v["tool"] == "query" and button == "left" and name:
-            if visible(v):
+            if land.visible(v):
                 self.set("queried", name)
-                self.message(f"{name}: {value_at(v, name)}")
+                self.message(f"{name}: {land.value_at(v, name)}")
             else:
                 self.message("Nothing visible")
 
@@ -264,10 +232,8 @@ class Gis(Desk):
 
     def _look(self, x: float, y: float, zoom: int) -> None:
         margin = 0.5 / zoom
-        self.values["zoom"] = zoom
-        self.values["cx"] = round(min(1 - margin, max(margin, x)), 3)
-        self.values["cy"] = round(min(1 - margin, max(margin, y)), 3)
-        self._show_values()
+        cx, cy = (round(min(1 - margin, max(margin, middle)), 3) for middle in (x, y))
+        self.change(zoom=zoom, cx=cx, cy=cy)
 
     def _filter(self) -> None:
         text = self.query.text().strip().lower()
@@ -280,7 +246,7 @@ class Gis(Desk):
     def _run(self) -> None:
         command = self.command.text().strip().lower()
         program, _, argument = command.partition(" ")
-        if program == "g.region" and argument in ZONES:
+        if program == "g.region" and argument in land.ZONES:
             self.values["region"], reply = argument, f"region {argument}"
         elif program == "d.palette" and argument in ("gray", "terrain", "viridis"):
             self.values["palette"], reply = argument, f"palette {argument}"

@@ -16,20 +16,7 @@ from PySide6.QtCore import QPointF, QRect, QRectF, Qt
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF
 from scipy import ndimage
 
-from coda_lib.envs.sciencedesk.gis.landscape import (
-    EAST,
-    MARKS,
-    NORTH,
-    RASTERS,
-    edges,
-    listed,
-    peaks,
-    raster,
-    source,
-    terrain,
-    value_at,
-    visible,
-)
+from coda_lib.envs.sciencedesk.gis import landscape as land
 
 MAP = QRect(0, 0, 174, 186)  # px of the canvas; the rest is the legend
 
@@ -41,7 +28,7 @@ def _colors(palette: str, values: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _picture(palette: str, layer: str, light: int, classes: tuple[str, int]) -> QImage:
-    values = raster(layer, light, classes)[::2, ::2]
+    values = land.raster(layer, light, classes)[::2, ::2]
     shares = (values - values.min()) / (values.max() - values.min())
     pixels = np.ascontiguousarray(_colors("gray" if layer == "Hillshade" else palette, shares))
     return QImage(pixels.tobytes(), pixels.shape[1], pixels.shape[0], QImage.Format.Format_RGBA8888).copy()
@@ -50,7 +37,7 @@ def _picture(palette: str, layer: str, light: int, classes: tuple[str, int]) -> 
 @lru_cache(maxsize=32)
 def _contours(step: int, cx: float, cy: float, zoom: int) -> QImage:
     """The contour lines of a view, drawn once."""
-    heights = ndimage.zoom(ndimage.gaussian_filter(terrain()[0], 3), 0.25, order=1)
+    heights = ndimage.zoom(ndimage.gaussian_filter(land.terrain()[0], 3), 0.25, order=1)
     rows, columns = heights.shape
     lines = contourpy.contour_generator(z=heights)
     image = QImage(MAP.size(), QImage.Format.Format_ARGB32_Premultiplied)
@@ -79,13 +66,10 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
-    tops = peaks() if "Peaks" in visible(v) else {}
-    found = {name: _at_px(v, x, y).toPoint() for name, (x, y, *_) in tops.items()}
-    found = {name: QRect(p.x() - 7, p.y() - 9, 14, 14) for name, p in found.items()}
-    for name, place in MARKS.items():
-        p = _at_px(v, *place).toPoint()
-        found[name] = QRect(p.x() - 11, p.y() - 7, 22, 14)
-    return {name: box for name, box in found.items() if MAP.contains(box.center())}
+    tops = land.peaks() if "Peaks" in land.visible(v) else {}
+    boxes = {name: QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()}
+    boxes |= {name: QRect(-11, -7, 22, 14).translated(_at_px(v, *place).toPoint()) for name, place in land.MARKS.items()}
+    return {name: box for name, box in boxes.items() if MAP.contains(box.center())}
 
 
 def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
@@ -98,29 +82,32 @@ def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
             painter.drawLine(_at_px(v, 0, i / 6), _at_px(v, 1, i / 6))
     if v["region"]:
         _draw_region(v, painter)
-    for name, place in MARKS.items():
-        color = QColor("#ffe14d") if name == v["queried"] else QColor(255, 255, 255, 170)
-        _draw_mark(painter, name, _at_px(v, *place), color)
+    for name, place in land.MARKS.items():
+        center = _at_px(v, *place)
+        box = QRectF(center.x() - 11, center.y() - 7, 22, 14)
+        painter.fillRect(box, QColor("#ffe14d") if name == v["queried"] else QColor(255, 255, 255, 170))
+        painter.setPen(QColor("#222222"))
+        painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
     painter.setClipping(False)
     if v["scale"]:
         painter.fillRect(QRect(3, 3, MAP.width() // 3 + 8, 24), QColor("white"))
         painter.fillRect(QRect(7, 19, MAP.width() // 3, 5), QColor("black"))
         painter.setPen(QColor("black"))
-        painter.drawText(8, 15, f"{EAST / 3 / v['zoom']:g} km")
+        painter.drawText(8, 15, f"{land.EAST / 3 / v['zoom']:g} km")
     if v["queried"]:
         painter.fillRect(QRect(84, 167, 89, 18), QColor("#ffe14d"))
         painter.setPen(QColor("black"))
-        text = f"{v['queried']}: {value_at(v, v['queried'])}"
+        text = f"{v['queried']}: {land.value_at(v, v['queried'])}"
         painter.drawText(QRect(87, 167, 86, 18), Qt.AlignmentFlag.AlignVCenter, text)
     _draw_legend(v, painter, QRect(MAP.right() + 1, 0, rect.width() - MAP.width(), rect.height()))
 
 
 def _draw_layers(v: Mapping[str, Any], painter: QPainter) -> None:
     span = 1 / v["zoom"]
-    for layer in reversed(visible(v)):
+    for layer in reversed(land.visible(v)):
         painter.setOpacity(v["opacity"].get(layer, 100) / 100)
-        if layer in RASTERS:
-            image = _picture(v["palette"], *source(v, layer))
+        if layer in land.RASTERS:
+            image = _picture(v["palette"], *land.source(v, layer))
             w, h = image.width(), image.height()
             part = QRectF((v["cx"] - span / 2) * w, (v["cy"] - span / 2) * h, span * w, span * h)
             painter.drawImage(QRectF(MAP), image, part)
@@ -131,15 +118,8 @@ def _draw_layers(v: Mapping[str, Any], painter: QPainter) -> None:
     painter.setOpacity(1)
 
 
-def _draw_mark(painter: QPainter, text: str, center: QPointF, color: QColor) -> None:
-    box = QRectF(center.x() - 11, center.y() - 7, 22, 14)
-    painter.fillRect(box, color)
-    painter.setPen(QColor("#222222"))
-    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, text)
-
-
 def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
-    for name, (x, y, *_) in peaks().items():
+    for name, (x, y, *_) in land.peaks().items():
         p = _at_px(v, x, y)
         chosen = name in (v["queried"], v["marked"])
         painter.setPen(QPen(QColor("white"), 1))
@@ -153,8 +133,8 @@ def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
 
 def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
     """Draw the region's edge, and the map outside it darker."""
-    north, south, east, west = edges(v)
-    box = QRectF(_at_px(v, west / EAST, 1 - north / NORTH), _at_px(v, east / EAST, 1 - south / NORTH))
+    north, south, east, west = land.edges(v)
+    box = QRectF(_at_px(v, west / land.EAST, 1 - north / land.NORTH), _at_px(v, east / land.EAST, 1 - south / land.NORTH))
     shade, area = QColor(0, 0, 0, 110), QRectF(MAP)
     painter.fillRect(QRectF(0, 0, area.width(), box.top()), shade)
     painter.fillRect(QRectF(0, box.bottom(), area.width(), area.height() - box.bottom()), shade)
@@ -197,7 +177,7 @@ def draw_histogram(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None
 
 
 def table_rows(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
-    return {name: QRect(1, 18 + 16 * i, rect.width() - 2, 16) for i, name in enumerate(listed(v))}
+    return {name: QRect(1, 18 + 16 * i, rect.width() - 2, 16) for i, name in enumerate(land.listed(v))}
 
 
 def draw_table(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
@@ -209,5 +189,5 @@ def draw_table(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         chosen = name == v["marked"]
         painter.fillRect(box, QColor("#ffe14d" if chosen else ("#eaf1fb" if i % 2 else "white")))
         painter.setPen(QColor("black"))
-        for x, text in zip((8, 110, 220), (name, *peaks()[name][2:]), strict=True):
+        for x, text in zip((8, 110, 220), (name, *land.peaks()[name][2:]), strict=True):
             painter.drawText(x, box.y() + 12, str(text))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton
+from PySide6.QtWidgets import QLabel
 
 from coda_lib.envs.sciencedesk.desk import Desk
 from coda_lib.envs.sciencedesk.spectra.pictures import draw_close, draw_lamp, draw_plot, draw_scores, plot_boxes
@@ -50,19 +50,14 @@ class Spectra(Desk):
         self.add_menu("Lines", {"No lines": ("lines", "none")} |
                       {f"{symbol} lines": ("lines", element) for symbol, element in _SYMBOLS.items()})  # fmt: skip
         self.shortcuts = {"ctrl f": self._find, "ctrl g": lambda: self.set("grid", not self.values["grid"])}
-        self._note = self.add_dialog("Note on the trace", 84, self._set_note, ["Text"],
+        self._note = self.add_dialog("Note on the trace", 84, lambda texts: self.set("note", texts["Text"]), ["Text"],
                                      lambda: {"Text": self.values["note"]})  # fmt: skip
-        self._limits = self.add_dialog(
-            "Limits in nm",
-            106,
-            self._set_limits,
-            ["From", "To"],
-            lambda: {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"},
-        )
-        self._smoothing = self.add_dialog("Smoothing", 84, self._set_window, ["Window"],
-                                          lambda: {"Window": self.values["window"]})  # fmt: skip
-        self._threshold = self.add_dialog("Threshold", 84, self._set_threshold, ["Percent"],
-                                          lambda: {"Percent": self.values["threshold"]})  # fmt: skip
+        self._limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"],
+                                       lambda: {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"})  # fmt: skip
+        odd = [*map(str, [1, *range(5, 52, 2)])]
+        self._smoothing = self.add_entry("Smoothing", "Window", "window", odd, "Window is an odd number from 5 to 51, or 1")
+        percent = [*map(str, range(2, 91))]
+        self._threshold = self.add_entry("Threshold", "Percent", "threshold", percent, "Percent is a number from 2 to 90")
 
         self.plot = self.add("Spectrum", self.picture("Plot", draw_plot, plot_boxes), 4, 4, 244, 124)
         self.plot.clicked.connect(self._pick)
@@ -73,26 +68,22 @@ class Spectra(Desk):
         self.side["Marks"].setWordWrap(True)
         self.side["Marks"].setAlignment(Qt.AlignmentFlag.AlignTop)
         self.add("Spectrum", QLabel("Center", self), 6, 134, 42, 20)
-        self.center = self.add("Spectrum", Slider("Center", range(400, 701, 50), self), 48, 132, 200, 28)
-        self.center.changed.connect(lambda middle: self._show(middle - 50, middle + 50))
+        self.center = Slider("Center", range(400, 701, 50), self, lambda middle: self._show(middle - 50, middle + 50))
+        self.add("Spectrum", self.center, 48, 132, 200, 28)
         self.add("Spectrum", QLabel("Slit", self), 6, 164, 40, 20)
-        self.slit = self.add("Spectrum", Slider("Slit", (5, 10, 25, 50, 100), self), 48, 162, 200, 28)
-        self.slit.changed.connect(lambda width: self._expose(slit=width))
+        self.slit = Slider("Slit", (5, 10, 25, 50, 100), self, lambda width: self._expose(slit=width))
+        self.add("Spectrum", self.slit, 48, 162, 200, 28)
 
         self.list = self.add("Peaks", Rows("Peak list", self), 6, 6, 140, 184)
         self.list.itemClicked.connect(lambda item: self.set("peak", item.text()))
         self.list.opened.connect(self._zoom)
         self.nearest = self.add("Peaks", self.field("Nearest", self._select_nearest), 156, 6, 174, 24)
         self.nearest.setPlaceholderText("Nearest to, nm")
-        self._orders: dict[str, QPushButton] = {}
         for i, order in enumerate(("position", "height")):
-            button = self.button(f"By {order}", lambda order=order: (self.set("order", order), self.refresh()))
-            self._orders[order] = self.add("Peaks", button, 156 + 89 * i, 36, 85, 24)
-            button.setCheckable(True)
-            button.setStyleSheet("QPushButton:checked { background: #1f6feb; color: white; }")
+            self.add("Peaks", self.choice(f"By {order}", "order", order), 156 + 89 * i, 36, 85, 24)
         self.info = {name: self.add("Peaks", self.label(name), 158 + 89 * (i % 2), 66 + 20 * (i // 2), 86, 18)
                      for i, name in enumerate(("Count", "Above", "Peak", "Width", "Height", "Window"))}  # fmt: skip
-        self.close_up = self.add("Peaks", self.picture("Close-up", draw_close), 156, 130, 174, 60)
+        self.add("Peaks", self.picture("Close-up", draw_close), 156, 130, 174, 60)
 
         self.lamps = self.add("Lamps", Rows("Lamp list", self), 6, 6, 140, 184)
         self.lamps.itemClicked.connect(lambda item: self.set("chosen", item.text()))
@@ -100,11 +91,11 @@ class Spectra(Desk):
         self.add("Lamps", self.button("Load", lambda: self._expose(lamp=self.values["chosen"])), 156, 6, 84, 24)
         self.loaded = {name: self.add("Lamps", self.label(name), 158, 38 + 20 * i, 172, 18)
                        for i, name in enumerate(("Loaded", "Kind", "Resolution"))}  # fmt: skip
-        self.eyepiece = self.add("Lamps", self.picture("Eyepiece", draw_lamp), 156, 104, 174, 86)
+        self.add("Lamps", self.picture("Eyepiece", draw_lamp), 156, 104, 174, 86)
 
         self.add("Match", self.button("Identify", self._identify), 6, 6, 100, 24)
         self.element = self.add("Match", self.label("Element"), 116, 8, 210, 20)
-        self.chart = self.add("Match", self.picture("Scores", draw_scores), 6, 36, 324, 154)
+        self.add("Match", self.picture("Scores", draw_scores), 6, 36, 324, 154)
 
     def refresh(self) -> None:
         v, found = self.values, peaks(self.values)
@@ -120,13 +111,9 @@ class Spectra(Desk):
         self.show_value(self.element, facts["element"] or "-")
         self.list.fill(sorted(found, key=lambda name: -found[name].height) if v["order"] == "height" else found, v["peak"])
         self.lamps.fill(LAMPS, v["chosen"])
-        for order, button in self._orders.items():
-            button.setChecked(order == v["order"])
         middle = (v["low"] + v["high"]) / 2
         self.center.value = min(self.center.ticks, key=lambda tick: abs(tick - middle))
         self.slit.value = v["slit"]
-        for canvas in (self.plot, self.center, self.slit, self.close_up, self.eyepiece, self.chart):
-            canvas.update()
         hold, lock = ", on hold" if v["held"] else "", ", locked" if v["locked"] else ""
         self.message(f"{v['lamp']}, {v['slit']} um{hold}   {v['low']:g} to {v['high']:g} nm{lock}")
 
@@ -163,8 +150,7 @@ class Spectra(Desk):
         if self.values["locked"]:
             self.message("The range is locked")
         else:
-            self.values |= {"low": low, "high": high}
-            self._show_values()
+            self.change(low=low, high=high)
 
     def _zoom(self, name: str) -> None:
         """Show 20 nm around a peak."""
@@ -227,10 +213,6 @@ class Spectra(Desk):
 
     # -- dialogs -----------------------------------------------------------------------------------------------------
 
-    def _set_note(self, texts: dict[str, str]) -> str | None:
-        self.set("note", texts["Text"])
-        return None
-
     def _set_limits(self, texts: dict[str, str]) -> str | None:
         if self.values["locked"]:
             return "The range is locked"
@@ -241,16 +223,4 @@ class Spectra(Desk):
         if not LOW <= low <= high - 10 <= HIGH - 10:
             return f"At least 10 nm between {LOW} and {HIGH}"
         self._show(low, high)
-        return None
-
-    def _set_window(self, texts: dict[str, str]) -> str | None:
-        if texts["Window"] not in map(str, [1, *range(5, 52, 2)]):
-            return "Window is an odd number from 5 to 51, or 1"
-        self.set("window", int(texts["Window"]))
-        return None
-
-    def _set_threshold(self, texts: dict[str, str]) -> str | None:
-        if texts["Percent"] not in map(str, range(2, 91)):
-            return "Percent is a number from 2 to 90"
-        self.set("threshold", int(texts["Percent"]))
         return None

@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPolygonF
+from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from coda_lib.envs.sciencedesk.spectra.spectroscopy import GRID, SAMPLES, dark, peaks, scores, strengths, trace
+from coda_lib.envs.sciencedesk.widgets import small_font
 
 _TOP, _BOTTOM = 18, 15  # px left free for labels above the trace and for the wavelengths below it
 _APART = 12  # px between peaks that can be pointed at
@@ -25,23 +26,16 @@ def color_of(wavelength: float) -> QColor:
     return QColor.fromHsvF(float(hue) / 360, 1, float(value))
 
 
-def _small(painter: QPainter) -> None:
-    font = QFont(painter.font())
-    font.setPixelSize(10)
-    painter.setFont(font)
-
-
 class _Frame:
     """Where wavelengths and counts lie in a picture of the trace from low to high nm."""
 
     def __init__(self, v: Mapping[str, Any], rect: QRect, low: float, high: float):
-        self.low, self.high, self.rect, self.log = low, high, rect, v["scale"] == "log"
+        self.low, self.high, self.rect = low, high, rect
         first, last = np.searchsorted(GRID, [low - 1e-6, high + 1e-6])
-        self.grid, self.counts = GRID[first:last], self._scaled(trace(v)[first:last])
-        self.most, self.least = max(self.counts.max(), 1e-9), 0.0 if self.log else min(0.0, self.counts.min())
-
-    def _scaled(self, counts: np.ndarray) -> np.ndarray:
-        return np.log10(1 + np.maximum(counts, 0) / 10) if self.log else counts  # noise would fill a pure logarithm
+        self.grid, self.counts = GRID[first:last], trace(v)[first:last]
+        if v["scale"] == "log":  # of 1 and more: noise would fill a pure logarithm
+            self.counts = np.log10(1 + np.maximum(self.counts, 0) / 10)
+        self.most, self.least = max(self.counts.max(), 1e-9), min(0.0, self.counts.min())
 
     def x(self, wavelength: Any) -> Any:
         return (wavelength - self.low) / (self.high - self.low) * (self.rect.width() - 1)
@@ -81,7 +75,7 @@ def plot_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
 
 
 def draw_plot(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
-    _small(painter)
+    small_font(painter)
     frame, w, h = _Frame(v, rect, v["low"], v["high"]), rect.width(), rect.height()
     floor = h - _BOTTOM
     _paint_axis(v, painter, frame, floor)
