@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -69,19 +70,15 @@ def check_app(kind: str) -> Check:
 def measure_apps(console: Console) -> list[dict[str, Any]]:
     """Step and reset times over the scripts of all tasks, idle load and memory of each application, and the memory of all."""
     rows, running = [], []
-    try:
-        with console.status("") as status:
-            for kind in DESKTOP_APPS:
-                status.update(kind)
-                app = app_class(kind)()
-                running.append(app)
-                rows += app_rows(app)
+    with ExitStack() as at_end, console.status("") as status:
+        for kind in DESKTOP_APPS:
+            status.update(kind)
+            running.append(app := app_class(kind)())
+            at_end.callback(app.close)
+            rows += app_rows(app)
         memory = sum(_memory(app) for app in running) / 1e9
         name = f"{len(running)} applications at once: memory"
         rows.append(Measurement(name, memory, "GB", f"< {MEMORY_GB:g}", memory < MEMORY_GB))
-    finally:
-        for app in running:
-            app.close()
     return [asdict(row) for row in rows]
 
 

@@ -22,7 +22,7 @@ import yaml
 from transformers import AutoConfig, Qwen2_5_VLConfig
 
 from coda_lib.bench.cost import Network
-from coda_lib.config import Hardware, Profile, SpecializeSettings, TrainingSettings
+from coda_lib.config import Hardware, Profile, TrainingSettings
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
@@ -143,7 +143,7 @@ def estimate(profile: Profile) -> Estimate:
         raise UserError(f"profile {profile.name} names no hardware: `coda estimate gpu`, `coda estimate paper`")
     networks = {role: network(getattr(profile.models, role)) for role in ("planner", "executor", "judge")}
     run = _Run(profile, profile.hardware, networks)
-    step, memory, disk = run.grpo_step(), run.training_memory(profile.specialize), run.disk()
+    step, memory, disk = run.grpo_step(), run.training_memory(), run.disk()
     return Estimate(profile, networks, step, run.stages(step), memory, run.serving(), disk, tuple(run.missing(memory, disk)))
 
 
@@ -164,22 +164,17 @@ class _Run:
             made = profile.generator.rounds * profile.generator.tasks * len(profile.apps)
             self.explored = (made * profile.rollouts_per_task, self.explored[1])
         self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
+        self.plans = plan_request(networks["planner"], hardware)
+        self.actions = action_request(networks["executor"], hardware)
+        screens = [_resized(networks["judge"], hardware)] * (ceil(self.explored[1]) + 1)
+        self.verdicts = Request(networks["judge"], hardware.prompt_tokens, screens, hardware.verdict_tokens)
+        adapters, planner = profile.specialize.lora, networks["planner"]
+        self.trained = planner.adapter_parameters(adapters) if adapters else planner.parameters  # in number
 
     def _episodes(self, tasks: Sequence[Task], runs: int) -> tuple[int, float]:
         """Number of episodes, and the mean of their step limits."""
         limit = self.profile.step_limit
         return len(tasks) * runs, mean(min(task.steps, limit or task.steps) for task in tasks)
-
-    # -- requests --------------------------------------------------------------------------------------------------------
-    def plans(self) -> Request:
-        return plan_request(self.networks["planner"], self.hardware)
-
-    def actions(self) -> Request:
-        return action_request(self.networks["executor"], self.hardware)
-
-    def verdicts(self) -> Request:
-        h, judge, (_, steps) = self.hardware, self.networks["judge"], self.explored
-        return Request(judge, h.prompt_tokens, [_resized(judge, h)] * (ceil(steps) + 1), h.verdict_tokens)
 
     # -- time ------------------------------------------------------------------------------------------------------------
     def _arithmetic_s(self, flops: float) -> float:
@@ -202,9 +197,9 @@ class _Run:
         h = self.hardware
         side_by_side = max(1, self.profile.fleet.workers * self.profile.fleet.side_by_side or self.profile.concurrency)
         waited = episodes * (h.reset_s + steps * h.step_s) / side_by_side
-        return self.generated(name, [(self.plans(), episodes * steps), (self.actions(), episodes * steps)], side_by_side, waited)
+        return self.generated(name, [(self.plans, episodes * steps), (self.actions, episodes * steps)], side_by_side, waited)
 
-    def trained(self, name: str, request: Request, count: float, passes: float) -> Workload:
+    def training(self, name: str, request: Request, count: float, passes: float) -> Workload:
         flops = count * request.pass_flops(passes)
         return Workload(name, flops, count * (request.prompt + request.reply), 0, self._arithmetic_s(flops))
 
@@ -214,19 +209,19 @@ class _Run:
         return 3 if settings.lora else 4
 
     def grpo_step(self) -> tuple[Workload, ...]:
-        settings, plans = self.profile.specialize, self.plans()
+        settings, plans = self.profile.specialize, self.plans
         count = settings.completions_per_step
-        reference = [self.trained("reference", plans, count, 1)] if settings.beta else []
+        reference = [self.training("reference", plans, count, 1)] if settings.beta else []
         return (
             self.generated("plans", [(plans, count)], count),
-            self.generated("actions", [(self.actions(), count)], count),
+            self.generated("actions", [(self.actions, count)], count),
             *reference,
-            self.trained("policy and update", plans, count, self.passes(settings)),
+            self.training("policy and update", plans, count, self.passes(settings)),
         )
 
     def stages(self, step: Sequence[Workload]) -> tuple[Workload, ...]:
         profile, (episodes, steps) = self.profile, self.explored
-        judged = self.generated("judge", [(self.verdicts(), episodes * profile.judge.votes)], profile.concurrency)
+        judged = self.generated("judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency)
         times = profile.specialize.steps * len(profile.apps)
         specialize = Workload("specialize", *(
             times * sum(getattr(phase, field) for phase in step) for field in ("flops", "read", "written", "seconds")
@@ -236,37 +231,32 @@ class _Run:
         return (
             self.played("explore", episodes, steps), judged, specialize,
             self.played("explore, specialists", episodes, steps), judged,
-            self.trained("generalize", self.plans(), rows, self.passes(profile.generalize)),
+            self.training("generalize", self.plans, rows, self.passes(profile.generalize)),
             self.played("evaluate", *self.tested),
         )  # fmt: skip
 
     # -- memory and disk -------------------------------------------------------------------------------------------------
-    def training_memory(self, settings: SpecializeSettings) -> Memory:
+    def training_memory(self) -> Memory:
         """Weights, gradients and optimizer are sharded among the GPUs; each GPU works on its own samples."""
-        net, plans = self.networks["planner"], self.plans()
-        own = net.adapter_parameters(settings.lora) if settings.lora else net.parameters
+        settings, net, plans, own = self.profile.specialize, self.networks["planner"], self.plans, self.trained
         tokens, each = plans.prompt + plans.reply, ceil(settings.completions_per_step / self.gpus)
         working = max(
             net.activation_bytes(min(each, settings.at_once or each), tokens, plans.reply), each * net.cache_bytes(tokens)
         )
         weights = HALF * net.parameters + WHOLE * own if settings.lora else WHOLE * own
-        reference = 0 if settings.lora or not self.profile.specialize.beta else WHOLE * net.parameters
+        reference = 0 if settings.lora or not settings.beta else WHOLE * net.parameters
         shared = (weights, WHOLE * own, 2 * WHOLE * own, reference)
         return Memory(*(size / self.gpus for size in shared), working)
 
     def serving(self) -> dict[str, float]:
         at_once = self.profile.concurrency
-        requests = {"planner": self.plans(), "executor": self.actions(), "judge": self.verdicts()}
-        return {
-            role: HALF * request.network.parameters + at_once * request.network.cache_bytes(request.prompt + request.reply)
-            for role, request in requests.items()
-        }
+        requests = {"planner": self.plans, "executor": self.actions, "judge": self.verdicts}
+        tokens = {role: at_once * (request.prompt + request.reply) for role, request in requests.items()}
+        return {role: HALF * net.parameters + net.cache_bytes(tokens[role]) for role, net in self.networks.items()}
 
     def disk(self) -> float:
         """Trained weights and trainer checkpoints of each specialist and the generalist; screenshots."""
-        settings, net = self.profile.specialize, self.networks["planner"]
-        own = net.adapter_parameters(settings.lora) if settings.lora else net.parameters
-        trained = (len(self.profile.apps) + 1) * (WHOLE * net.parameters + 3 * WHOLE * own)
+        trained = (len(self.profile.apps) + 1) * WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
         screenshots = sum(episodes * (steps + 1) for episodes, steps in (self.explored, self.explored, self.tested))
         return trained + screenshots * self.hardware.screenshot_kb * 1e3
 

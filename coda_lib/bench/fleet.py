@@ -117,15 +117,14 @@ def typing_task(words: int = 2) -> AppTask:
 @contextmanager
 def fake_machines(count: int) -> Iterator[list[int]]:
     """The ports of so many fake machines in a process of their own."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "coda_lib.envs.scienceboard.fake", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         text=True, preexec_fn=dies_with_its_parent,
-    )  # fmt: skip
-    try:
-        yield json.loads(process.stdout.readline())
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:  # fmt: skip
+        try:
+            yield json.loads(process.stdout.readline())
+        finally:
+            process.kill()
 
 
 @contextmanager

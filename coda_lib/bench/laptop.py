@@ -21,13 +21,21 @@ from tempfile import TemporaryDirectory
 from threading import Thread
 from typing import Any
 
+import httpx
 from rich.console import Console
 
+from coda_lib.agent import DualAgent, ScriptAgent
 from coda_lib.applications import APPS
 from coda_lib.config import Profile, load_profile
+from coda_lib.envs.scienceboard.fake import REAL_SIZE, screen
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
+from coda_lib.executor import Executor
+from coda_lib.models.chat import Sampling, image, text
+from coda_lib.models.endpoint import EndpointModel
 from coda_lib.paths import require_checkpoint
+from coda_lib.planner import Planner
+from coda_lib.rollout import jobs, rollout
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import StopReason, from_png
 
@@ -102,12 +110,7 @@ def decision_row(settings: Profile) -> Measurement:
     """Steps per second of planner, executor and environment in a rollout of many episodes."""
     import torch
 
-    from coda_lib.agent import DualAgent
-    from coda_lib.executor import Executor
-    from coda_lib.models.chat import Sampling
     from coda_lib.models.local import LocalModel
-    from coda_lib.planner import Planner
-    from coda_lib.rollout import jobs, rollout
 
     torch.set_num_threads(settings.threads)
     model = LocalModel(require_checkpoint("planner", settings.models.planner), batch_size=_EPISODES)
@@ -123,11 +126,8 @@ def grpo_row(settings: Profile) -> Measurement:
     """Seconds of an optimizer step of stage 1; every step of a scripted episode counts as positive."""
     import torch
 
-    from coda_lib.agent import ScriptAgent
     from coda_lib.dataset import grpo_rows
     from coda_lib.envs.sciencedesk.script import read_step
-    from coda_lib.executor import Executor
-    from coda_lib.rollout import jobs, rollout
     from coda_lib.trainer import specialize
 
     torch.set_num_threads(settings.specialize.threads)
@@ -170,12 +170,6 @@ def endpoint_row() -> Measurement:
     """Milliseconds that the client adds to a request with two screenshots of 1280 x 800, beyond sending its bytes and reading
     the answer.
     """
-    import httpx
-
-    from coda_lib.envs.scienceboard.fake import REAL_SIZE, screen
-    from coda_lib.models.chat import Sampling, image, text
-    from coda_lib.models.endpoint import EndpointModel
-
     screens = [image(from_png(screen(number, REAL_SIZE))) for number in range(2)]
     conversation = [{"role": "user", "content": [*screens, text("Turn the grid on.")]}]
     with ThreadingHTTPServer(("127.0.0.1", 0), _InstantServer) as server, httpx.Client() as bare:

@@ -49,10 +49,10 @@ def _show_scale(rows: list[Scale], as_json: bool) -> None:
     if as_json:
         print_json([asdict(row) for row in rows])
         return
-    cells = []
-    for row in rows:
-        rates = f"{row.episodes_h:,.0f}", f"{100 * row.share:.1f} %", f"{row.cores:.2f}", f"{row.memory_mb:,.0f} MB"
-        cells.append((row.machines, row.workers, *rates))
+    cells = (
+        (r.machines, r.workers, f"{r.episodes_h:,.0f}", f"{100 * r.share:.1f} %", f"{r.cores:.2f}", f"{r.memory_mb:,.0f} MB")
+        for r in rows
+    )
     show(("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory"), cells)
 
 

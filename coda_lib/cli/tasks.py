@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,8 +28,6 @@ def tasks_list(
     as_json: JsonOption = False,
 ) -> None:
     """List tasks with their step limit and instruction."""
-    from dataclasses import asdict
-
     tasks = [task for name in applications(app_name) for task in tasks_of(name, split)]
     if as_json:
         print_json([asdict(task) for task in tasks])

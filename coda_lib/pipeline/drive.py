@@ -51,15 +51,9 @@ class Outcome:
 
 
 def reproduce(
-    run: Run,
-    profile: Profile,
-    cores: int,
-    until: str = "results",
-    fresh: bool = False,
-    console: Console | None = None,
-    notebooks: Path = NOTEBOOKS,
-    cluster: Path | None = None,
-) -> Outcome:
+    run: Run, profile: Profile, cores: int, until: str = "results", fresh: bool = False, console: Console | None = None,
+    notebooks: Path = NOTEBOOKS, cluster: Path | None = None,
+) -> Outcome:  # fmt: skip
     """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
 
     Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake profile.
@@ -189,20 +183,15 @@ def _drive(
 
     The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's folder.
     """
-    paths = [str(cluster.resolve())] if cluster else []
-    env = os.environ | {"PATH": os.pathsep.join([*paths, os.environ.get("PATH", os.defpath)])}
+    path = os.environ.get("PATH", os.defpath)
+    env = os.environ | {"PATH": f"{cluster.resolve()}{os.pathsep}{path}" if cluster else path}
     started = time.time()
     log = run.folder / "snakemake.log"
     with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,  # closes when this process dies, and the stages watch it
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=env,
+        process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
+            command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=env,
             pass_fds=[lock.fileno()],
-        )
+        )  # fmt: skip
     lines = Lines(run, stages, expected, console)
     with ended(process, PATIENCE_S), lines.progress:
         while process.poll() is None:

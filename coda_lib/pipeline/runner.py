@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,9 @@ class Record:
 
 
 def run_stage(
-    run: Run,
-    stage: str,
-    notebook: Path,
-    executed: Path,
-    parameters: Sequence[str],
-    inputs: Sequence[Path] = (),
-    outputs: Sequence[Path] = (),
-    settings: str = "",
-    resumable: Path | None = None,
-) -> Record:
+    run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str], inputs: Sequence[Path] = (),
+    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None,
+) -> Record:  # fmt: skip
     """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are 'name=value'.
 
     A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if it was
@@ -77,16 +70,14 @@ def run_stage(
         if resumable:
             write_json(resumable / DONE, {"files": _hash_folder(resumable)})
     except BaseException as error:
-        message = str(error) or "stopped"
-        _finish(run, record, state="failed", error=message)
+        _finish(run, record, state="failed", error=str(error) or "stopped")
         raise
     hashes = {display(path.resolve()): sha256(path) for path in outputs}
     return _finish(run, record, state="done", outputs=hashes, peak_rss_mb=cost.peak_rss_mb)
 
 
 def _finish(run: Run, record: Record, **changes: Any) -> Record:
-    wall_s = round(time.time() - record.started, 2)
-    finished = Record(**asdict(record) | {"wall_s": wall_s} | changes)
+    finished = replace(record, wall_s=round(time.time() - record.started, 2), **changes)
     write_json(run.stage_record(record.stage), asdict(finished))
     return finished
 

@@ -127,19 +127,11 @@ def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
     """
     rows = []
     for trajectory in judged:
-        verdicts, opinion = [read_verdict(reply) for reply in trajectory.verdicts], rule.outcome(trajectory.verdicts)
-        rows.append(
-            {
-                "task_id": trajectory.task_id,
-                "correct": sum(bool(verdict and verdict.correct) for verdict in verdicts),
-                "clean": sum(bool(verdict and verdict.clean) for verdict in verdicts),
-                "invalid": opinion.invalid,
-                "accepted": opinion.success,
-                "labels": len(positive_steps(trajectory, rule)),
-                "success": trajectory.success,
-            }
-        )
-    return pd.DataFrame(rows)
+        verdicts, opinion = list(filter(None, map(read_verdict, trajectory.verdicts))), rule.outcome(trajectory.verdicts)
+        votes = (sum(verdict.correct for verdict in verdicts), sum(verdict.clean for verdict in verdicts), opinion.invalid)
+        labels = len(positive_steps(trajectory, rule))
+        rows.append((trajectory.task_id, *votes, opinion.success, labels, trajectory.success))
+    return pd.DataFrame(rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"])
 
 
 def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task], resamples: int, seed: int = 0) -> pd.DataFrame:

@@ -36,18 +36,11 @@ INK = "#1A1A1A"
 CURVES = {"reward": "training reward (of 2)", "kl": "KL to the reference"}  # columns of metrics.jsonl and their labels
 STYLE = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "text.color": INK,
     "text.parse_math": False,  # a plan may contain dollar signs
-    "legend.frameon": False,
-    "svg.hashsalt": "coda",
+    "font.size": 9, "axes.titlesize": 9, "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "axes.edgecolor": INK, "text.color": INK, "legend.frameon": False, "svg.hashsalt": "coda",
     "figure.constrained_layout.use": True,
-}
+}  # fmt: skip
 styled = matplotlib.rc_context(STYLE)
 DPI = 144
 OUTLINE = [withStroke(linewidth=4, foreground="white")]  # makes marks and words readable on any screen

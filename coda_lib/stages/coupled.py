@@ -86,11 +86,6 @@ class CoupledReward(ActionReward):
         chosen = inputs["input_ids"][:, -longest:, None]
         return torch.log_softmax(logits.float() / self.executor.sampling.temperature, -1).gather(-1, chosen)[..., 0]
 
-    def save(self, folder: Path) -> None:
-        """Write the executor as a checkpoint for `LocalModel`."""
-        self.model.network.save_pretrained(folder)
-        self.model.processor.save_pretrained(folder)
-
 
 class CoupledTrainer(SpecializeTrainer):
     """Keeps the executor in the same checkpoints as the planner, so that an interrupted training goes on with both."""
@@ -119,5 +114,6 @@ def specialize_coupled(
     rewarding = CoupledReward(executor, seed, settings, distance)
     how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}
     specialize(rows, planner, executor, settings, sampling, folder, seed, **how)
-    rewarding.save(folder / EXECUTOR)
+    for part in (executor.model.network, executor.model.processor):
+        part.save_pretrained(folder / EXECUTOR)
     return folder

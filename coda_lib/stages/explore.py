@@ -19,12 +19,16 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
 
     Where the profile has a generator, it makes the tasks while the base planner explores (`stages.rounds`).
     """
-    if here.profile().models.generator and planner == "base":
+    profile = here.profile()
+    if profile.models.generator and planner == "base":
         from coda_lib.stages.rounds import explore_in_rounds
 
         trajectories = explore_in_rounds(here, app, progress)
     else:
-        trajectories = _explore(here, planner, app, progress)
+        agent, tasks = system_agent(here, planner, app), train_tasks(here, app)
+        seed, folder = stage_seed(profile, "explore", planner, app), here.fleet("explore", planner, app)
+        trajectories = play(here, agent, app, tasks, profile.rollouts_per_task, seed, folder, progress)
+        note_usage(here, f"explore/{planner}/{app}", **models_of(agent))
     save_trajectories(here.rollouts(planner, app), trajectories)
     Collection(here.fleet("explore", planner, app)).clear()
     for attempts in here.generated(app).glob("*/attempts.parquet"):
@@ -40,11 +44,3 @@ def train_tasks(here: Run, app: str) -> list[Task]:
 
         return generated_tasks(here, app)
     return template_tasks(profile, app)
-
-
-def _explore(here: Run, planner: str, app: str, progress: Progress) -> list[Trajectory]:
-    profile, agent = here.profile(), system_agent(here, planner, app)
-    seed, folder = stage_seed(profile, "explore", planner, app), here.fleet("explore", planner, app)
-    trajectories = play(here, agent, app, train_tasks(here, app), profile.rollouts_per_task, seed, folder, progress)
-    note_usage(here, f"explore/{planner}/{app}", **models_of(agent))
-    return trajectories

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coda_lib.agent import models_of
-from coda_lib.config import Profile
 from coda_lib.errors import StageError
 from coda_lib.files import remove
 from coda_lib.generator import Generator, feedback_of, load_rounds
@@ -31,7 +30,9 @@ def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, tot
     is left of all rounds.
     """
     profile, folder = here.profile(), here.generated(app)
-    generator, agent, judge = load_generator(profile, app), system_agent(here, "base", app), Judge.load(profile, votes=1)
+    model = load_model(profile, "generator", profile.models.generator)
+    generator = Generator.of(model, Sampling.of(profile.generator), app, profile.generator.tasks)
+    agent, judge = system_agent(here, "base", app), Judge.load(profile, votes=1)
     trajectories, last = [], []
     for number in range(1, profile.generator.rounds + 1):
         name, attempts = f"explore-{number:02d}", folder / f"{number:02d}" / "attempts.parquet"
@@ -50,9 +51,3 @@ def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, tot
         raise StageError(f"no task of {generator.model.name} for {app} is left: {display(folder)} says why")
     note_usage(here, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=judge.model)
     return trajectories
-
-
-def load_generator(profile: Profile, app: str) -> Generator:
-    """What makes a profile's train tasks."""
-    model = load_model(profile, "generator", profile.models.generator)
-    return Generator.of(model, Sampling.of(profile.generator), app, profile.generator.tasks)

@@ -81,10 +81,8 @@ class CoderExecutor(Executor):
         chats = [coder_messages(observations[i], delegated[i], self.prompts) for i in typed]
         texts = self.coder.generate(chats, self.drawing, seed) if typed else []
         others = super().execute([observations[i] for i in rest], [plans[i] for i in rest], seed) if rest else []
-        written = dict(zip(rest, others, strict=True))
-        for i, text in zip(typed, texts, strict=True):
-            written[i] = _typing(text, delegated[i], observations[i].current.size)
-        return [written[i] for i in range(len(plans))]
+        typings = [_typing(text, delegated[i], observations[i].current.size) for i, text in zip(typed, texts, strict=True)]
+        return [reply for _, reply in sorted(zip([*typed, *rest], [*typings, *others], strict=True))]
 
 
 def coder_messages(observation: Observation, plan: str, prompts: str):
