@@ -16,8 +16,6 @@ from coda_lib.errors import UserError
 from coda_lib.formats.code import Size, read_code
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
-UNSEEN_SIZE = (1, 1)  # of the black picture that stands for one that was not recorded
-
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
     """All of a trajectory but pictures and actions."""
@@ -91,7 +89,8 @@ def read_result(path: Path) -> bool | None:
 
 
 def unseen() -> bytes:
-    return encode_image(Image.new("RGB", UNSEEN_SIZE))
+    """The black picture that stands for one that was not recorded."""
+    return encode_image(Image.new("RGB", (1, 1)))
 
 
 def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | None]:
