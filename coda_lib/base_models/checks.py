@@ -18,8 +18,6 @@ from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
-
-
 Texts = Callable[[str], Sequence[str]]  # the texts to type in an application
 
 

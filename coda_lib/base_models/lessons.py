@@ -76,10 +76,8 @@ def draw_lesson(app: str, rng: random.Random) -> Lesson:
 
 @cache
 def _by_size(app: str) -> list[list[Lesson]]:
-    groups: dict[int, list[Lesson]] = {}
-    for lesson in lessons(app):
-        groups.setdefault(len(lesson[0]), []).append(lesson)
-    return [groups[size] for size in sorted(groups)]
+    groups = ([lesson for lesson in lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3))
+    return [group for group in groups if group]
 
 
 def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
@@ -95,15 +93,19 @@ def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
 
 # -- how-tos and demonstrations ------------------------------------------------------------------------------------------
 
-_NO_PICTURE = Image.new("RGB", SIZE)
+
+def text_row(instruction: str, past: Sequence[str], plan: str) -> Row:
+    """A plan under an instruction, after the plans before it, without a picture."""
+    empty = Image.new("RGB", SIZE)
+    state = Observation(instruction, tuple(Turn(earlier, "") for earlier in past), empty, empty)
+    return without_pictures(Row(planner_messages(state, PROMPTS), plan))
 
 
 def how_to_row(task: Task, rng: random.Random) -> Row:
     """A step of a task's script, given the steps before it and no picture: the text of a manual."""
     plans = [*map(to_plan, task.solution), *([] if task.ans else ["DONE"])]
     i = rng.randrange(len(plans))
-    state = Observation(task.instruction, tuple(Turn(plan, "") for plan in plans[:i]), _NO_PICTURE, _NO_PICTURE)
-    return without_pictures(Row(planner_messages(state, PROMPTS), plans[i]))
+    return text_row(task.instruction, plans[:i], plans[i])
 
 
 def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float) -> list[Hindsight]:

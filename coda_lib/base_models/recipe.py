@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import pickle
 import random
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -237,9 +238,7 @@ def trained_agent(folder: Path, name: str) -> Agent:
 def publish_role(folder: Path, role: str, checkpoints: Path) -> None:
     """Replace the checkpoint of a role under `checkpoints` by the one in `folder`."""
     with atomic_path(checkpoints / role) as temporary:
-        temporary.mkdir()
-        for path in sorted((folder / role).iterdir()):
-            (temporary / path.name).write_bytes(path.read_bytes())
+        shutil.copytree(folder / role, temporary)
 
 
 # -- figures and cards ---------------------------------------------------------------------------------------------------

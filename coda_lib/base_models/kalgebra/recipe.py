@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from PIL import Image
 
 from coda_lib.base_models import checks
 from coda_lib.base_models.hindsight import planner_row
 from coda_lib.base_models.kalgebra.goals import START, draw_goals, draw_task, draw_text
 from coda_lib.base_models.kalgebra.walks import Walk, walk
+from coda_lib.base_models.lessons import text_row
 from coda_lib.base_models.recipe import cached, load_checkpoint, part, publish_role, trained_agent
-from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
+from coda_lib.base_models.rows import SIZE, Row
 from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source
 from coda_lib.base_models.training import Log, Network, train_language, train_vision
 from coda_lib.envs.desktop.kalgebra import KAlgebra
@@ -34,7 +34,6 @@ from coda_lib.evaluation.statistics import wilson
 from coda_lib.files import write_json, write_table, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.planner import Observation, planner_messages
 from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.trajectory import Trajectory
 
@@ -98,11 +97,8 @@ def load_walks(folder: Path, recipe: AdapterRecipe) -> tuple[list[Walk], Walk]:
 
 def _load_walk(folder: Path, number: int, length: int) -> Walk:
     def make() -> Walk:
-        env = KAlgebra(fit=fitted)
-        try:
+        with KAlgebra(fit=fitted) as env:
             return walk(env, random.Random(f"KAlgebra {SEED} {number}"), length)
-        finally:
-            env.close()
 
     return cached(folder / f"walk_{number}.pickle", make)
 
@@ -147,9 +143,7 @@ def typed_row(rng: random.Random) -> Row:
     typed = [goal.typed for goal in goals if goal.typed]
     if not typed:
         return typed_row(rng)
-    empty = Image.new("RGB", SIZE)
-    messages = planner_messages(Observation(instruction, (), empty, empty), PROMPTS)
-    return without_pictures(Row(messages, to_plan({"type": typed[0] + "\n"})))
+    return text_row(instruction, (), to_plan({"type": typed[0] + "\n"}))
 
 
 def publish(folder: Path, figures: dict[str, dict[str, Any]], recipe: AdapterRecipe) -> None:

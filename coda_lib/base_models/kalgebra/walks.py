@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from coda_lib.action import Action
@@ -67,7 +66,7 @@ def walk(env: KAlgebra, rng: random.Random, length: int) -> Walk:
 def _stroll(env: KAlgebra, rng: random.Random, number: int, done: Walk, length: int) -> None:
     """From one reset to the next, or until the walk has its length: one goal after the other."""
     picture, _ = env.reset(goal_task(f"walk {number}", settings()[:1], "Walk about.", draw_plots(rng)))
-    now, screen = scene(env), _png(picture)
+    now, screen = scene(env), encode_image(Image.fromarray(picture))
     goals, instruction, history = [], "", []
     for _ in range(WALK_LENGTH):
         right = next_step(goals, now, history[-1].step if history else None)
@@ -89,7 +88,7 @@ def _stroll(env: KAlgebra, rng: random.Random, number: int, done: Walk, length: 
         picture, *_ = env.step(action)
         if env.closed:
             return
-        then, next_screen = scene(env), _png(picture)
+        then, next_screen = scene(env), encode_image(Image.fromarray(picture))
         taken = Transition(
             env.kind, screen, now.elements, step, to_plan(step), action, now.state, then.state, next_screen, number
         )
@@ -98,7 +97,3 @@ def _stroll(env: KAlgebra, rng: random.Random, number: int, done: Walk, length: 
         screen, now = next_screen, then
         if len(done.transitions) == length:
             return
-
-
-def _png(picture: np.ndarray) -> bytes:
-    return encode_image(Image.fromarray(picture))

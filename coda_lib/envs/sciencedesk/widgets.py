@@ -132,12 +132,14 @@ class Rows(QListWidget):
 
 
 class Slider(QWidget):
-    """A horizontal slider with a tick under each of its values; dragged or clicked to a tick, it calls `act` with its value."""
+    """A horizontal slider with a tick under each of its values; dragged or clicked to a tick."""
 
-    def __init__(self, name: str, ticks: Iterable[int], parent: QWidget, act: Callable[[int], None]):
+    changed = Signal(int)
+
+    def __init__(self, name: str, ticks: Iterable[int], parent: QWidget):
         super().__init__(parent)
         self.setAccessibleName(name)
-        self.ticks, self.value, self._act = list(ticks), 0, act
+        self.ticks, self.value = list(ticks), 0
 
     def _x(self, tick: int) -> int:
         return 10 + (self.width() - 20) * self.ticks.index(tick) // (len(self.ticks) - 1)
@@ -150,7 +152,7 @@ class Slider(QWidget):
         pass
 
     def mouseReleaseEvent(self, event) -> None:
-        self._act(min(self.ticks, key=lambda tick: abs(self._x(tick) - event.position().x())))
+        self.changed.emit(min(self.ticks, key=lambda tick: abs(self._x(tick) - event.position().x())))
 
     def paintEvent(self, event) -> None:
         with QPainter(self) as painter:

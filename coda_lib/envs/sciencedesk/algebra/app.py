@@ -102,8 +102,8 @@ class Algebra(Desk):
         self.add("Plot 3D", self.button("Filled", lambda: self.set("mesh", "filled")), 214, 6, 56, 24)
         self.add("Plot 3D", self.button("Wire", lambda: self.set("mesh", "wire")), 272, 6, 58, 24)
         self.add("Plot 3D", Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect}), 6, 36, 324, 122)
-        turn = Slider("Rotation", range(0, 181, 30), self, lambda value: self.set("turn", value))
-        self.rotation = self.add("Plot 3D", turn, 6, 162, 324, 28)
+        self.rotation = self.add("Plot 3D", Slider("Rotation", range(0, 181, 30), self), 6, 162, 324, 28)
+        self.rotation.changed.connect(lambda value: self.set("turn", value))
 
         self.names = self.add("Variables", Rows("Variable list", self), 6, 6, 220, 184)
         self.names.opened.connect(self._delete_variable)

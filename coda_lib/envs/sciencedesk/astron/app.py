@@ -61,8 +61,8 @@ class Astron(Desk):
         self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 54)
         self.marks.setWordWrap(True)
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.view_field = Slider("Field", (30, 60, 120, 180), self, lambda value: self.set("field", value))
-        self.add("Sky", self.view_field, 228, 158, 106, 28)
+        self.view_field = self.add("Sky", Slider("Field", (30, 60, 120, 180), self), 228, 158, 106, 28)
+        self.view_field.changed.connect(lambda value: self.set("field", value))
 
         solar = self.add("Orbits", self.picture("Orbit map", draw_orbits, orbit_boxes), 4, 4, 240, HEIGHT)
         solar.clicked.connect(lambda name, button: self._select(name) if name in ephemeris.BODIES else None)

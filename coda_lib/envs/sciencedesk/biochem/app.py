@@ -62,8 +62,8 @@ class Biochem(Desk):
         self.scene.clicked.connect(lambda name, button: self._pick(name))
         self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
-        self.slider = Slider("Turn", _TURNS, self, lambda value: self.set("turn", value))
-        self.add("Structure", self.slider, 38, 162, 292, 28)
+        self.slider = self.add("Structure", Slider("Turn", _TURNS, self), 38, 162, 292, 28)
+        self.slider.changed.connect(lambda value: self.set("turn", value))
 
         self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
         self.list.setSpacing(3)
