@@ -25,7 +25,7 @@ from coda_lib.agent import models_of
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, remove, write_json
 from coda_lib.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
-from coda_lib.models.endpoint import EndpointModel, Usage
+from coda_lib.models.chat import Usage
 from coda_lib.rollout import TRIES
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
@@ -91,7 +91,7 @@ def collect(
     a worker is raised here, and finished episodes stay.
     """
     agent, seed = specs[0].agent, specs[0].seed
-    if local := [f"serving.{role}" for role, model in models_of(agent).items() if not isinstance(model, EndpointModel)]:
+    if local := [f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")]:
         raise UserError(
             f"the workers of a fleet need models behind servers: set {' and '.join(local)} to 'started' or to an address"
         )

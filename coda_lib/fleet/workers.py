@@ -23,7 +23,7 @@ from typing import Any, Protocol
 from coda_lib.agent import Agent, models_of
 from coda_lib.envs.base import Environment, EnvironmentFault
 from coda_lib.errors import UserError
-from coda_lib.models.endpoint import Usage
+from coda_lib.models.chat import Usage
 from coda_lib.rollout import play
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory

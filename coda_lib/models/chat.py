@@ -52,6 +52,18 @@ class ReplayModel:
         return [next(self._replies) for _ in conversations]
 
 
+@dataclass
+class Usage:
+    """What the requests of a served model came to."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(getattr(self, name) + getattr(other, name) for name in ("requests", "prompt_tokens", "completion_tokens")))
+
+
 @dataclass(frozen=True)
 class Sight:
     """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that have no network."""

@@ -6,7 +6,6 @@ import base64
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ import openai
 from openai.types.chat import ChatCompletion
 
 from coda_lib.errors import UserError
+from coda_lib.models.chat import Usage
 from coda_lib.trajectory import screenshot_png
 
 if TYPE_CHECKING:
@@ -23,18 +23,6 @@ if TYPE_CHECKING:
 
 class Refused(UserError):
     """The server answered that it will not do this request, for instance because it is too long."""
-
-
-@dataclass
-class Usage:
-    """What the requests of a model came to."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in ("requests", "prompt_tokens", "completion_tokens")))
 
 
 class EndpointModel:

@@ -14,7 +14,6 @@ import pandas as pd
 from coda_lib.config import Profile, Role
 from coda_lib.files import read_json, write_json
 from coda_lib.models.chat import ChatModel
-from coda_lib.models.endpoint import EndpointModel
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 
@@ -31,6 +30,8 @@ def load_model(profile: Profile, role: Role, checkpoint: str) -> ChatModel:
         from coda_lib.models.local import LocalModel  # takes torch along, which a process whose models are served does without
 
         return LocalModel(path, max(8, profile.concurrency // 2) if role == "judge" else profile.concurrency)
+    from coda_lib.models.endpoint import EndpointModel  # takes a second, which a process whose models are local does without
+
     address = _started(path, profile.serving.options) if where == "started" else where
     return EndpointModel(address, path, concurrency=profile.concurrency)
 
@@ -50,7 +51,7 @@ def _started(path: str, options: tuple[str, ...]) -> str:
 
 def note_usage(run: Run, stage: str, **models: ChatModel) -> None:
     """Keep what the served models of a stage were asked, by role, in usage/{stage}.json; no file where all are local."""
-    used = {role: asdict(model.usage) for role, model in models.items() if isinstance(model, EndpointModel)}
+    used = {role: asdict(model.usage) for role, model in models.items() if hasattr(model, "usage")}
     if used:
         write_json(run.usage / f"{stage}.json", used)
 
