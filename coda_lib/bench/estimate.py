@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -208,15 +208,22 @@ class _Run:
         where the network's own weights are frozen."""
         return 3 if settings.lora else 4
 
-    def grpo_step(self) -> tuple[Workload, ...]:
+    @property
+    def rows(self) -> tuple[Request, int]:
+        """A row of a training pass, and how many plans of one state it holds: all that one pass has, with a shared prefix."""
         settings, plans = self.profile.specialize, self.plans
+        together = min(settings.group_size, settings.at_once or settings.completions_per_step) if settings.shared_prefix else 1
+        return replace(plans, reply=together * (plans.reply + 1) if together > 1 else plans.reply), together
+
+    def grpo_step(self) -> tuple[Workload, ...]:
+        settings, plans, (rows, together) = self.profile.specialize, self.plans, self.rows
         count = settings.completions_per_step
-        reference = [self.training("reference", plans, count, 1)] if settings.beta else []
+        reference = [self.training("reference", rows, count / together, 1)] if settings.beta else []
         return (
             self.generated("plans", [(plans, count)], count),
             self.generated("actions", [(self.actions, count)], count),
             *reference,
-            self.training("policy and update", plans, count, self.passes(settings)),
+            self.training("policy and update", rows, count / together, self.passes(settings)),
         )
 
     def stages(self, step: Sequence[Workload]) -> tuple[Workload, ...]:
@@ -239,9 +246,10 @@ class _Run:
     def training_memory(self) -> Memory:
         """Weights, gradients and optimizer are sharded among the GPUs; each GPU works on its own samples."""
         settings, net, plans, own = self.profile.specialize, self.networks["planner"], self.plans, self.trained
-        tokens, each = plans.prompt + plans.reply, ceil(settings.completions_per_step / self.gpus)
+        (row, together), each = self.rows, ceil(settings.completions_per_step / self.gpus)
+        at_once = ceil(min(each, settings.at_once or each) / together)
         working = max(
-            net.activation_bytes(min(each, settings.at_once or each), tokens, plans.reply), each * net.cache_bytes(tokens)
+            net.activation_bytes(at_once, row.prompt + row.reply, row.reply), each * net.cache_bytes(plans.prompt + plans.reply)
         )
         weights = HALF * net.parameters + WHOLE * own if settings.lora else WHOLE * own
         reference = 0 if settings.lora or not settings.beta else WHOLE * net.parameters

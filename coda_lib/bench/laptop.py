@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 from rich.console import Console
@@ -38,6 +38,9 @@ from coda_lib.planner import Planner
 from coda_lib.rollout import jobs, rollout
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import StopReason, from_png
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 _EPISODES = 64  # side by side, as in the laptop profile
 _GRPO_STEPS = 4  # the first warms up and does not count
@@ -126,15 +129,10 @@ def grpo_row(settings: Profile) -> Measurement:
     """Seconds of an optimizer step of stage 1; every step of a scripted episode counts as positive."""
     import torch
 
-    from coda_lib.dataset import grpo_rows
-    from coda_lib.envs.sciencedesk.script import read_step
     from coda_lib.trainer import specialize
 
     torch.set_num_threads(settings.specialize.threads)
-    tasks = test_tasks(_APP)
-    agent = ScriptAgent({task.instruction: task.solution for task in tasks}, read_step)
-    episodes = rollout(agent, jobs(tasks, 1), lambda: ScienceDesk(_APP), settings.seed, concurrency=1)
-    rows = grpo_rows(episodes, settings.prompts, lambda episode: range(len(episode.steps)))
+    rows = scripted_rows(settings)
     few = settings.specialize.model_copy(update={"steps": _GRPO_STEPS})
     planner = require_checkpoint("planner", settings.models.planner)
     with TemporaryDirectory(prefix="coda-bench-") as folder:
@@ -143,6 +141,17 @@ def grpo_row(settings: Profile) -> Measurement:
     seconds = statistics.median([json.loads(line)["step_time"] for line in lines][1:])
     completions = settings.specialize.completions_per_step
     return Measurement(f"decoupled GRPO: step of {completions} completions", seconds, "s", "<= 5", seconds <= 5)
+
+
+def scripted_rows(settings: Profile) -> Dataset:
+    """Rows of stage 1: the steps of scripted episodes."""
+    from coda_lib.dataset import grpo_rows
+    from coda_lib.envs.sciencedesk.script import read_step
+
+    tasks = test_tasks(_APP)
+    agent = ScriptAgent({task.instruction: task.solution for task in tasks}, read_step)
+    episodes = rollout(agent, jobs(tasks, 1), lambda: ScienceDesk(_APP), settings.seed, concurrency=1)
+    return grpo_rows(episodes, settings.prompts, lambda episode: range(len(episode.steps)))
 
 
 class _InstantServer(BaseHTTPRequestHandler):

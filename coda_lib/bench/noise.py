@@ -66,18 +66,25 @@ class Noise:
         """Random words of one token each."""
         return self.tokenizer.decode(self.rng.choice(self.words, tokens))
 
-    def state(self, processor: ImageTextProcessor, tokens: int) -> Observation:
-        """A first step whose planner's prompt has so many tokens, pictures too.  ValueError if the template alone has more."""
-        shortest = Observation(self.text(1), (), self.screen, self.screen)
-        missing = tokens - prompt_tokens(processor, planner_messages(shortest, self.prompts))
-        return Observation(shortest.instruction + self.text(missing), (), self.screen, self.screen)
+    def rows(self, processor: ImageTextProcessor, count: int) -> Dataset:
+        """States as rows of stage 1, each with a screen of its own, labelled with a click.
 
-    def rows(self, state: Observation) -> Dataset:
-        """The state as a row of stage 1, labelled with a click."""
-        png = encode_image(self.screen)
+        The planner's prompt has as many text tokens as `hardware` says.  ValueError if the template alone has more.
+        """
+        return grpo_rows([self._episode(processor, number) for number in range(count)], self.prompts, lambda _: [0])
+
+    def _episode(self, processor: ImageTextProcessor, number: int) -> Trajectory:
+        screen = Image.fromarray(np.roll(np.asarray(self.screen), 64 * number, axis=1))
+        shortest = Observation(self.text(1), (), screen, screen)
+        messages = planner_messages(shortest, self.prompts)
+        sight = processor.image_processor.sight
+        width, height = sight(screen.size)
+        pictures = 2 * (width // sight.factor) * (height // sight.factor)
+        missing = self.hardware.prompt_tokens + pictures - prompt_tokens(processor, messages)
+        png = encode_image(screen)
         step = Step(png, "", "", (Action.click(0.5, 0.5),))
-        episode = Trajectory("noise", "noise", state.instruction, "noise", 0, (step,), png, StopReason.DONE)
-        return grpo_rows([episode], self.prompts, lambda _: [0])
+        words = shortest.instruction + self.text(missing)
+        return Trajectory("noise", "noise", words, "noise", 0, (step,), png, StopReason.DONE)
 
 
 def prompt_tokens(processor: ImageTextProcessor, messages: list[Message]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,25 +11,25 @@ from coda_lib.cli.console import JsonOption, err, out, print_json, show
 
 if TYPE_CHECKING:
     from coda_lib.bench.fleet import Scale
-    from coda_lib.bench.gpu import Phase, Report
+    from coda_lib.bench.training import Report
 
 
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
     fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")] = False,
     machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
-    gpu: Annotated[bool, typer.Option("--gpu", help="Measure a step of stage 1 at full size on this GPU instead.")] = False,
-    models: Annotated[
-        list[str] | None,
-        typer.Option("--model", metavar="NAME", help="Planner of data/models.yaml, with --gpu. Default: the 3B and the 7B."),
-    ] = None,
+    training: Annotated[bool, typer.Option("--training", help="Measure steps of stage 1 instead: stock TRL, and ours.")] = False,
+    size: Annotated[
+        Literal["laptop", "3b", "7b"],
+        typer.Option(help="Planner, with --training. Without a GPU the 3b and the 7b have one layer."),
+    ] = "laptop",
     as_json: JsonOption = False,
 ) -> None:
     """Measure speed and memory on this machine, beside their targets."""
-    if gpu:
-        from coda_lib.bench.gpu import MODELS, measure_gpu
+    if training:
+        from coda_lib.bench.training import measure_training
 
-        return _show_gpu(measure_gpu(err, models or MODELS), as_json)
+        return _show_training(measure_training(err, size), as_json)
     if fleet:
         from coda_lib.bench.fleet import COUNTS, measure_scale
 
@@ -56,41 +56,44 @@ def _show_scale(rows: list[Scale], as_json: bool) -> None:
     show(("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory"), cells)
 
 
-def _show_gpu(report: Report, as_json: bool) -> None:
-    """Print a report; exit code 1 where no model fits."""
+def _show_training(report: Report, as_json: bool) -> None:
+    """Print a report; exit code 1 where a way does not fit into memory."""
     if as_json:
-        print_json(asdict(report) | {"phases": [asdict(phase) | {"tokens_s": phase.tokens_s} for phase in report.phases]})
+        print_json(asdict(report))
     else:
-        _print_gpu(report)
-    if not report.phases:
+        _print_training(report)
+    if report.failed:
         raise typer.Exit(1)
 
 
-def _print_gpu(report: Report) -> None:
+def _print_training(report: Report) -> None:
     h, s, versions = report.hardware, report.settings, report.versions
-    name = f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB" if h["gpu"] else h["processor"]
-    packages = ", ".join(f"{package} {versions[package]}" for package in ("torch", "cuda", "transformers", "peft"))
-    trained = f"adapters of rank {s['lora']} are trained" if s["lora"] else "all weights are trained"
+    name = f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB, {h['peak_tflops']:,.3g} TFLOP/s" if h["gpu"] else h["processor"]
+    packages = ", ".join(f"{package} {versions[package]}" for package in ("torch", "transformers", "trl"))
+    trained = f"adapters of rank {s['lora']}" if s["lora"] else "all weights"
     lines = (
-        f"{name}: {h['peak_tflops']:,.3g} TFLOP/s in products of large matrices of 16 bits; {packages}",
-        f"{s['completions_per_step']} plans for two screens of {s['screen'][0]} × {s['screen'][1]}; {trained}, "
-        f"{s['at_once'] or s['completions_per_step']} plans at once; executor {s['executor']}; random weights",
+        f"{name}; {packages}",
+        f"{s['planner']}: {s['completions_per_step']} plans a step in groups of {s['group_size']}; {trained} trained",
     )
-    out.print(*lines, sep="\n", markup=False, soft_wrap=True)
-    heads = ("seconds", "tokens read", "written", "tokens/s", "10¹⁵ operations", "of the peak", "memory")
-    rows = []
-    for model in dict.fromkeys(phase.model for phase in report.phases):
-        phases = [phase for phase in report.phases if phase.model == model]
-        rows += [(model, phase.name, *_cells(phase)) for phase in [*phases, report.together(model)]]
-    if rows:
-        out.print()
-        show(("planner", "phase", *heads), rows)
-    for model, why in report.failed.items():
-        out.print(f"{model} {why}", markup=False, soft_wrap=True)
-
-
-def _cells(phase: Phase) -> list[str]:
-    """The cells of a phase; values that it does not have are empty."""
-    counts = [f"{count:,.0f}" if count else "" for count in (phase.read, phase.written, phase.tokens_s)]
-    work = [f"{phase.flops / 1e15:.3g}", f"{100 * phase.share:.1f} %"] if phase.flops else ["", ""]
-    return [f"{phase.seconds:.3g}", *counts, *work, "" if phase.memory_gb is None else f"{phase.memory_gb:.1f} GB"]
+    out.print(*lines, "", sep="\n", markup=False, soft_wrap=True)
+    rows = [
+        (p.way, p.name, f"{p.seconds:.3g}", f"{p.tokens:,}" if p.tokens else "", f"{p.tflops:.3g}",
+         "" if p.share is None else f"{100 * p.share:.1f} %", f"{p.memory_gb:.2f} GB")
+        for p in report.phases
+    ]  # fmt: skip
+    show(("way", "phase", "seconds", "tokens", "10¹² operations", "of the peak", "peak memory"), rows)
+    for way, why in report.failed.items():
+        out.print(f"{way} {why}", markup=False, soft_wrap=True)
+    if not report.failed:
+        ways = ("shared prefix", "stock TRL")
+        whole, ours = (report.seconds(way) for way in ways), (report.seconds(way, "policy", "reference") for way in ways)
+        (step, stock_step), (passes, stock_passes) = whole, ours
+        gaps = f"losses differ by {report.loss_difference:.1e}, gradients by {report.gradient_difference:.1e} of their norm"
+        out.print(
+            f"\na step: {step:.3g} s against {stock_step:.3g} s, {stock_step / step:.1f} times as fast; "
+            f"policy and reference {stock_passes / passes:.1f} times",
+            f"first step: {gaps}",
+            sep="\n",
+            markup=False,
+            soft_wrap=True,
+        )

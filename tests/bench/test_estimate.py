@@ -54,9 +54,10 @@ def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp
     monkeypatch.setattr("coda_lib.trainer.load_network", eager)
     monkeypatch.setattr(networks, "load_network", eager)
     executor = Executor(LocalModel(tiny_executor, device="cpu"), Sampling(max_new_tokens=TOKENS))
+    executor.model.shared = False
     rows = grpo_rows([made_up(0, ACTS)], "compact", LABEL)
     with FlopCounterMode(display=False) as counted:
-        folder = specialize(rows, tiny_planner, executor, settings(beta=0.0), sampling(), tmp_path, 7)
+        folder = specialize(rows, tiny_planner, executor, settings(beta=0.0, shared_prefix=False), sampling(), tmp_path, 7)
     (step,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     planner, acting = (Network(load_network(path, False, "cpu").config) for path in (tiny_planner, tiny_executor))
     words = round(step["num_tokens"] / PLANS - step["completions/mean_length"]) - 2 * planner.image_tokens(SIZE)
@@ -109,6 +110,17 @@ def test_the_profiles_are_estimated_to_the_end(name, coda):
         table = "\n".join(line.rstrip() for line in shown.partition("missing here")[0].strip().splitlines())
         assert any(table in page.read_text() for page in (REPO / "README.md", *(REPO / "docs").rglob("*.md")))
     assert "GPU-hours" in shown and "missing here: " in shown and load_profile(name).models.planner in shown
+
+
+def test_with_shared_prefixes_a_training_pass_reads_each_prompt_once():
+    shared, stock = (estimate(load_profile("gpu", (f"specialize.shared_prefix={value}",))) for value in ("true", "false"))
+    settings, hardware = shared.profile.specialize, shared.profile.hardware
+    ours, theirs = (next(work for work in each.step if work.name == "reference") for each in (shared, stock))
+    plan = hardware.plan_tokens
+    prompt = theirs.read / settings.completions_per_step - plan
+    rows = settings.completions_per_step / settings.at_once  # a pass takes half of a group
+    assert ours.read == pytest.approx(rows * prompt + settings.completions_per_step * (plan + 1))
+    assert ours.flops < theirs.flops / 3
 
 
 def test_a_planner_that_does_not_fit_is_listed_as_missing():
