@@ -133,6 +133,7 @@ class SpecializeSettings(TrainingSettings):
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
+    shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
@@ -171,7 +172,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """The hardware of an estimate: peaks of data sheets, and assumptions.  `coda estimate` and `coda bench --gpu` read it."""
+    """The hardware of `coda estimate` and `coda bench --training`: peaks of data sheets, and assumptions."""
 
     gpu: str
     nodes: Count

@@ -21,7 +21,7 @@ from PIL import Image
 from transformers import PrinterCallback, TrainerCallback, TrainerState
 from transformers.trainer_utils import align_special_tokens
 from transformers.utils import logging
-from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl import GRPOConfig, SFTConfig, SFTTrainer
 
 from coda_lib.action import parse_actions
 from coda_lib.agent import Decision, carry_out
@@ -29,6 +29,7 @@ from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSett
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
+from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.planner import Observation, Turn, read_plan
 from coda_lib.reward import reward
@@ -126,6 +127,7 @@ def specialize(
         **_planner(planner, settings),
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
+        shared_prefix=settings.shared_prefix,
         train_dataset=_passes(rows, settings.steps * settings.completions_per_step // settings.group_size, seed),
         callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
@@ -247,7 +249,7 @@ class _Resuming:
         self.model.load_state_dict(load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict())
 
 
-class SpecializeTrainer(_Resuming, GRPOTrainer):
+class SpecializeTrainer(_Resuming, SharedPrefixTrainer):
     pass
 
 

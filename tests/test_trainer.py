@@ -13,13 +13,14 @@ import torch
 from datasets import Dataset
 from PIL import ImageChops
 from tiny_models import LABEL, SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
-from trl import GRPOTrainer, SFTTrainer
+from trl import SFTTrainer
 
 from coda_lib.action import Action, parse_actions
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
 from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
+from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, load_network, load_processor
 from coda_lib.reward import reward
@@ -94,14 +95,14 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
 
 
 # ---- eq. 2 and 3 -----------------------------------------------------------------------------------------------------
-def uneven(trainer: GRPOTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
+def uneven(trainer: SharedPrefixTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
     """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
     plans, nothing = GENERATE(trainer, *args, **kwargs)
     return [[*plan[: i % TOKENS], trainer._tokenizer.eos_token_id] for i, plan in enumerate(plans)], nothing
 
 
-GENERATE = GRPOTrainer._generate_single_turn
-LOSS = GRPOTrainer._compute_loss
+GENERATE = SharedPrefixTrainer._generate_single_turn
+LOSS = SharedPrefixTrainer._compute_loss
 
 
 def log_probabilities(network: torch.nn.Module, batch: dict[str, Any], i: int, temperature: float) -> torch.Tensor:
@@ -141,12 +142,12 @@ class Batch:
 
 def one_batch(
     monkeypatch: pytest.MonkeyPatch, rows: Dataset, planner: Path, folder: Path, drift: float, beta: float,
-    temperature: float,
+    temperature: float, shared: bool = True,
 ) -> Batch:  # fmt: skip
     """Run one step of `specialize`; after sampling the planner moves by `drift`, so that it is not what sampled."""
     kept = Batch()
 
-    def compute(trainer: GRPOTrainer, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+    def compute(trainer: SharedPrefixTrainer, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
         bare = load_network(planner, trainable=True, device="cpu")  # without what TRL puts into the trained one
         with torch.no_grad():
             kept.old = [log_probabilities(bare, inputs, i, temperature) for i in range(PLANS)]
@@ -161,15 +162,16 @@ def one_batch(
         kept.inputs, kept.loss, kept.planner, kept.gradient = inputs, loss.detach(), bare, gradient(model, loss)
         return loss
 
-    monkeypatch.setattr(GRPOTrainer, "_generate_single_turn", uneven)
-    monkeypatch.setattr(GRPOTrainer, "_compute_loss", compute)
-    specialize(rows, planner, scripted(), settings(beta=beta), sampling(temperature=temperature), folder, 3)
+    monkeypatch.setattr(SharedPrefixTrainer, "_generate_single_turn", uneven)
+    monkeypatch.setattr(SharedPrefixTrainer, "_compute_loss", compute)
+    specialize(rows, planner, scripted(), settings(beta=beta, shared_prefix=shared), sampling(temperature=temperature), folder, 3)
     return kept
 
 
+@pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_the_loss_and_its_gradient_are_those_of_eq_3(monkeypatch, rows, tiny_planner, tmp_path, temperature):
-    batch = one_batch(monkeypatch, rows, tiny_planner, tmp_path, drift=0.01, beta=BETA, temperature=temperature)
+def test_the_loss_and_its_gradient_are_those_of_eq_3(monkeypatch, rows, tiny_planner, tmp_path, temperature, shared):
+    batch = one_batch(monkeypatch, rows, tiny_planner, tmp_path, 0.01, BETA, temperature, shared)
     base = load_network(tiny_planner, trainable=False, device="cpu")
     terms, ratios, divergences = [], [], []
     for i, advantage in enumerate(batch.inputs["advantages"]):

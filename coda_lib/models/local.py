@@ -5,18 +5,28 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from PIL import Image
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoTokenizer, BatchFeature, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor
+from transformers import (
+    AutoConfig,
+    AutoTokenizer,
+    BatchFeature,
+    GenerationConfig,
+    Qwen2_5_VLForConditionalGeneration,
+    Qwen2_5_VLProcessor,
+)
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
 from coda_lib.errors import UserError
 from coda_lib.models.chat import Message, Sampling, Sight
+from coda_lib.models.shared_prefix import prompts_of, sample
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
@@ -102,7 +112,14 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
         raise UserError(f"cannot load the checkpoint {path}: {error}") from error
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
+    patches = network.model.visual.patch_embed
+    patches.forward = partial(_embed_patches, patches)
     return network.to(device).requires_grad_(trainable).train(trainable)
+
+
+def _embed_patches(patches: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
+    """The patch embedding as the matrix product that it is: its convolution has no overlap, and takes three times as long."""
+    return torch.nn.functional.linear(pixels.to(patches.proj.weight.dtype), patches.proj.weight.flatten(1))
 
 
 def _check_architecture(path: str | Path) -> None:
@@ -118,7 +135,13 @@ def _check_architecture(path: str | Path) -> None:
 
 
 class LocalModel:
-    """A Qwen2.5-VL checkpoint run by transformers in this process."""
+    """A Qwen2.5-VL checkpoint run by transformers in this process.
+
+    In a batch, equal conversations and equal beginnings are encoded once (`shared_prefix`).  The features of the last pictures
+    are kept: a screenshot is o_t of one step and o_{t-1} of the next, and many episodes begin with the same screen.
+    """
+
+    _ROOM = 2**28  # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
 
     def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
         self.name = str(path)
@@ -126,6 +149,8 @@ class LocalModel:
         self.processor = load_processor(path)
         self.network = load_network(path, trainable=False, device=self.device).eval()
         self.batch_size = batch_size
+        self.shared = True  # False: transformers' own `generate` on every conversation, with the same replies
+        self._features: OrderedDict[bytes, torch.Tensor] = OrderedDict()
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """Sample replies; the same conversations, sampling and seed give the same replies on the same machine.
@@ -145,15 +170,61 @@ class LocalModel:
 
     @torch.inference_mode()
     def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:
-        inputs = encode(self.processor, conversations).to(self.device)
         draw = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": 0}
-        output = self.network.generate(
-            **inputs,
+        config = GenerationConfig(
             **(draw if sampling.temperature > 0 else {"do_sample": False}),
             max_new_tokens=sampling.max_new_tokens,
             pad_token_id=self.processor.tokenizer.pad_token_id,
         )
-        return self.processor.tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        output = (self._sample if self.shared else self._sample_plainly)(conversations, config)
+        return self.processor.tokenizer.batch_decode(output, skip_special_tokens=True)
+
+    def _sample_plainly(self, conversations: Sequence[list[Message]], config: GenerationConfig) -> torch.Tensor:
+        inputs = encode(self.processor, conversations).to(self.device)
+        return self.network.generate(**inputs, generation_config=config)[:, inputs["input_ids"].shape[1] :]
+
+    def _sample(self, conversations: Sequence[list[Message]], config: GenerationConfig) -> torch.Tensor:
+        keys = [conversation_key(conversation) for conversation in conversations]
+        distinct = dict(zip(keys, conversations, strict=True))
+        order = {key: index for index, key in enumerate(distinct)}
+        inputs = encode(self.processor, list(distinct.values())).to(self.device)
+        pictures = [[digest for _, kind, digest in key if kind == "image"] for key in distinct]
+        prompts = prompts_of(self.network, inputs, self._see(inputs, [digest for some in pictures for digest in some]))
+        beginnings = [(tuple(p.ids_n[: p.pictures_end].tolist()), *some) for p, some in zip(prompts, pictures, strict=True)]
+        return sample(self.network, prompts, [order[key] for key in keys], config, beginnings)
+
+    def _see(self, inputs: Any, digests: Sequence[bytes]) -> torch.Tensor | None:
+        """Features of the pictures of a batch, one below another; of a network that is being trained none are kept."""
+        if not digests:
+            return None
+        if next(self.network.parameters()).requires_grad:
+            self._features.clear()
+        grids_K3 = inputs["image_grid_thw"]
+        patches = inputs["pixel_values"].split(grids_K3.prod(dim=1).tolist())
+        new = {digest: k for k, digest in enumerate(digests) if digest not in self._features}
+        if new:
+            chosen = list(new.values())
+            pixels = torch.cat([patches[k] for k in chosen])
+            self._features |= zip(new, self.network.model.get_image_features(pixels, grids_K3[chosen]).pooler_output, strict=True)
+        for digest in digests:
+            self._features.move_to_end(digest)
+        features = [self._features[digest] for digest in digests]
+        while sum(kept.nbytes for kept in self._features.values()) > self._ROOM:
+            self._features.popitem(last=False)
+        return torch.cat(features)
+
+
+def conversation_key(conversation: list[Message]) -> tuple[tuple[str, str, Any], ...]:
+    """What tells conversations apart: role, kind of part, and text or digest of the picture."""
+    return tuple(
+        (message["role"], part["type"], part["text"] if part["type"] == "text" else _digest(part["image"]))
+        for message in conversation
+        for part in message["content"]
+    )
+
+
+def _digest(picture: Image.Image) -> bytes:
+    return hashlib.blake2b(picture.tobytes(), key=repr((picture.mode, picture.size)).encode()[:64]).digest()
 
 
 def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:

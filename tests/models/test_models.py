@@ -336,3 +336,9 @@ def test_training_needs_a_whole_checkpoint_too(tiny_planner, tmp_path):
     lose_a_weight(folder)
     with pytest.raises(UserError, match="is partial"):
         load_network(folder, trainable=True, device="cpu")
+
+
+def test_patches_are_embedded_as_by_the_convolution(model):
+    patches = model.network.model.visual.patch_embed
+    pixels = torch.randn(10, patches.proj.weight[0].numel())
+    torch.testing.assert_close(patches(pixels), type(patches).forward(patches, pixels), rtol=1e-4, atol=1e-3)

@@ -1,0 +1,180 @@
+"""GRPO on TRL's trainer with each state encoded once (`models.shared_prefix`): for policy, reference and generation.
+
+TRL encodes the prompt of every plan, G times a state.  Loss, gradient, random numbers, logs, checkpoints and arguments stay
+TRL's.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from trl import GRPOTrainer
+from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
+
+from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
+
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
+SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
+
+Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
+
+
+class SharedPrefixTrainer(GRPOTrainer):
+    """TRL's GRPO trainer for Qwen2.5-VL; without `shared_prefix` it is stock TRL.
+
+    The first pass of a training computes one group both ways.  If they differ, the trainer warns and goes on as stock TRL.
+    """
+
+    def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self.shared_prefix, self._compared = shared_prefix, False
+        self._states: list[int] = []  # number of the state of each plan at hand
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        first = self.accelerator.process_index * len(inputs)  # a group may lie on two processes
+        self._states = [(first + i) // self.num_generations for i in range(len(inputs))]
+        return super()._generate_and_score_completions(inputs) | {"state": torch.tensor(self._states)}
+
+    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[Any], list[Any] | None, dict[str, Any]]:
+        if not self.shared_prefix:
+            return super()._tokenize_prompts(prompts)
+        first, which = _distinct(self._states)
+        ids, images, fields = super()._tokenize_prompts([prompts[i] for i in first])
+        return [ids[i] for i in which], images and [images[i] for i in which], fields
+
+    def _generate_single_turn(
+        self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> tuple[list[list[int]], Any]:
+        if not self.shared_prefix or self.use_vllm:
+            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *args, **kwargs)
+        first, which = _distinct(self._states)
+        inputs = dict(self.processing_class.tokenizer.pad({"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"))
+        if images:
+            inputs |= {name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")}
+        inputs = {name: values.to(self.accelerator.device) for name, values in inputs.items()}
+        checkpointing = self.args.gradient_checkpointing_kwargs
+        unwrapped = unwrap_model_for_generation(
+            self.model_wrapped, self.accelerator, True, self.generation_kwargs, gradient_checkpointing_kwargs=checkpointing
+        )
+        with unwrapped as model, torch.no_grad():
+            network = _network(model)
+            plans = sample(network, prompts_of(network, inputs), which, self.generation_config)
+        return [_up_to_end(plan, self.eos_token_ids) for plan in plans.tolist()], None
+
+    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
+        """The plans of one pass; in the order of their states, which TRL shuffles."""
+        if not (self.shared_prefix and self.model.training):
+            return super()._prepare_inputs(generation_batch)
+        passes = self.args.steps_per_generation
+        if self._step % (passes * self.num_iterations) == 0 or self._buffered_inputs is None:
+            batch = split_pixel_values_by_grid(self._generate_and_score_completions(generation_batch))
+            torch.randperm(len(self._states))  # TRL draws its shuffle here: what is drawn next stays as there
+            self._buffered_inputs = [unsplit_pixel_values_by_grid(part) for part in split_tensor_dict(batch, passes)]
+        return self._buffered_inputs[self._step % passes]
+
+    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
+        """TRL's loss.  Without a KL term, a group whose rewards are all equal has no gradient, and takes no pass.
+
+        With one (beta > 0) every group takes it: the term is due for each plan, whatever its reward.
+        """
+        inputs = dict(inputs)
+        states = inputs.pop("state")
+        share = 1.0
+        if self.shared_prefix and not self.beta:
+            gains = inputs["advantages"].abs().cpu()
+            with_signal = set(states[gains > SIGNAL].tolist()) or {int(states[0])}  # a pass cannot be empty
+            keep = [i for i, state in enumerate(states.tolist()) if state in with_signal]
+            share, states = len(keep) / len(states), states[keep]
+            inputs = _plans(inputs, keep)
+        self._metrics["train" if self.model.training else "eval"]["passed"].append(share)
+        self._states = states.tolist()
+        return super()._compute_loss(model, inputs) * share
+
+    def _get_per_token_logps_and_entropies(
+        self, model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        batch_size: int | None = None, compute_entropy: bool = False, **fields: Any,
+    ) -> Scores:  # fmt: skip
+        """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x `logits_to_keep`."""
+        stock = super()._get_per_token_logps_and_entropies
+        batch = {"input_ids": input_ids, "attention_mask": attention_mask} | fields
+        if self.shared_prefix and not self._compared:
+            self._compare(model, batch, logits_to_keep)
+        if not self.shared_prefix:
+            return stock(model, logits_to_keep=logits_to_keep, batch_size=batch_size, compute_entropy=compute_entropy, **batch)
+        count, size = len(input_ids), batch_size or len(input_ids)
+        parts = [
+            self._score(model, _plans(batch, some), [self._states[i] for i in some], logits_to_keep)
+            for some in (range(start, min(start + size, count)) for start in range(0, count, size))
+        ]
+        logps, entropies = (torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
+        return logps, entropies if compute_entropy else None, None
+
+    def _score(
+        self, model: torch.nn.Module, batch: dict[str, Any], states: Sequence[int], tokens: int
+    ) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
+        first, which = _distinct(states)
+        network = _network(self.accelerator.unwrap_model(model))
+        prompts = {name: values for name, values in _plans(batch, first).items() if name in ("pixel_values", "image_grid_thw")}
+        ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
+        kinds_SP = (ids_SP == network.config.image_token_id).int()
+        positions_3SP, _ = network.model.get_rope_index(ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP)
+        rows = GroupRows.of(
+            ids_SP, real_SP, positions_3SP, batch["input_ids"][:, -tokens:], batch["attention_mask"][:, -tokens:], which
+        )
+        with self.accelerator.autocast():
+            scored = model(
+                input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL}, position_ids=rows.positions_3SL,
+                labels=rows.labels_SL, fused_lm_head=True, **prompts,
+            )  # fmt: skip
+        row, column = rows.places_NT
+        padding = batch["attention_mask"][:, -tokens:] == 0
+        found = (scored.log_probs, scored.entropy)
+        return tuple(values if values is None else values[row, column - 1].masked_fill(padding, 0) for values in found)
+
+    def _compare(self, model: torch.nn.Module, batch: dict[str, Any], tokens: int) -> None:
+        """Compute the plans of the first state both ways; warn and go on as stock TRL if they differ."""
+        self._compared = True
+        group = [i for i, state in enumerate(self._states) if state == self._states[0]]
+        some = _plans(batch, group)
+        with torch.no_grad():
+            stock, _, _ = super()._get_per_token_logps_and_entropies(model, logits_to_keep=tokens, **some)
+            shared, _ = self._score(model, some, [0] * len(group), tokens)
+        gap = ((stock - shared) * some["attention_mask"][:, -tokens:]).abs().max().item()
+        kind = torch.bfloat16 if self.args.bf16 else torch.float32
+        if not gap <= TOLERANCE[kind]:
+            self.shared_prefix = False
+            warnings.warn(f"shared prefixes are off: log-probabilities differ by {gap:.1e} from stock TRL's", stacklevel=2)
+
+
+def _network(model: torch.nn.Module) -> Any:
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def _distinct(states: Sequence[int]) -> tuple[list[int], list[int]]:
+    """The first plan of each state, and for each plan which of those states is its own."""
+    first = {state: i for i, state in reversed(list(enumerate(states)))}
+    order = {state: n for n, state in enumerate(sorted(first, key=first.get))}
+    return sorted(first.values()), [order[state] for state in states]
+
+
+def _plans(batch: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:
+    """These plans of a batch as TRL has it: tensors with a row for each plan, and the pictures of all plans in a row."""
+    index, count = list(keep), len(batch["input_ids"] if "input_ids" in batch else batch["completion_ids"])
+    split = split_pixel_values_by_grid({name: values for name, values in batch.items() if values is not None})
+    chosen = {}
+    for name, values in split.items():
+        if isinstance(values, torch.Tensor) and values.ndim and len(values) == count:
+            chosen[name] = values[index]
+        else:
+            chosen[name] = [values[i] for i in index] if isinstance(values, list) else values
+    return unsplit_pixel_values_by_grid(chosen)
+
+
+def _up_to_end(ids: list[int], ends: Sequence[int]) -> list[int]:
+    """The tokens of a plan up to its first end token."""
+    return next((ids[: n + 1] for n, token in enumerate(ids) if token in ends), ids)
