@@ -161,8 +161,10 @@ def serve(
     profile: ProfileOption = "laptop",
     checkpoint: Annotated[str | None, typer.Option(help="Path or hub name. Default: the profile's.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port on this machine.")] = 8000,
+    vllm: Annotated[Path | None, typer.Option(help="vLLM's command, also of another environment, and without a GPU.")] = None,
+    options: Annotated[list[str] | None, typer.Argument(help="After --: words of vLLM's own command line.")] = None,
 ) -> None:
-    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU, by transformers without."""
+    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU or --vllm, by transformers without."""
     from coda_lib.config import Models, load_profile
     from coda_lib.models.server import served
 
@@ -172,7 +174,7 @@ def serve(
     if given is None:
         raise UserError(f"profile {profile} names no {role}: give one with --checkpoint")
     path = local_checkpoint(role, given)
-    with served(path, port) as server:
+    with served(path, port, options=options or (), vllm=vllm) as server:
         out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl+C ends it", markup=False, soft_wrap=True)
         server.wait()
 

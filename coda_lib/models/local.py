@@ -78,8 +78,14 @@ class ImageTextProcessor(Qwen2_5_VLProcessor):
         return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Says that it is Qwen2.5-VL's own, for others (vLLM) know no other; `load_processor` does not ask."""
-        return super().to_dict(*args, **kwargs) | {"processor_class": Qwen2_5_VLProcessor.__name__}
+        """As Qwen2.5-VL's own class loads it, for others (vLLM) know no other and want the video half; `load_processor` does not.
+
+        The settings of videos are those of pictures.
+        """
+        settings = super().to_dict(*args, **kwargs)
+        videos = settings["image_processor"] | {"video_processor_type": "Qwen2VLVideoProcessor"}
+        del videos["image_processor_type"]
+        return settings | {"processor_class": Qwen2_5_VLProcessor.__name__, "video_processor": videos}
 
 
 def load_processor(path: str | Path) -> ImageTextProcessor:

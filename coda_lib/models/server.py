@@ -1,4 +1,5 @@
-"""A model behind a server of its own, with OpenAI's chat API: vLLM where there is a GPU, `transformers serve` elsewhere.
+"""A model behind a server of its own, with OpenAI's chat API: vLLM where there is a GPU or its command is given, else
+`transformers serve`.
 
 `python -m coda_lib.models.server MODEL OPTION …` is `transformers serve` with the kit's processor.  By itself it takes the
 tokenizer alone where torchvision is missing, and drops every picture without a word.
@@ -13,7 +14,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import IO
@@ -46,16 +46,17 @@ class Server:
 
 @contextmanager
 def served(
-    model: str | Path, port: int | None = None, deadline_s: float = 1800.0, options: Sequence[str] = ()
+    model: str | Path, port: int | None = None, deadline_s: float = 1800.0, options: Sequence[str] = (), vllm: Path | None = None
 ) -> Iterator[Server]:
     """Start a server for a checkpoint (folder or hub name), wait until it answers, and stop it on every way out.
 
     It listens on this machine alone, on a free port if none is given, and calls the model by the name given here; `options` are
-    words of vLLM's own command line.  UserError if the port is taken, if there is a GPU and no vLLM, if the server ends, or if it
-    does not answer within `deadline_s`.
+    words of vLLM's own command line.  `vllm` is its command, which may belong to another environment; by default it is the one of
+    this environment, and used only where there is a GPU.  UserError if the port is taken, if there is no vLLM where it is needed,
+    if the server ends, or if it does not answer within `deadline_s`.
     """
     port = _free(port)
-    engine, command = _command(str(model), port, options)
+    engine, command = _command(str(model), port, options, vllm)
     with NamedTemporaryFile("w+", prefix="coda-serve-", suffix=".log", encoding="utf-8", errors="replace") as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
@@ -67,15 +68,16 @@ def served(
             yield server
 
 
-def _command(model: str, port: int, options: Sequence[str]) -> tuple[str, list[str]]:
+def _command(model: str, port: int, options: Sequence[str], vllm: Path | None) -> tuple[str, list[str]]:
     import torch
 
     address = ["--host", HOST, "--port", str(port)]
-    if not torch.cuda.is_available():
+    if not vllm and not torch.cuda.is_available():
         return "transformers", [sys.executable, "-m", "coda_lib.models.server", model, *address]
-    if not find_spec("vllm"):
-        raise UserError("there is a GPU, and no vLLM to serve from it: pip install --editable '.[gpu]'")
-    return "vllm", [str(Path(sys.executable).with_name("vllm")), "serve", model, *address, *options]
+    vllm = vllm or Path(sys.executable).with_name("vllm")
+    if not vllm.is_file():
+        raise UserError(f"no vLLM at {vllm}: pip install --editable '.[gpu]', or name its command with --vllm")
+    return "vllm", [str(vllm), "serve", model, *address, *options]
 
 
 def _wait(server: Server, health: str, deadline_s: float) -> None:

@@ -17,8 +17,9 @@ from coda_lib.agent import DualAgent
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
+from coda_lib.files import read_json
 from coda_lib.models.chat import Sampling
-from coda_lib.models.local import LocalModel
+from coda_lib.models.local import LocalModel, load_processor
 from coda_lib.models.server import served
 from coda_lib.paths import REPO
 from coda_lib.planner import Planner
@@ -99,6 +100,25 @@ def test_the_command_names_what_does_not_exist():
         [sys.executable, "-m", "coda_lib.cli.main", "serve", "critic"], capture_output=True, text=True, check=False
     )
     assert said.returncode == 2 and "unknown role 'critic': choose one of planner, executor, judge" in said.stderr
+
+
+def test_vllm_of_another_environment_is_started_with_its_options(coda, tmp_path):
+    command = tmp_path / "vllm"
+    _, _, missing = coda("serve", "planner", "--vllm", str(command))
+    assert f"no vLLM at {command}: pip install" in missing
+    command.write_text('#!/bin/sh\necho "$@"\n')
+    command.chmod(0o755)
+    code, _, ended = coda("serve", "planner", "--vllm", str(command), "--port", "18766", "--", "--dtype", "float32")
+    assert code == 2 and f"serve {MODELS / 'planner'} --host 127.0.0.1 --port 18766 --dtype float32" in ended
+
+
+@pytest.mark.parametrize("folder", sorted(path.parent for path in MODELS.rglob("processor_config.json")), ids=str)
+def test_vllm_can_load_the_processor_of_a_shipped_checkpoint(folder, tmp_path):
+    """It loads Qwen2.5-VL's own class, which wants settings of videos."""
+    load_processor(folder).save_pretrained(tmp_path)
+    settings, saved = (read_json(path / "processor_config.json") for path in (folder, tmp_path))
+    assert settings == saved and settings["processor_class"] == "Qwen2_5_VLProcessor"
+    assert settings["video_processor"]["patch_size"] == settings["image_processor"]["patch_size"]
 
 
 def test_a_profile_without_a_generator_is_said(coda):
