@@ -22,7 +22,7 @@ import httpx
 
 from coda_lib.errors import UserError
 from coda_lib.models.endpoint import EndpointModel
-from coda_lib.processes import dies_with_its_parent, ended
+from coda_lib.processes import dies_with_its_parent, ended, group_dies_with_us
 
 HOST = "127.0.0.1"
 PATIENCE_S = 20.0  # for a server that was told to end
@@ -62,7 +62,7 @@ def served(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=dies_with_its_parent,
         )  # fmt: skip
-        with ended(process, PATIENCE_S):
+        with group_dies_with_us(process.pid), ended(process, PATIENCE_S):  # vLLM's engine is a process of its own
             server = Server(EndpointModel(f"http://{HOST}:{port}/v1", str(model)), engine, process, log)
             _wait(server, f"http://{HOST}:{port}/health", deadline_s)
             yield server

@@ -112,6 +112,18 @@ def test_vllm_of_another_environment_is_started_with_its_options(coda, tmp_path)
     assert code == 2 and f"serve {MODELS / 'planner'} --host 127.0.0.1 --port 18766 --dtype float32" in ended
 
 
+def test_the_processes_of_vllm_do_not_outlive_a_command_that_is_killed(tmp_path):
+    command, python = tmp_path / "vllm", sys.executable
+    command.write_text(f'#!/bin/sh\ncd {tmp_path}\ntouch health\nsleep 600 &\nexec {python} -m http.server "$6" --bind "$4"\n')
+    command.chmod(0o755)
+    with coda_serve("executor", "--port", "18767", "--vllm", str(command)) as served_by:
+        assert "(by vllm)" in served_by.stdout.readline()
+        processes = psutil.Process(served_by.pid).children(recursive=True)
+        assert "sleep" in [process.name() for process in processes]
+        served_by.kill()
+    assert not psutil.wait_procs(processes, 10)[1]
+
+
 @pytest.mark.parametrize("folder", sorted(path.parent for path in MODELS.rglob("processor_config.json")), ids=str)
 def test_vllm_can_load_the_processor_of_a_shipped_checkpoint(folder, tmp_path):
     """It loads Qwen2.5-VL's own class, which wants settings of videos."""
