@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -62,7 +62,8 @@ def served(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=dies_with_its_parent,
         )  # fmt: skip
-        with group_dies_with_us(process.pid), ended(process, PATIENCE_S):  # vLLM's engine is a process of its own
+        engine_too = group_dies_with_us(process.pid) if engine == "vllm" else nullcontext()  # its engine is a process of its own
+        with engine_too, ended(process, PATIENCE_S):
             server = Server(EndpointModel(f"http://{HOST}:{port}/v1", str(model)), engine, process, log)
             _wait(server, f"http://{HOST}:{port}/health", deadline_s)
             yield server
