@@ -134,6 +134,8 @@ class SpecializeSettings(TrainingSettings):
     epsilon: Share  # ε of eq. 3, clip range
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
     shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
+    draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
+    refills: Annotated[int, Field(ge=0)] = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:

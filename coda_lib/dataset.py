@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,9 +36,9 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller)
     """Stage-1 rows (state, instruction, history, screenshots, a_T) in TRL's conversational form with images.
 
     Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar, in pixels of
-    o_t), instruction, turns (m_{t-1}), task_id.
+    o_t), instruction, turns (m_{t-1}), task_id, spread (see `spreads`).
     """
-    rows = []
+    rows, spread = [], spreads(trajectories, label)
     for trajectory, index in positives(trajectories, label):
         state = observation(trajectory, index)
         rows.append(
@@ -47,10 +48,40 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller)
                 "instruction": state.instruction,
                 "turns": [vars(turn) for turn in state.history],
                 "task_id": trajectory.task_id,
+                "spread": spread[trajectory.task_id],
             }
         )
     extra = {"target": Value("string"), "instruction": Value("string"), "turns": List(_TURN), "task_id": Value("string")}
-    return _dataset(rows, extra)
+    return _dataset(rows, extra | {"spread": Value("float64")})
+
+
+def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, float]:
+    """For each task the standard deviation, over its runs, of whether a run has a labelled step; none is quite 0.
+
+    A task that exploration always solves, or hardly ever, teaches GRPO little: its plans earn the same.
+
+    >>> from coda_lib.trajectory import StopReason
+    >>> runs = [Trajectory("A-01", "algebra", "turn the grid on", "base", run, (), b"", StopReason.DONE) for run in range(4)]
+    >>> spreads(runs, lambda trajectory: [0] * (trajectory.run < 2))
+    {'A-01': 0.5}
+    """
+    solved: dict[str, list[bool]] = {}
+    for trajectory in trajectories:
+        solved.setdefault(trajectory.task_id, []).append(bool(label(trajectory)))
+    shares = {task: (sum(runs) + 0.5) / (len(runs) + 1) for task, runs in solved.items()}
+    return {task: (share * (1 - share)) ** 0.5 for task, share in shares.items()}
+
+
+def draw_states(rows: Dataset, count: int, how: str, seed: int) -> Dataset:
+    """`count` rows: in shuffled `passes` over all of them, or each by chance in proportion to its `spread`.
+
+    TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a resumed run.
+    """
+    draw = random.Random(seed)
+    if how == "spread":
+        return rows.select(draw.choices(range(len(rows)), rows["spread"], k=count))
+    passes = (draw.sample(range(len(rows)), len(rows)) for _ in range(count // len(rows) + 1))
+    return rows.select([row for order in passes for row in order][:count])
 
 
 def sft_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller) -> Dataset:

@@ -6,11 +6,13 @@ TRL's.
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.nn.functional import pad
 from trl import GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
@@ -20,24 +22,63 @@ from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
 SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
 
+_PLANS = ("completion", "old_per_token", "ref_per_token", "sampling_per_token")  # tensors of plans x tokens of a plan
 Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
 
 
 class SharedPrefixTrainer(GRPOTrainer):
-    """TRL's GRPO trainer for Qwen2.5-VL; without `shared_prefix` it is stock TRL.
+    """TRL's GRPO trainer for Qwen2.5-VL; without `shared_prefix` and `refills` it is stock TRL.
 
     The first pass of a training computes one group both ways.  If they differ, the trainer warns and goes on as stock TRL.
+    Up to `refills` times a step, states whose plans all earn the same are replaced by others (dynamic sampling, as in DAPO,
+    arXiv 2503.14476); what is left without signal then stays.
     """
 
-    def __init__(self, *args: Any, shared_prefix: bool = True, **kwargs: Any):
+    def __init__(self, *args: Any, shared_prefix: bool = True, refills: int = 0, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.shared_prefix, self._compared = shared_prefix, False
+        self.shared_prefix, self.refills, self._compared = shared_prefix, refills, False
         self._states: list[int] = []  # number of the state of each plan at hand
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        batch, replaced = self._sample_and_score(inputs), 0
+        for number in range(self.refills if self.model.training else 0):
+            empty = _groups(batch, with_signal=False)
+            if not empty:
+                break
+            draw = random.Random(f"{self.args.seed}/{self.state.global_step}/{number}")
+            rows = [self.train_dataset[draw.randrange(len(self.train_dataset))] for _ in empty]
+            more = self._sample_and_score([row for row in rows for _ in range(self.num_generations)])
+            if not (better := _groups(more, with_signal=True)):
+                continue
+            keep = [*_groups(batch, with_signal=True), *empty[len(better) :]]
+            batch, replaced = self._joined(_of_states(batch, keep), _of_states(more, better)), replaced + len(better)
+        if self.refills and self.model.training:
+            self._metrics["train"]["refilled"].append(replaced * self.num_generations / len(inputs))
+        return batch
+
+    def _sample_and_score(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         first = self.accelerator.process_index * len(inputs)  # a group may lie on two processes
         self._states = [(first + i) // self.num_generations for i in range(len(inputs))]
         return super()._generate_and_score_completions(inputs) | {"state": torch.tensor(self._states)}
+
+    def _joined(self, *parts: dict[str, Any]) -> dict[str, Any]:
+        """One batch of several: prompts padded on the left, plans on the right."""
+        prompt, plan = (max(part[name].shape[1] for part in parts) for name in ("prompt_ids", "completion_ids"))
+        joined: dict[str, Any] = {}
+        for name, values in parts[0].items():
+            if isinstance(values, list):
+                joined[name] = [value for part in parts for value in part[name]]
+            elif not values.ndim:  # tokens of all plans
+                joined[name] = sum(part["completion_mask"].sum() for part in parts)
+            elif values.ndim == 1 or name in ("pixel_values", "image_grid_thw"):
+                joined[name] = torch.cat([part[name] for part in parts])
+            else:
+                pads = ((prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1]) for part in parts)
+                before, after = not name.startswith(_PLANS), not name.startswith("prompt")
+                rows = (pad(part[name], (left * before, right * after)) for part, (left, right) in zip(parts, pads, strict=True))
+                joined[name] = torch.cat(list(rows))
+        self._states = [i // self.num_generations for i in range(len(joined["prompt_ids"]))]
+        return joined | {"state": torch.tensor(self._states)}
 
     def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[Any], list[Any] | None, dict[str, Any]]:
         if not self.shared_prefix:
@@ -85,8 +126,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         states = inputs.pop("state")
         share = 1.0
         if self.shared_prefix and not self.beta:
-            gains = inputs["advantages"].abs().cpu()
-            with_signal = set(states[gains > SIGNAL].tolist()) or {int(states[0])}  # a pass cannot be empty
+            with_signal = _groups(inputs | {"state": states}, with_signal=True) or [int(states[0])]  # a pass cannot be empty
             keep = [i for i, state in enumerate(states.tolist()) if state in with_signal]
             share, states = len(keep) / len(states), states[keep]
             inputs = _plans(inputs, keep)
@@ -160,6 +200,16 @@ def _distinct(states: Sequence[int]) -> tuple[list[int], list[int]]:
     first = {state: i for i, state in reversed(list(enumerate(states)))}
     order = {state: n for n, state in enumerate(sorted(first, key=first.get))}
     return sorted(first.values()), [order[state] for state in states]
+
+
+def _groups(batch: dict[str, Any], with_signal: bool) -> list[int]:
+    """The states of a batch whose plans earn different rewards, or those whose plans all earn the same."""
+    differ = set(batch["state"][batch["advantages"].abs().cpu() > SIGNAL].tolist())
+    return [state for state in dict.fromkeys(batch["state"].tolist()) if (state in differ) == with_signal]
+
+
+def _of_states(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
+    return _plans(batch, [i for i, state in enumerate(batch["state"].tolist()) if state in states])
 
 
 def _plans(batch: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ group's standard deviation is TRL's (sample deviation plus 1e-4).
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,6 +25,7 @@ from trl import GRPOConfig, SFTConfig, SFTTrainer
 from coda_lib.action import parse_actions
 from coda_lib.agent import Decision, carry_out
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings, TrainingSettings
+from coda_lib.dataset import draw_states
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
@@ -107,7 +107,10 @@ def specialize(
     True
     """
     _need(rows, "specialize")
+    if settings.refills and together().num_processes > 1:
+        raise UserError("specialize.refills: only a training of one process replaces states; set refills to 0")
     _reach(settings.vllm_server, planner)
+    states = settings.steps * settings.completions_per_step // settings.group_size
     arguments = GRPOConfig(
         loss_type="grpo",  # eq. 3: mean over a plan's tokens, then over plans
         scale_rewards="group",  # eq. 2
@@ -128,7 +131,8 @@ def specialize(
         reward_funcs=rewarding or ActionReward(executor, seed, distance),
         args=arguments,
         shared_prefix=settings.shared_prefix,
-        train_dataset=_passes(rows, settings.steps * settings.completions_per_step // settings.group_size, seed),
+        refills=settings.refills,
+        train_dataset=draw_states(rows, states, settings.draw, seed),
         callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
     return _train(trainer, folder)
@@ -176,7 +180,8 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
 
 def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, Any]:
     """The trained network and its processor, as arguments of both trainers."""
-    network, processor = load_network(checkpoint, trainable=not settings.lora, device=_device()), load_processor(checkpoint)
+    device = str(together().device) if torch.cuda.is_available() else "cpu"
+    network, processor = load_network(checkpoint, trainable=not settings.lora, device=device), load_processor(checkpoint)
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # the trainer does the same with a warning in red
     align_special_tokens(network, processor)
@@ -194,10 +199,6 @@ def adapter_settings(settings: TrainingSettings) -> PeftConfig | None:
 
     layers = r".*language_model.*\.(q|k|v|o|gate|up|down)_proj"
     return LoraConfig(r=settings.lora, lora_alpha=settings.lora, target_modules=layers, task_type="CAUSAL_LM")
-
-
-def _device() -> str:
-    return str(together().device) if torch.cuda.is_available() else "cpu"
 
 
 def together() -> PartialState:
@@ -223,17 +224,6 @@ def _reach(server: str | None, planner: str | Path) -> None:
             f"specialize.vllm_server: {server} does not answer ({error}); start it with\n"
             f"  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} --weight-transfer-config '{{\"backend\": \"nccl\"}}'"
         ) from error
-
-
-def _passes(rows: Dataset, count: int, seed: int) -> Dataset:
-    """`count` rows in shuffled passes.
-
-    TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a resumed run.
-    """
-    draw, order = random.Random(seed), []
-    while len(order) < count:
-        order += draw.sample(range(len(rows)), len(rows))
-    return rows.select(order[:count])
 
 
 class _Resuming:
@@ -304,7 +294,10 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
     if last and state["global_step"] >= steps:  # the trainer would do one step more
         trainer._load_from_checkpoint(str(last))
     else:
-        trainer.train(resume_from_checkpoint=str(last) if last else None)
+        try:
+            trainer.train(resume_from_checkpoint=str(last) if last else None)
+        except torch.OutOfMemoryError as error:
+            raise UserError(f"out of memory: lower at_once, the samples of one pass of a device ({error})") from error
     if hasattr(trainer.model, "merge_and_unload"):  # a checkpoint as every other: all else loads it without peft
         trainer.model = trainer.model.merge_and_unload()
     trainer.save_model(str(folder))

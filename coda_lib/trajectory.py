@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -81,16 +84,34 @@ def from_png(png: bytes) -> Image.Image:
 
 
 def screenshot_png(screenshot: Image.Image) -> bytes:
-    """`encode_image`, computed once a picture: planner and executor see the same one, and the next step sees it again.
+    """`encode_image`, computed once for equal pictures: five of six screenshots of an exploration have been seen before.
 
     The picture must not change afterwards.
     """
     if not hasattr(screenshot, "_png"):
-        screenshot._png = encode_image(screenshot)
+        key = digest(screenshot)
+        screenshot._png = _PNGS.pop(key, None) or encode_image(screenshot)
+        _PNGS[key] = screenshot._png
+        while len(_PNGS) > _PICTURES:
+            _PNGS.popitem(last=False)
     return screenshot._png
 
 
+def digest(picture: Image.Image) -> bytes:
+    """What tells pictures apart by mode, size and pixels; computed once a picture, which must not change afterwards."""
+    if not hasattr(picture, "_digest"):
+        name = repr((picture.mode, picture.size)).encode()
+        picture._digest = hashlib.blake2b(picture.tobytes(), key=name).digest()
+    return picture._digest
+
+
+_PICTURES = 256
+_PNGS: OrderedDict[bytes, bytes] = OrderedDict()  # of the last pictures
+
+
+@lru_cache(_PICTURES // 4)
 def decode_image(png: bytes) -> Image.Image:
+    """The picture of a PNG; the same object for the last PNGs, which nobody may change."""
     return Image.open(io.BytesIO(png)).convert("RGB")
 
 

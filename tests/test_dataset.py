@@ -9,7 +9,7 @@ from PIL import ImageChops
 from tiny_models import LABEL, NO, SIZE, YES, made_up, screen
 
 from coda_lib.action import Action, parse_actions
-from coda_lib.dataset import grpo_rows, observation, positives, sft_rows
+from coda_lib.dataset import draw_states, grpo_rows, observation, positives, sft_rows
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.planner import Turn, planner_messages
 from coda_lib.trajectory import Step, encode_image
@@ -56,7 +56,7 @@ def test_only_clean_trajectories_give_rows():
 @pytest.mark.parametrize("prompts", ["compact", "full"])
 def test_a_stage_1_row_is_the_state_and_its_labelled_action(prompts):
     rows = grpo_rows([made_up(1, ACTS)], prompts, LABEL)
-    assert rows.column_names == ["prompt", "images", "target", "instruction", "turns", "task_id"]
+    assert rows.column_names == ["prompt", "images", "target", "instruction", "turns", "task_id", "spread"]
     assert [shown(row) for row in rows] == [[10, 10], [10, 11], [11, 12]]
     assert rows["target"] == [CLICKED, "type(content='it\\'s\\n')", "answer(content='4')"]
     assert [parse_actions(target, SIZE) for target in rows["target"]] == [(action,) for _, action in ACTS]
@@ -110,3 +110,30 @@ def test_the_prompt_has_the_last_fifteen_turns():
     last = grpo_rows([made_up(0, acts)], "compact", LABEL)[17]
     said = "".join(part["text"] or "" for part in last["prompt"][0]["content"])
     assert [f"plan<{i}>" in said for i in range(17)] == [False] * 2 + [True] * 15
+
+
+# ---- which states a training sees ----------------------------------------------------------------------------------------
+
+
+def test_states_come_in_shuffled_passes_over_all_of_them():
+    rows = grpo_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
+
+    def drawn(seed: int) -> list[str]:
+        return [row["target"] + row["task_id"] for row in draw_states(rows, 15, "passes", seed)]
+
+    order, everything = drawn(0), sorted(row["target"] + row["task_id"] for row in rows)
+    assert sorted(order[:6]) == sorted(order[6:12]) == everything and len(order) == 15
+    assert order[:6] != order[6:12]
+    assert order == drawn(0) != drawn(1)
+
+
+def test_states_are_drawn_by_how_much_the_runs_of_their_task_differ():
+    """Of task 0 half of 40 runs are labelled, of task 1 all."""
+    runs = [made_up(0, ACTS[:1], (YES if run % 2 else NO,) * 4, run=run) for run in range(40)]
+    rows = grpo_rows(runs + [made_up(1, ACTS[:1], run=run) for run in range(40)], "compact", LABEL)
+    half, whole = 0.5, (40.5 / 41 * 0.5 / 41) ** 0.5
+    assert sorted(set(rows["spread"])) == pytest.approx([whole, half])
+    assert rows["task_id"].count("algebra/T-00") == 20 and len(rows) == 60
+    drawn = draw_states(rows, 3000, "spread", 3)["task_id"]
+    expected = 20 * half / (20 * half + 40 * whole)
+    assert drawn.count("algebra/T-00") / 3000 == pytest.approx(expected, abs=0.03)

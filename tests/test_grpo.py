@@ -21,7 +21,7 @@ from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import load_network
 from coda_lib.models.shared_prefix import GroupRows
-from coda_lib.trainer import specialize
+from coda_lib.trainer import ActionReward, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -195,6 +195,47 @@ def test_without_any_signal_a_step_changes_nothing(train, monkeypatch, tiny_plan
     assert train(beta=0.0)[0]["grad_norm"] == 0
     first, second = (load_network(path, False, "cpu").state_dict() for path in (tiny_planner, tmp_path / "planner"))
     assert all(torch.equal(weights, second[name]) for name, weights in first.items())
+
+
+# ---- dynamic sampling --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def dull(monkeypatch) -> None:
+    """Every plan of the longer instruction earns the same, and every plan of the other one another reward."""
+    earned = ActionReward.carry_out
+
+    def by_state(rewarding, completions, images, target, instruction, *args, **kwargs):
+        states, decisions, _ = earned(rewarding, completions, images, target, instruction, *args, **kwargs)
+        return states, decisions, [0.5 if "axes" in text else float(i) for i, text in enumerate(instruction)]
+
+    monkeypatch.setattr(ActionReward, "carry_out", by_state)
+
+
+def test_states_without_signal_are_replaced(dull, train):
+    without, replaced = train("without", steps=4), train("with", steps=4, refills=20)
+    assert any(step["passed"] < 1 for step in train("beta", steps=4, beta=0.0))
+    assert "refilled" not in without[0]
+    assert {step["refilled"] for step in replaced} <= {0.0, 0.5, 1.0} and any(step["refilled"] for step in replaced)
+    assert all(step["passed"] == 1 for step in train("all", steps=4, refills=20, beta=0.0))
+
+
+def test_refilling_ends_at_its_bound(monkeypatch, train):
+    monkeypatch.setattr(ActionReward, "__call__", lambda rewarding, completions, **_: [1.0] * len(completions))
+    calls = []
+    score = SharedPrefixTrainer._sample_and_score
+    monkeypatch.setattr(
+        SharedPrefixTrainer, "_sample_and_score", lambda trainer, inputs: calls.append(len(inputs)) or score(trainer, inputs)
+    )
+    (step,) = train(refills=2)
+    assert calls == [8, 8, 8] and step["refilled"] == 0
+
+
+@pytest.mark.parametrize("settings", [{}, {"at_once": 2}], ids=str)
+def test_loss_and_gradient_of_a_refilled_batch_are_those_of_stock_trl(dull, both, settings):
+    (loss, slope), (shared_loss, shared_slope) = both(refills=20, **settings).values()
+    torch.testing.assert_close(shared_loss, loss, rtol=1e-5, atol=1e-6)
+    assert slope.norm() > 0 and (shared_slope - slope).norm() < 1e-5 * slope.norm()
 
 
 def test_a_shared_pass_that_differs_from_stock_trl_is_switched_off_with_a_warning(train, monkeypatch, tmp_path):

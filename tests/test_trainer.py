@@ -24,7 +24,7 @@ from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, load_network, load_processor
 from coda_lib.reward import reward
-from coda_lib.trainer import ActionReward, _passes, generalize, specialize
+from coda_lib.trainer import ActionReward, SpecializeTrainer, generalize, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -331,13 +331,13 @@ def test_the_executor_does_not_change_by_one_bit_and_the_planner_does(rows, tiny
 
 
 # ---- what is trained on ----------------------------------------------------------------------------------------------
-def test_rows_come_in_shuffled_passes_over_all_of_them(rows):
-    order = [row["target"] + row["task_id"] for row in _passes(rows, 15, seed=0)]
-    everything = sorted(row["target"] + row["task_id"] for row in rows)
-    assert sorted(order[:6]) == sorted(order[6:12]) == everything and len(order) == 15
-    assert order[:6] != order[6:12]
-    assert order == [row["target"] + row["task_id"] for row in _passes(rows, 15, seed=0)]
-    assert order != [row["target"] + row["task_id"] for row in _passes(rows, 15, seed=1)]
+def test_memory_that_runs_out_is_one_message_that_says_what_to_lower(rows, tiny_planner, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+
+    monkeypatch.setattr(SpecializeTrainer, "compute_loss", full)
+    with pytest.raises(UserError, match=r"lower at_once, .* \(CUDA out of memory. Tried to allocate 20 GiB\)"):
+        specialize(rows, tiny_planner, scripted(), settings(), sampling(), tmp_path, 0)
 
 
 def test_fewer_rows_than_a_batch_has_groups_are_enough(rows, tiny_planner, tmp_path):

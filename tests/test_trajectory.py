@@ -10,15 +10,18 @@ import pytest
 from PIL import Image
 from tiny_models import NO, YES, made_up, screen
 
+from coda_lib import trajectory
 from coda_lib.action import Action
 from coda_lib.errors import UserError
 from coda_lib.trajectory import (
     Step,
     StopReason,
     decode_image,
+    digest,
     encode_image,
     load_trajectories,
     save_trajectories,
+    screenshot_png,
 )
 
 EVERY_TYPE = (
@@ -114,3 +117,19 @@ def test_the_screen_after_the_last_action_counts_if_that_action_did_something(st
     assert (
         trajectory.screenshots == [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot] * added
     )
+
+
+def test_equal_pictures_are_encoded_once_and_differ_from_others():
+    first, second, other = screen(1), screen(1), screen(2)
+    assert screenshot_png(first) is screenshot_png(second) and screenshot_png(other) != screenshot_png(first)
+    assert digest(first) == digest(second) != digest(other)
+    assert digest(first.resize((42, 168))) != digest(first.resize((168, 42)))
+    assert decode_image(screenshot_png(first)) is decode_image(screenshot_png(second))
+    assert decode_image(screenshot_png(first)).tobytes() == first.tobytes()
+
+
+def test_pictures_are_forgotten_when_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(trajectory, "_PICTURES", 2)
+    kept = [screenshot_png(screen(number)) for number in range(4)]
+    assert screenshot_png(screen(3)) is kept[3] and screenshot_png(screen(0)) is not kept[0]
+    assert screenshot_png(screen(0)) == kept[0]

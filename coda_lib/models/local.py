@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
@@ -26,7 +27,8 @@ from transformers.utils import logging
 
 from coda_lib.errors import UserError
 from coda_lib.models.chat import Message, Sampling, Sight
-from coda_lib.models.shared_prefix import prompts_of, sample
+from coda_lib.models.shared_prefix import features, prompts_of, sample
+from coda_lib.trajectory import digest
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
@@ -156,7 +158,7 @@ class LocalModel:
         self.network = load_network(path, trainable=False, device=self.device).eval()
         self.batch_size = batch_size
         self.shared = True  # False: transformers' own `generate` on every conversation, with the same replies
-        self._features: OrderedDict[bytes, torch.Tensor] = OrderedDict()
+        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()  # features and grid of a picture
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """Sample replies; the same conversations, sampling and seed give the same replies on the same machine.
@@ -193,51 +195,61 @@ class LocalModel:
         keys = [conversation_key(conversation) for conversation in conversations]
         distinct = dict(zip(keys, conversations, strict=True))
         order = {key: index for index, key in enumerate(distinct)}
-        inputs = encode(self.processor, list(distinct.values())).to(self.device)
-        pictures = [[digest for _, kind, digest in key if kind == "image"] for key in distinct]
-        prompts = prompts_of(self.network, inputs, self._see(inputs, [digest for some in pictures for digest in some]))
-        beginnings = [(tuple(p.ids_n[: p.pictures_end].tolist()), *some) for p, some in zip(prompts, pictures, strict=True)]
+        pictures = [_pictures(conversation) for conversation in distinct.values()]
+        seen = self._see([picture for some in pictures for picture in some])
+        inputs = self._read(list(distinct.values()), [len(one) for one, _ in seen]).to(self.device)
+        if seen:
+            inputs["image_grid_thw"] = torch.stack([grid for _, grid in seen])
+        prompts = prompts_of(self.network, inputs, torch.cat([one for one, _ in seen]) if seen else None)
+        beginnings = [
+            (tuple(prompt.ids_n[: prompt.pictures_end].tolist()), *map(digest, some))
+            for prompt, some in zip(prompts, pictures, strict=True)
+        ]
         return sample(self.network, prompts, [order[key] for key in keys], config, beginnings)
 
-    def _see(self, inputs: Any, digests: Sequence[bytes]) -> torch.Tensor | None:
-        """Features of the pictures of a batch, one below another; of a network that is being trained none are kept."""
-        if not digests:
-            return None
+    def _read(self, conversations: Sequence[list[Message]], tokens: Sequence[int]) -> Any:
+        """`encode` without the pixels: `tokens` are the image tokens of each picture."""
+        texts, count, mark = _texts(self.processor, conversations), iter(tokens), self.processor.image_token
+        texts = [re.sub(re.escape(mark), lambda _: mark * next(count), text) for text in texts]
+        return self.processor.tokenizer(texts, padding=True, return_tensors="pt")
+
+    def _see(self, pictures: Sequence[Image.Image]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Features (image tokens x width) and grid of each picture; of a network that is being trained none are kept."""
         if next(self.network.parameters()).requires_grad:
-            self._features.clear()
-        grids_K3 = inputs["image_grid_thw"]
-        patches = inputs["pixel_values"].split(grids_K3.prod(dim=1).tolist())
-        new = {digest: k for k, digest in enumerate(digests) if digest not in self._features}
-        if new:
-            chosen = list(new.values())
-            pixels = torch.cat([patches[k] for k in chosen])
-            self._features |= zip(new, self.network.model.get_image_features(pixels, grids_K3[chosen]).pooler_output, strict=True)
-        for digest in digests:
-            self._features.move_to_end(digest)
-        features = [self._features[digest] for digest in digests]
-        while sum(kept.nbytes for kept in self._features.values()) > self._ROOM:
-            self._features.popitem(last=False)
-        return torch.cat(features)
+            self._seen.clear()
+        new = {digest(picture): picture for picture in pictures if digest(picture) not in self._seen}
+        for key, picture in new.items():  # one by one: how a picture is rounded does not depend on those that come with it
+            patches = self.processor.image_processor([picture], return_tensors="pt").to(self.device)
+            grid_13 = patches["image_grid_thw"]
+            self._seen[key] = features(self.network, patches["pixel_values"], grid_13), grid_13[0]
+        for picture in pictures:
+            self._seen.move_to_end(digest(picture))
+        seen = [self._seen[digest(picture)] for picture in pictures]
+        while seen and len(self._seen) > self._ROOM // seen[0][0].nbytes:
+            self._seen.popitem(last=False)
+        return seen
 
 
 def conversation_key(conversation: list[Message]) -> tuple[tuple[str, str, Any], ...]:
     """What tells conversations apart: role, kind of part, and text or digest of the picture."""
     return tuple(
-        (message["role"], part["type"], part["text"] if part["type"] == "text" else _digest(part["image"]))
+        (message["role"], part["type"], part["text"] if part["type"] == "text" else digest(part["image"]))
         for message in conversation
         for part in message["content"]
     )
 
 
-def _digest(picture: Image.Image) -> bytes:
-    return hashlib.blake2b(picture.tobytes(), key=repr((picture.mode, picture.size)).encode()[:64]).digest()
-
-
 def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:
     """Conversations as a left-padded batch of tensors, ending in the assistant's turn when `generate`."""
-    texts = [
-        processor.apply_chat_template(conversation, tokenize=False, add_generation_prompt=generate)
-        for conversation in conversations
-    ]
-    images = [[part["image"] for m in c for part in m["content"] if part["type"] == "image"] for c in conversations]
+    images = [_pictures(conversation) for conversation in conversations]
+    texts = _texts(processor, conversations, generate)
     return processor(text=texts, images=images if any(images) else None, padding=True, return_tensors="pt")
+
+
+def _texts(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> list[str]:
+    """Conversations in the chat template, with one mark for each picture."""
+    return [processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=generate) for chat in conversations]
+
+
+def _pictures(conversation: list[Message]) -> list[Image.Image]:
+    return [part["image"] for message in conversation for part in message["content"] if part["type"] == "image"]

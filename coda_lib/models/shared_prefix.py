@@ -35,7 +35,7 @@ def prompts_of(network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: t
     ids_BL, mask_BL = inputs["input_ids"], inputs["attention_mask"].bool()
     embedded_BLd = network.get_input_embeddings()(ids_BL)
     is_picture_BL = ids_BL == network.config.image_token_id
-    if inputs.get("pixel_values") is None:
+    if inputs.get("image_grid_thw") is None:
         positions_3BL = (mask_BL.cumsum(-1) - 1).expand(3, -1, -1)
     else:
         grids = inputs["image_grid_thw"]
@@ -75,8 +75,8 @@ def sample(
     else:
         state = _State.of(network, prompts)
     state = state.select(rows)
-    longest = max(len(prompt.ids_n) for prompt in prompts)
     ids_NL = pad_sequence([prompts[r].ids_n for r in rows], True, config.pad_token_id, padding_side="left")
+    longest = ids_NL.shape[1]
     warp = network._get_logits_processor(config, input_ids_seq_length=longest, logits_processor=[])
     ends = torch.as_tensor(config.eos_token_id, device=device)
     ended_N = torch.zeros(len(rows), dtype=torch.bool, device=device)

@@ -17,11 +17,11 @@ def ask(*parts: str | Image.Image) -> list[Message]:
     return [{"role": "user", "content": [text(part) if isinstance(part, str) else image(part) for part in parts]}]
 
 
-# ragged: no picture, one, two, and two of which one is larger; short and long texts
+# ragged: no picture, one, two, and two of which one is larger; short texts, and one more than ten times as long
 ASKED = [
     ask("x"),
     ask(screen(1), "turn the grid on"),
-    ask(screen(1), screen(2), "turn the grid on, and then off, and then on again"),
+    ask(screen(1), screen(2), "turn the grid on, and then off, and then on again; " * 6),
     ask(screen(2), screen(3).resize((112, 56)), "x"),
 ]
 SAMPLINGS = [Sampling(0, 1.0, 8), Sampling(1.0, 1.0, 8), Sampling(0.8, 0.9, 8)]
@@ -103,12 +103,19 @@ def test_a_picture_is_seen_once_and_kept_until_there_is_no_room(model, monkeypat
     seen = []
     look = model.network.model.get_image_features
     monkeypatch.setattr(model.network.model, "get_image_features", lambda *a, **k: seen.append(len(a[1])) or look(*a, **k))
-    model._features.clear()
+    model._seen.clear()
     first = model.generate(ASKED, SAMPLINGS[0], 0)
     assert sum(seen) == 3  # of five pictures in four prompts
     assert model.generate(ASKED, SAMPLINGS[0], 0) == first and sum(seen) == 3
     monkeypatch.setattr(LocalModel, "_ROOM", 0)
-    assert model.generate(ASKED, SAMPLINGS[0], 0) == first and not model._features
+    assert model.generate(ASKED, SAMPLINGS[0], 0) == first and not model._seen
+
+
+def test_how_a_picture_is_seen_does_not_depend_on_those_that_come_with_it(model):
+    model._seen.clear()
+    together = [features for features, _ in model._see([screen(1), screen(2), screen(3)])]
+    model._seen.clear()
+    assert all(torch.equal(model._see([screen(number)])[0][0], features) for number, features in enumerate(together, 1))
 
 
 def test_no_feature_of_a_network_that_is_trained_is_kept(tmp_path):
