@@ -30,7 +30,7 @@ class Goal:
 
     app: str
     name: str
-    say: str
+    say: str | Sequence[str]  # the goal in words; several are the wordings that a task may have
     values: Mapping[str, Any]
     solve: Sequence[Mapping[str, Any]]
     key: str | None = None
@@ -41,13 +41,18 @@ class Goal:
     fact: str | None = None
     words: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def wordings(self) -> Sequence[str]:
+        return [self.say] if isinstance(self.say, str) else self.say
+
 
 @dataclass(frozen=True)
 class Aim:
-    """A goal with one of its values."""
+    """A goal with one of its values, in one of its wordings."""
 
     goal: Goal
     word: str
+    wording: int = 0
 
     @property
     def value(self) -> Any:
@@ -55,7 +60,7 @@ class Aim:
 
     @property
     def text(self) -> str:
-        return self.goal.say.replace("{v}", self.word)
+        return self.goal.wordings[self.wording].replace("{v}", self.word)
 
     def fill(self, template: Any) -> Any:
         """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps its type."""

@@ -17,6 +17,7 @@ from trl import GRPOTrainer
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
+from coda_lib.models.local import embed_patches_by_product
 from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
 
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
@@ -37,6 +38,8 @@ class SharedPrefixTrainer(GRPOTrainer):
     def __init__(self, *args: Any, shared_prefix: bool = True, refills: int = 0, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self.shared_prefix, self.refills, self._compared = shared_prefix, refills, False
+        if self.ref_model is not None and shared_prefix:
+            embed_patches_by_product(_network(self.accelerator.unwrap_model(self.ref_model)))
         self._states: list[int] = []  # number of the state of each plan at hand
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:

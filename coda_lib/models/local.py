@@ -120,13 +120,17 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
         raise UserError(f"cannot load the checkpoint {path}: {error}") from error
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
-    patches = network.model.visual.patch_embed
-    patches.forward = partial(_embed_patches, patches)
+    embed_patches_by_product(network)
     return network.to(device).requires_grad_(trainable).train(trainable)
 
 
-def _embed_patches(patches: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
-    """The patch embedding as the matrix product that it is: its convolution has no overlap, and takes three times as long."""
+def embed_patches_by_product(network: Qwen2_5_VLForConditionalGeneration) -> None:
+    """Compute the patch embedding as the matrix product that it is: its convolution has no overlap, and takes longer."""
+    patches = network.model.visual.patch_embed
+    patches.forward = partial(_product, patches)
+
+
+def _product(patches: torch.nn.Module, pixels: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.linear(pixels.to(patches.proj.weight.dtype), patches.proj.weight.flatten(1))
 
 

@@ -1,0 +1,221 @@
+"""Task spaces: the goals of an application with typed values, alone and combined, split once by content.
+
+data/tasks/spaces/APP.yaml has the goals; the file of Algebra explains its form.  The values of a goal come from ranges,
+vocabularies and their combinations.  A hash of what a task asks says whether it is to be trained on, decided on or tested with:
+nothing crosses, whatever is drawn by whichever seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coda_lib.applications import ALL_APPS
+from coda_lib.errors import UserError
+from coda_lib.explore import Aim, Goal, compose, sentence
+from coda_lib.paths import DATA, display
+from coda_lib.task import GRADES, Task, goal_text, test_tasks
+
+REGIONS = ("train", "development", "test")
+_LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
+_FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
+_MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
+_SIZES = (1, 1, 2, 3)  # aims of a task, by chance
+_TRIES = 400  # draws for each task that is wanted
+
+
+@dataclass(frozen=True)
+class Space:
+    """The goals of an application, and settings that a task may start with because no goal depends on them."""
+
+    app: str
+    goals: tuple[Goal, ...]
+    starts: Mapping[str, Sequence[Any]]
+    vocabularies: Mapping[str, Sequence[str]]
+
+    @cached_property
+    def aims(self) -> dict[str, list[Aim]]:
+        """Every goal with each of its values, by the goal's name."""
+        return {goal.name: [Aim(goal, word) for word in goal.values] for goal in self.goals}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have another one."""
+        parts = [[content([aim]), region(self, [aim])] for aims in self.aims.values() for aim in aims]
+        return hashlib.sha256(json.dumps([self.app, sorted(parts)]).encode()).hexdigest()[:16]
+
+
+@cache
+def space(app: str) -> Space:
+    """The task space of an application.  UserError for an unknown one, and for one that has none."""
+    if app not in ALL_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
+    path = DATA / "tasks" / "spaces" / f"{app}.yaml"
+    if not path.is_file():
+        raise UserError(f"{app} has no task space: write {display(path)}; its form is explained in algebra.yaml there")
+    return read_space(app, path)
+
+
+def read_space(app: str, path: Path) -> Space:
+    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    words = raw.get("vocabularies", {})
+    goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
+    return Space(app, goals, raw.get("starts", {}), words)
+
+
+def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The values of a goal by their words.
+
+    >>> expand({"numbers": [20, 60, 20]}, {})
+    {'20': 20, '40': 40, '60': 60}
+    >>> expand({"parts": [{"names": "peaks"}, [3, 4]], "word": "{0} into {1}"}, {"peaks": ["Ash", "Bay"]})
+    {'Ash into 3': ['Ash', 3], 'Ash into 4': ['Ash', 4], 'Bay into 3': ['Bay', 3], 'Bay into 4': ['Bay', 4]}
+    """
+    match values:
+        case list():
+            return {str(value): value for value in values}
+        case {"numbers": [first, last, step]}:
+            count = round((last - first) / step) + 1
+            return {f"{first + i * step:.10g}": round(first + i * step, 10) for i in range(count)}
+        case {"names": name}:
+            return {word: word for word in vocabularies[name]}
+        case {"parts": parts, "word": template}:
+            lists = [list(expand(part, vocabularies).items()) for part in parts]
+            chosen = (row for row in itertools.product(*lists) if len({word for word, _ in row}) == len(row))
+            return {template.format(*(word for word, _ in row)): [value for _, value in row] for row in chosen}
+    return values
+
+
+# ---- the split -----------------------------------------------------------------------------------------------------------
+
+
+def content(parts: Sequence[Aim]) -> str:
+    """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their order is no matter."""
+    asked = [
+        f"{aim.goal.app} asks {aim.goal.name} {aim.word}" if aim.goal.ask else goal_text(aim.goal.app, aim.checks)
+        for aim in parts
+    ]
+    return "\n".join(sorted(asked))
+
+
+def region(here: Space, parts: Sequence[Aim]) -> str | None:
+    """Where a task of these aims belongs: 'train', 'development' or 'test'; None for nowhere.
+
+    What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A combination of aims
+    that are all to be trained on goes by its own hash; one with aims of another region belongs there.
+    """
+    if len(parts) == 1:
+        (aim,) = parts
+        if content(parts) in _committed(here.app) or _sentences(aim) & _committed(here.app):
+            return "test"
+        return "train" if len(aim.goal.values) < _FEW else _hashed(content(parts))
+    apart = {region(here, [aim]) for aim in parts} - {"train"}
+    if not apart:
+        known = sentence([replace(aim, wording=0) for aim in parts]) in _committed(here.app)
+        return "test" if known or goal_text(here.app, _items(parts)) in _committed(here.app) else _hashed(content(parts))
+    return apart.pop() if len(apart) == 1 else None
+
+
+def _hashed(text: str) -> str:
+    fraction = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+    return next(name for name, limit in _LIMITS.items() if fraction < limit)
+
+
+def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
+    return [item for aim in parts for item in aim.checks]
+
+
+def _sentences(aim: Aim) -> set[str]:
+    return {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
+
+
+@cache
+def _committed(app: str) -> frozenset[str]:
+    """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
+    tasks = test_tasks(app)
+    return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
+
+
+# ---- drawing -------------------------------------------------------------------------------------------------------------
+
+
+def draw(
+    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+) -> list[Task]:
+    """`count` tasks of a region, by grade in the shares of `mix`; the same seed gives the same tasks.
+
+    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
+    application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
+    """
+    if name not in REGIONS:
+        raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
+    rng = random.Random(f"{here.app} {name} {seed}")
+    wanted = {grade: int(count * share) for grade, share in mix.items()}
+    wanted[max(mix, key=mix.get)] += count - sum(wanted.values())
+    drawn: dict[str, list[Task]] = {grade: [] for grade in mix}
+    taken: set[str] = set()
+    for parts in itertools.islice(_combinations(here, rng), _TRIES * count):
+        if all(len(drawn[grade]) == wanted[grade] for grade in mix):
+            break
+        if content(parts) in taken or region(here, parts) != name or (task := _task(here, parts, defaults, rng)) is None:
+            continue
+        if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
+            taken.add(content(parts))
+            drawn[task.grade].append(replace(task, id=f"{here.app}/{task.grade}-{name}-{seed}-{len(taken):04d}"))
+    if few := [f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in mix if len(drawn[grade]) < wanted[grade]]:
+        raise UserError(f"the {name} region of {here.app} has too few tasks: {', '.join(few)}; ask for fewer")
+    return [task for grade in GRADES for task in drawn.get(grade, ())]
+
+
+def _combinations(here: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
+    """One to three aims without end: of different areas, a question last, each in one of its wordings."""
+    while True:
+        goals = rng.sample(here.goals, rng.choice(_SIZES))
+        goals.sort(key=lambda goal: goal.ask)
+        if len({goal.area or goal.name for goal in goals}) == len(goals) and sum(goal.ask for goal in goals) < 2:
+            aims = (rng.choice(here.aims[goal.name]) for goal in goals)
+            yield tuple(replace(aim, wording=rng.randrange(len(aim.goal.wordings))) for aim in aims)
+
+
+def _task(here: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random) -> Task | None:
+    """The task of these aims, which starts in a state of its own; None if they need different set-ups or too many steps."""
+    settings: dict[str, Any] = {}
+    for aim in parts:
+        for key, value in setup(here, aim).items():
+            if settings.setdefault(key, value) != value:
+                return None
+    task = compose(here.app, [replace(aim, goal=replace(aim.goal, setup=setup(here, aim))) for aim in parts], defaults, "")
+    if len(task.solution) >= task.steps:
+        return None
+    bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {aim.goal.key for aim in parts}
+    free = [key for key in here.starts if key not in task.settings and key not in bound]
+    chosen = {key: rng.choice(here.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
+    return replace(task, initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())))
+
+
+def setup(here: Space, aim: Aim) -> dict[str, Any]:
+    """The settings that an aim starts with.
+
+    {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
+    """
+    return {key: _among(here, aim, value) if isinstance(value, dict) and "names" in value else aim.fill(value)
+            for key, value in aim.goal.setup.items()}  # fmt: skip
+
+
+def _among(here: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
+    rng = random.Random(f"{aim.goal.name} {aim.word}")
+    values = aim.value if isinstance(aim.value, list) else [aim.value]
+    own = [word for word in here.vocabularies[spec["names"]] if word in values]
+    others = [word for word in here.vocabularies[spec["names"]] if word not in own]
+    names = own + rng.sample(others, spec["count"] - len(own))
+    rng.shuffle(names)
+    return names
