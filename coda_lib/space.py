@@ -22,15 +22,16 @@ import yaml
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, compose, sentence
+from coda_lib.files import read_json, write_json
 from coda_lib.paths import DATA, display
-from coda_lib.task import GRADES, Task, goal_text, test_tasks
+from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
 
 REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
 _FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
-_TRIES = 400  # draws for each task that is wanted
+_TRIES = 20_000  # draws in a row without a new task, after which there are none
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,20 @@ class Space:
         return {goal.name: [Aim(goal, word) for word in goal.values] for goal in self.goals}
 
     @cached_property
+    def contents(self) -> dict[tuple[str, str], str]:
+        """What each aim asks, by goal and word."""
+        return {(aim.goal.name, aim.word): _asked(aim) for aims in self.aims.values() for aim in aims}
+
+    @cached_property
+    def regions(self) -> dict[tuple[str, str], str]:
+        """Where each aim alone belongs, by goal and word."""
+        return {(aim.goal.name, aim.word): _region_alone(aim) for aims in self.aims.values() for aim in aims}
+
+    @cached_property
     def fingerprint(self) -> str:
         """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have another one."""
-        parts = [[content([aim]), region(self, [aim])] for aims in self.aims.values() for aim in aims]
-        return hashlib.sha256(json.dumps([self.app, sorted(parts)]).encode()).hexdigest()[:16]
+        parts = sorted(zip(self.contents.values(), self.regions.values(), strict=True))
+        return hashlib.sha256(json.dumps([self.app, parts]).encode()).hexdigest()[:16]
 
 
 @cache
@@ -98,13 +109,9 @@ def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, 
 # ---- the split -----------------------------------------------------------------------------------------------------------
 
 
-def content(parts: Sequence[Aim]) -> str:
+def content(here: Space, parts: Sequence[Aim]) -> str:
     """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their order is no matter."""
-    asked = [
-        f"{aim.goal.app} asks {aim.goal.name} {aim.word}" if aim.goal.ask else goal_text(aim.goal.app, aim.checks)
-        for aim in parts
-    ]
-    return "\n".join(sorted(asked))
+    return "\n".join(sorted(here.contents[aim.goal.name, aim.word] for aim in parts))
 
 
 def region(here: Space, parts: Sequence[Aim]) -> str | None:
@@ -113,16 +120,25 @@ def region(here: Space, parts: Sequence[Aim]) -> str | None:
     What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A combination of aims
     that are all to be trained on goes by its own hash; one with aims of another region belongs there.
     """
+    alone = {here.regions[aim.goal.name, aim.word] for aim in parts}
     if len(parts) == 1:
-        (aim,) = parts
-        if content(parts) in _committed(here.app) or _sentences(aim) & _committed(here.app):
-            return "test"
-        return "train" if len(aim.goal.values) < _FEW else _hashed(content(parts))
-    apart = {region(here, [aim]) for aim in parts} - {"train"}
-    if not apart:
-        known = sentence([replace(aim, wording=0) for aim in parts]) in _committed(here.app)
-        return "test" if known or goal_text(here.app, _items(parts)) in _committed(here.app) else _hashed(content(parts))
-    return apart.pop() if len(apart) == 1 else None
+        return alone.pop()
+    if apart := alone - {"train"}:
+        return apart.pop() if len(apart) == 1 else None
+    known = {sentence([replace(aim, wording=0) for aim in parts]), goal_text(here.app, _items(parts))} & _committed(here.app)
+    return "test" if known else _hashed(content(here, parts))
+
+
+def _region_alone(aim: Aim) -> str:
+    asked = _asked(aim)
+    sentences = {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
+    if {asked, *sentences} & _committed(aim.goal.app):
+        return "test"
+    return "train" if len(aim.goal.values) < _FEW else _hashed(asked)
+
+
+def _asked(aim: Aim) -> str:
+    return f"{aim.goal.app} asks {aim.goal.name} {aim.word}" if aim.goal.ask else goal_text(aim.goal.app, aim.checks)
 
 
 def _hashed(text: str) -> str:
@@ -132,10 +148,6 @@ def _hashed(text: str) -> str:
 
 def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
     return [item for aim in parts for item in aim.checks]
-
-
-def _sentences(aim: Aim) -> set[str]:
-    return {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
 
 
 @cache
@@ -156,24 +168,35 @@ def draw(
     Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
     application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
     """
+    return [task for _, task in draw_with_aims(here, name, count, seed, defaults, mix)]
+
+
+def draw_with_aims(
+    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+) -> list[tuple[tuple[Aim, ...], Task]]:
+    """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
         raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
     rng = random.Random(f"{here.app} {name} {seed}")
     wanted = {grade: int(count * share) for grade, share in mix.items()}
     wanted[max(mix, key=mix.get)] += count - sum(wanted.values())
-    drawn: dict[str, list[Task]] = {grade: [] for grade in mix}
+    drawn: dict[str, list[tuple[tuple[Aim, ...], Task]]] = {grade: [] for grade in mix}
     taken: set[str] = set()
-    for parts in itertools.islice(_combinations(here, rng), _TRIES * count):
-        if all(len(drawn[grade]) == wanted[grade] for grade in mix):
+    fruitless = 0
+    for parts in _combinations(here, rng):
+        fruitless += 1
+        if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
-        if content(parts) in taken or region(here, parts) != name or (task := _task(here, parts, defaults, rng)) is None:
+        if content(here, parts) in taken or region(here, parts) != name or (task := _task(here, parts, defaults, rng)) is None:
             continue
         if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
-            taken.add(content(parts))
-            drawn[task.grade].append(replace(task, id=f"{here.app}/{task.grade}-{name}-{seed}-{len(taken):04d}"))
+            fruitless = 0
+            taken.add(content(here, parts))
+            task = replace(task, id=f"{here.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
+            drawn[task.grade].append((parts, task))
     if few := [f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in mix if len(drawn[grade]) < wanted[grade]]:
         raise UserError(f"the {name} region of {here.app} has too few tasks: {', '.join(few)}; ask for fewer")
-    return [task for grade in GRADES for task in drawn.get(grade, ())]
+    return [each for grade in GRADES for each in drawn.get(grade, ())]
 
 
 def _combinations(here: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
@@ -219,3 +242,29 @@ def _among(here: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     names = own + rng.sample(others, spec["count"] - len(own))
     rng.shuffle(names)
     return names
+
+
+# ---- drawn sets as files -------------------------------------------------------------------------------------------------
+
+
+def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
+    """Write drawn tasks of one or several applications, with the fingerprints of their spaces, as JSON."""
+    spaces = {app: space(app).fingerprint for app in sorted({task.app for task in tasks})}
+    write_json(path, {"region": name, "seed": seed, "spaces": spaces, "tasks": [{"id": t.id} | task_record(t) for t in tasks]})
+
+
+def read_set(path: Path) -> list[Task]:
+    """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or of its split."""
+    try:
+        raw = read_json(path)
+        spaces, records = raw["spaces"], raw["tasks"]
+        tasks = [parse_task(record, record["id"], f"{path}, task {number}") for number, record in enumerate(records, 1)]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UserError(f"{path} is no set of tasks as `coda tasks draw` writes it: {error!r}") from error
+    for app in sorted({task.app for task in tasks}):
+        if spaces.get(app) != (present := space(app).fingerprint):
+            raise UserError(
+                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here {present}): draw it "
+                "again, since its tasks may be among those to be trained on"
+            )
+    return tasks

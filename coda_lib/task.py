@@ -168,14 +168,17 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
     )  # fmt: skip
 
 
-def save_task(task: Task, path: Path) -> None:
-    """Write a task file that `load_task` reads."""
+def task_record(task: Task) -> dict[str, Any]:
+    """A task as a file holds it; the inverse of `parse_task` but for the id."""
     raw = asdict(task)
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
-    order = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
+    return shape | {key: raw[key] for key in ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")}
+
+
+def save_task(task: Task, path: Path) -> None:
+    """Write a task file that `load_task` reads."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(shape | {key: raw[key] for key in order}, indent=1, ensure_ascii=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    path.write_text(json.dumps(task_record(task), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:

@@ -35,7 +35,10 @@ def evaluate(
     executor: ExecutorOption = None,
     profile: ProfileOption = "laptop",
     runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")] = None,
+    tasks: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks of data/tasks/test.")
+    ] = None,
+    first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")] = None,
     seed: SeedOption = None,
     on: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications.")
@@ -67,16 +70,23 @@ def evaluate(
     from coda_lib.fleet.tasksets import board_sets, desk_sets, play_tasks
     from coda_lib.paths import RESULTS
     from coda_lib.rollout import episodes, jobs
+    from coda_lib.space import read_set
 
     chosen = load_profile(profile, tuple(settings or ()))
     fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
-    k, limit = runs or chosen.evaluation_runs, tasks or chosen.test_tasks
+    k, limit = runs or chosen.evaluation_runs, first or (None if tasks else chosen.test_tasks)
     seed = chosen.seed if seed is None else seed
+    if tasks and on:
+        raise UserError("--tasks are tasks of ScienceDesk, and --on is a folder of other ones: give one of them")
     if machines and not on:
         raise UserError("--machines needs --on, the folder of the task files")
     if ray and not fleet.workers:
         raise UserError("--ray needs --workers, their number")
-    sets = board_sets(on, machines, limit) if on else desk_sets(applications(app_name), limit)
+    if on:
+        sets = board_sets(on, machines, limit)
+    else:
+        drawn = read_set(tasks) if tasks else None
+        sets = desk_sets(applications(app_name), limit, drawn)
     agent = chosen_agent(chosen, planner, executor)
     if on:
         sets = [each.fitted(agent.executor.model.sight) for each in sets]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import track
@@ -36,47 +36,90 @@ def tasks_list(
     out.print(f"{len(tasks)} {split} tasks")
 
 
+@tasks_app.command("draw")
+def tasks_draw(
+    region: Annotated[str, typer.Option(help="train, development or test: regions of the task space share no goal.")],
+    count: Annotated[int, typer.Option(min=1, help="Tasks of each application.")],
+    seed: Annotated[int, typer.Option(help="The same seed draws the same tasks.")],
+    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them for `coda evaluate --tasks`.")] = None,
+    app_name: AppOption = None,
+) -> None:
+    """Draw tasks from the task space: other values, wordings, starts and combinations than any other region has."""
+    from coda_lib.envs.sciencedesk.env import desk_class
+    from coda_lib.space import draw, space, write_set
+
+    tasks = [
+        task for name in applications(app_name) for task in draw(space(name), region, count, seed, desk_class(name).defaults)
+    ]
+    if save is None:
+        show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
+        return
+    if save.exists() and not save.is_file():
+        raise UserError(f"{save} is there and is no file: name a file to write")
+    write_set(save, region, seed, tasks)
+    out.print(f"{save}: {len(tasks)} tasks of the {region} region, seed {seed}", markup=False, soft_wrap=True)
+
+
 @tasks_app.command("check")
 def tasks_check(
-    folder: Annotated[Path | None, typer.Argument(help="A folder of ScienceBoard's task files, to be read instead.")] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="PATH", help="A file of `coda tasks draw`, or a folder of ScienceBoard's task files, instead."),
+    ] = None,
     app_name: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prove the tasks: each is solved by its script and not by doing nothing, and no test task is in the train pool.
 
-    Without --app, all applications are checked, also those that no model is trained on.  With a FOLDER, the command says which
-    task files in it and below it can be read, and what is wrong with the others.
+    Without --app, all applications are checked, also those that no model is trained on.  With a file, its tasks are.  With a
+    folder, the command says which task files in it and below it can be read, and what is wrong with the others.
     """
-    if folder:
+    if folder and not folder.is_file():
         _check_folder(folder, as_json)
         return
-    from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+    from coda_lib.envs.sciencedesk.env import desk_class
+    from coda_lib.space import read_set
 
     desk_class("algebra")  # UserError if Qt cannot be loaded
-    from coda_lib.envs.sciencedesk import script
-
     rows, problems = [], []
-    for name in applications(app_name) if app_name else ALL_APPS:
-        env, test, train = ScienceDesk(name), tasks_of(name, "test"), tasks_of(name, "train")
-        for split, tasks in (("test", test), ("train", train)):
-            faults, idle = {}, []
-            for task in track(tasks, f"{name} {split}", console=err, transient=True):
-                if fault := _fault(env, task):
-                    faults[task.id] = fault
-                if script.idle(env, task):
-                    idle.append(task.id)
-            rows.append({"app": name, "split": split, "tasks": len(tasks), "solved": len(tasks) - len(faults), "idle": len(idle)})
-            problems += [f"{identity}: {fault}" for identity, fault in faults.items()]
-            problems += [f"{identity}: solved by doing nothing" for identity in idle]
-        explored = {text for task in train for text in (task.instruction, task.goal)}
-        problems += [f"{task.id}: in the train pool" for task in test if {task.instruction, task.goal} & explored]
+    if folder:
+        drawn = read_set(folder)
+        for name in dict.fromkeys(task.app for task in drawn):
+            _prove(name, "drawn", [task for task in drawn if task.app == name], rows, problems)
+    else:
+        for name in applications(app_name) if app_name else ALL_APPS:
+            test, train = tasks_of(name, "test"), tasks_of(name, "train")
+            for split, tasks in (("test", test), ("train", train)):
+                _prove(name, split, tasks, rows, problems)
+            explored = {text for task in train for text in (task.instruction, task.goal)}
+            problems += [f"{task.id}: in the train pool" for task in test if {task.instruction, task.goal} & explored]
     if as_json:
         print_json({"splits": rows, "problems": problems})
     else:
         show(("application", "split", "tasks", "solved by script", "solved by doing nothing"), (row.values() for row in rows))
-        totals = [f"{sum(row['tasks'] for row in rows if row['split'] == split)} {split} tasks" for split in ("test", "train")]
-        out.print(f"{' and '.join(totals)}; {'problems:' if problems else 'no test task is in the train pool'}")
+        counts: Counter[str] = Counter()
+        for row in rows:
+            counts[row["split"]] += row["tasks"]
+        fine = "each is solved by its script alone" if folder else "no test task is in the train pool"
+        totals = " and ".join(f"{count} {split} tasks" for split, count in counts.items())
+        out.print(f"{totals}; {'problems:' if problems else fine}")
     _end(problems, as_json)
+
+
+def _prove(app: str, split: str, tasks: list[Task], rows: list[dict[str, Any]], problems: list[str]) -> None:
+    """Play each task by its script, and doing nothing; one more row, and what is wrong among the problems."""
+    from coda_lib.envs.sciencedesk import script
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+
+    env, faults, idle = ScienceDesk(app), {}, []
+    for task in track(tasks, f"{app} {split}", console=err, transient=True):
+        if fault := _fault(env, task):
+            faults[task.id] = fault
+        if script.idle(env, task):
+            idle.append(task.id)
+    rows.append({"app": app, "split": split, "tasks": len(tasks), "solved": len(tasks) - len(faults), "idle": len(idle)})
+    problems += [f"{identity}: {fault}" for identity, fault in faults.items()]
+    problems += [f"{identity}: solved by doing nothing" for identity in idle]
 
 
 def _end(problems: list[str], as_json: bool) -> None:

@@ -57,11 +57,18 @@ def play_tasks(
     return collect(jobs, specs, folder, RayWorker if fleet.ray else LocalWorker, **listeners)
 
 
-def desk_sets(apps: Sequence[str], limit: int | None = None) -> list[TaskSet]:
-    """The test tasks of ScienceDesk's applications, or the first `limit` of each."""
+def desk_sets(apps: Sequence[str], limit: int | None = None, tasks: Sequence[Task] | None = None) -> list[TaskSet]:
+    """The test tasks of ScienceDesk's applications, or those among `tasks`; of each application the first `limit`.
+
+    UserError if there are none.
+    """
     from coda_lib.envs.sciencedesk.env import ScienceDesk
 
-    return [TaskSet(app, test_tasks(app)[:limit], partial(ScienceDesk, app), threads=ScienceDesk.threads) for app in apps]
+    of = {app: test_tasks(app) if tasks is None else [task for task in tasks if task.app == app] for app in apps}
+    if not any(of.values()):
+        raise UserError(f"no task of {', '.join(apps)} among these tasks")
+    make = {app: partial(ScienceDesk, app) for app in apps}
+    return [TaskSet(app, some[:limit], make[app], threads=ScienceDesk.threads) for app, some in of.items() if some]
 
 
 def board_sets(folder: Path, machines: Path | None = None, limit: int | None = None) -> list[TaskSet]:

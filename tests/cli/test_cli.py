@@ -221,7 +221,7 @@ def test_episode(coda, scripted, tmp_path):
 
 
 def test_evaluate(coda, scripted, tmp_path):
-    words = "evaluate --app astron --runs 2 --tasks 3 --profile smoke --save".split() + [str(tmp_path / "e.parquet")]
+    words = "evaluate --app astron --runs 2 --first 3 --profile smoke --save".split() + [str(tmp_path / "e.parquet")]
     code, shown, _ = coda(*words, "--json")
     measured = json.loads(shown)
     assert code == 0 and measured["runs"] == 2 and measured["planner"] == "base"

@@ -1,0 +1,266 @@
+"""Task spaces: values, the split by content, drawing, and drawn sets as files."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from coda_lib.applications import APPS
+from coda_lib.envs.sciencedesk import script
+from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.errors import UserError
+from coda_lib.explore import Aim, sentence
+from coda_lib.paths import DATA
+from coda_lib.space import (
+    REGIONS,
+    Space,
+    content,
+    draw,
+    draw_with_aims,
+    expand,
+    read_set,
+    read_space,
+    region,
+    setup,
+    space,
+    write_set,
+)
+from coda_lib.task import Task, test_tasks
+
+SEEDS = range(20)
+DRAWN = {"train": 60, "development": 20, "test": 40}  # tasks a seed
+
+SMALL = """
+vocabularies: {peaks: [Ash, Bay, Elm, Fir, Ivy, Oak, Yew, Asp]}
+starts: {grid: [true, false], legend: [true, false]}
+goals:
+  - {name: grid, say: "turn the grid {v}", values: {"on": true, "off": false}, key: grid, solve: [{click: View}, {click: Grid}]}
+  - name: light
+    say: ["set the light azimuth to {v}", "light the map from {v} degrees"]
+    values: {numbers: [5, 355, 5]}
+    key: light
+    solve: [{click: Raster}, {click: Light}, {type: "{v}\\n"}]
+  - name: peaks
+    say: "look at {v}"
+    values: {names: peaks}
+    check: [{key: queried, pred: equals, value: "{v}"}]
+    setup: {shown: {names: peaks, count: 3}}
+    solve: [{click: "{v}"}]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Space:
+    path = tmp_path / "gis.yaml"
+    path.write_text(SMALL)
+    return read_space("gis", path)
+
+
+# ---- values ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["a", 4], {"a": "a", "4": 4}),
+        ({"on": True, "off": False}, {"on": True, "off": False}),
+        ({"numbers": [0.5, 2, 0.5]}, {"0.5": 0.5, "1": 1, "1.5": 1.5, "2": 2}),
+        ({"numbers": [-2, 0, 1]}, {"-2": -2, "-1": -1, "0": 0}),
+        ({"names": "peaks"}, {"Ash": "Ash", "Bay": "Bay"}),
+        ({"parts": [{"names": "peaks"}, {"names": "peaks"}], "word": "{0} to {1}"},
+         {"Ash to Bay": ["Ash", "Bay"], "Bay to Ash": ["Bay", "Ash"]}),
+        ({"parts": [{"slope": "Slope"}, [25, 50]], "word": "{0} to {1}"},
+         {"slope to 25": ["Slope", 25], "slope to 50": ["Slope", 50]}),
+    ],
+)  # fmt: skip
+def test_values_of_a_goal(values, expected):
+    assert expand(values, {"peaks": ["Ash", "Bay"]}) == expected
+
+
+def test_a_set_up_shows_the_value_among_others(small):
+    for aim in small.aims["peaks"]:
+        shown = setup(small, aim)["shown"]
+        assert aim.word in shown and len(set(shown)) == 3 and set(shown) <= set(small.vocabularies["peaks"])
+    assert len({setup(small, aim)["shown"].index(aim.word) for aim in small.aims["peaks"]}) > 1
+    assert setup(small, small.aims["peaks"][0]) == setup(small, small.aims["peaks"][0])
+
+
+# ---- the split -----------------------------------------------------------------------------------------------------------
+
+
+def test_where_a_task_belongs_depends_on_its_content_alone(small):
+    """Not on wording, order of aims or the other values of the goal."""
+    light, peak = small.aims["light"], small.aims["peaks"]
+    for aim in light:
+        assert region(small, [aim]) == region(small, [Aim(aim.goal, aim.word, wording=1)])
+    for pair in zip(light, peak * 9, strict=False):
+        assert region(small, pair) == region(small, pair[::-1])
+    counts = Counter(region(small, [aim]) for aim in light)
+    assert set(counts) == set(REGIONS) and counts["train"] > 0.5 * len(light)
+    assert {region(small, [aim]) for aim in small.aims["grid"]} <= {"train", "test"}  # two values: the hash does not split them
+
+
+def test_a_combination_belongs_where_its_aims_do(small):
+    where = {aim.word: region(small, [aim]) for name in ("light", "peaks") for aim in small.aims[name]}
+    seen = set()
+    for light in small.aims["light"]:
+        for peak in small.aims["peaks"]:
+            apart = {where[light.word], where[peak.word]} - {"train"}
+            found = region(small, [light, peak])
+            seen.add((frozenset(apart), found))
+            assert found in apart if len(apart) == 1 else (found is None) == (len(apart) == 2)
+    assert {found for apart, found in seen if not apart} == set(REGIONS)  # unseen combinations of values to be trained on
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_what_a_test_task_asks_is_in_the_test_region(app):
+    here = space(app)
+    tasks = {task.instruction for task in test_tasks(app)}
+    asked = [aim for aims in here.aims.values() for aim in aims if sentence([aim]) in tasks]
+    assert len(asked) > 0.8 * sum(task.grade in "AB" for task in test_tasks(app))
+    assert {region(here, [aim]) for aim in asked} == {"test"}
+
+
+def single(parts: Sequence[Aim]) -> set[tuple[str, str]]:
+    return {(aim.goal.name, aim.word) for aim in parts} if len(parts) == 1 else set()
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
+    """Wording, goal state, pair of goal and value; nor is anything of the 127 test tasks trained on or decided on."""
+    here, defaults = space(app), desk_class(app).defaults
+    drawn: dict[str, list[tuple[Sequence[Aim], Task]]] = {
+        name: [pair for seed in SEEDS for pair in draw_with_aims(here, name, count, seed, defaults)]
+        for name, count in DRAWN.items()
+    }
+    features = {
+        name: {
+            "instruction": {task.instruction for _, task in pairs},
+            "content": {content(here, parts) for parts, _ in pairs},
+            "goal state": {task.goal for _, task in pairs if not task.ans},
+            "single aim": {pair for parts, _ in pairs for pair in single(parts)},
+        }
+        for name, pairs in drawn.items()
+    }
+    for name, other in (("train", "test"), ("train", "development"), ("development", "test")):
+        for feature, values in features[name].items():
+            assert len(values) > 10 and not values & features[other][feature], (name, other, feature)
+    held_out = {(aim.goal.name, aim.word) for parts, _ in drawn["test"] for aim in parts if region(here, [aim]) == "test"}
+    trained = {(aim.goal.name, aim.word) for parts, _ in drawn["train"] for aim in parts}
+    assert held_out and not held_out & trained  # not even in a combination
+    committed = {text for task in test_tasks(app) for text in (task.instruction, "" if task.ans else task.goal)}
+    for name in ("train", "development"):
+        assert not committed & (features[name]["instruction"] | features[name]["goal state"])
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_a_space_is_large_varied_and_unambiguous(app):
+    here, defaults = space(app), desk_class(app).defaults
+    trained = {name: sum(region(here, [aim]) == "train" for aim in aims) for name, aims in here.aims.items()}
+    assert sum(count >= 12 for count in trained.values()) >= len(trained) / 2, trained
+    assert all(trained.values()), trained
+    meanings: dict[str, set[str]] = {}
+    for aims in here.aims.values():
+        for aim in aims:
+            for wording in range(len(aim.goal.wordings)):
+                meanings.setdefault(sentence([Aim(aim.goal, aim.word, wording)]), set()).add(content(here, [aim]))
+    assert not [text for text, contents in meanings.items() if len(contents) > 1]
+    tasks = draw(here, "train", 3000, 0, defaults)
+    assert len({task.instruction for task in tasks}) == len({(task.goal, task.instruction) for task in tasks}) == 3000
+    assert {task.grade for task in tasks} == set("ABCD") and max(task.steps for task in tasks) <= 15
+    assert len({json.dumps(task.settings, sort_keys=True) for task in tasks}) > 50
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(app):
+    here, env = space(app), ScienceDesk(app)
+    for name in REGIONS:
+        for task in draw(here, name, 25, 5, env.desk.defaults):
+            assert script.solve(env, task), task.instruction
+            assert not script.idle(env, task), task.instruction
+    env.close()
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_the_answers_of_questions_are_what_the_application_shows(app):
+    here, env = space(app), ScienceDesk(app)
+    asked = [
+        (parts[-1], task)
+        for parts, task in draw_with_aims(here, "train", 60, 6, env.desk.defaults, mix={"B": 0.5, "D": 0.5})
+        if task.ans
+    ]
+    assert asked
+    for aim, task in asked:
+        env.reset(task)
+        for step in task.solution[:-1]:
+            env.step(script.to_action(env.desk, step))
+        assert str(env.desk.state()[aim.goal.fact]) == task.ans, task.instruction
+    env.close()
+
+
+# ---- drawing -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
+    here, defaults = space("gis"), desk_class("gis").defaults
+    assert draw(here, "train", 40, 3, defaults) == draw(here, "train", 40, 3, defaults)
+    first, other = ({task.instruction for task in draw(here, "train", 40, seed, defaults)} for seed in (3, 4))
+    assert len(first & other) < 20
+
+
+def test_a_region_with_too_few_tasks_is_one_message(small):
+    with pytest.raises(UserError, match=r"the test region of gis has too few tasks: .* of grade B.*; ask for fewer"):
+        draw(small, "test", 5000, 0, desk_class("gis").defaults)
+    with pytest.raises(UserError, match="unknown region 'trane': choose one of train, development, test"):
+        draw(small, "trane", 5, 0, {})
+
+
+def test_an_application_without_a_space_is_one_message():
+    with pytest.raises(UserError, match=r"spectra has no task space: write .*spaces/spectra.yaml"):
+        space("spectra")
+    with pytest.raises(UserError, match="unknown application 'word'"):
+        space("word")
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_drawn_set_survives_its_file(tmp_path):
+    tasks = [task for app in APPS[:2] for task in draw(space(app), "test", 10, 1, desk_class(app).defaults)]
+    write_set(tmp_path / "set.json", "test", 1, tasks)
+    assert read_set(tmp_path / "set.json") == tasks
+
+
+def test_a_set_of_another_split_is_refused(tmp_path):
+    tasks = draw(space("gis"), "test", 4, 1, desk_class("gis").defaults)
+    write_set(tmp_path / "set.json", "test", 1, tasks)
+    raw = json.loads((tmp_path / "set.json").read_text())
+    (tmp_path / "set.json").write_text(json.dumps(raw | {"spaces": {"gis": "0123456789abcdef"}}))
+    with pytest.raises(UserError, match=r"another version of the task space of gis \(0123456789abcdef, here .*: draw it again"):
+        read_set(tmp_path / "set.json")
+
+
+NO_SETS = ["", "[]", "{}", '{"spaces": {}, "tasks": [{}]}', '{"spaces": {}, "tasks": 3}', "[" * 100_000, "\x00"]
+
+
+@pytest.mark.parametrize("text", NO_SETS)
+def test_a_file_that_is_no_set_is_one_message(tmp_path, text):
+    (tmp_path / "set.json").write_text(text)
+    with pytest.raises(UserError, match=r"set\.json"):
+        read_set(tmp_path / "set.json")
+    with pytest.raises(UserError, match="no set of tasks"):
+        read_set(tmp_path)
+
+
+def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text(SMALL.replace("355", "350"))
+    assert read_space("gis", other).fingerprint != small.fingerprint == read_space("gis", tmp_path / "gis.yaml").fingerprint
+
+
+def test_every_file_of_a_space_is_of_an_application():
+    assert {path.stem for path in (DATA / "tasks" / "spaces").glob("*.yaml")} == set(APPS)
