@@ -17,6 +17,7 @@ from coda_lib.run import Run
 
 RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
+EXPLORER = RUN.explorer(P)
 BOOKS = Path(config.get("notebooks", NOTEBOOKS))
 ATTACHED = "--attached" if "attached" in config else ""
 PYTHON = sys.executable
@@ -52,6 +53,12 @@ def prompts(*roles, sets=(P.prompts,)):
     return relative([path for name in sets for path in data_files(LIBRARY / "prompts" / name) if path.stem in roles])
 
 
+def explored(pattern, *apps):
+    """Files of the base planner's exploration: the run's own, or those of the run that explored; a preview may be ahead of them."""
+    paths = expand(pattern, app=apps or P.apps)
+    return relative([path for path in map(EXPLORER.folder.joinpath, paths) if path.exists()]) if P.explored else paths
+
+
 def settings(*fields):
     values = P.model_dump(mode="json")
     return json.dumps({"profile": P.name, "seed": P.seed} | {field: values[field] for field in fields})
@@ -82,7 +89,7 @@ def variant_votes(wildcards):
 
 
 def variant_settings(wildcards):
-    base = settings(*ACTING, "apps", "judge", "judges", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
+    base = settings(*ACTING, *DRAWN, "apps", "judge", "judges", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
     return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
 
 
@@ -97,6 +104,7 @@ TASK_FILES = relative(data_files(TASKS, without="apps"))
 APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
+DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
@@ -170,7 +178,7 @@ rule reward:
         notebook=book("05_reward"),
         code=code("05_reward", without=()),
         data=model("planner") + model("executor"),
-        judged=f"judged/base/{P.apps[0]}.parquet",
+        judged=explored("judged/base/{app}.parquet", P.apps[0]),
         prompts=prompts("planner", "executor"),
     output:
         executed="notebooks/05_reward.ipynb",
@@ -200,7 +208,7 @@ rule explore:
         stage="explore/{planner}/{app}",
         kept=kept_of_exploring,
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, *GENERATING, "train_tasks", "rollouts_per_task"),
+        settings=settings(*ACTING, *DRAWN, *GENERATING, "train_tasks", "rollouts_per_task"),
     threads: P.threads
     priority: 10
     resources:
@@ -238,7 +246,7 @@ rule specialize:
         notebook=book("06_specialize"),
         code=code("06_specialize"),
         data=model("planner") + model("executor"),
-        judged="judged/base/{app}.parquet",
+        judged=lambda wildcards: explored("judged/base/{app}.parquet", wildcards.app),
         prompts=prompts("planner", "executor"),
     output:
         done="specialist/{app}/done.json",
@@ -296,7 +304,7 @@ rule evaluate:
     params:
         stage="evaluate/{system}/{app}",
         set=f"system={{system}} app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, "test_tasks", "evaluation_runs"),
+        settings=settings(*ACTING, *DRAWN, "test_tasks", "evaluation_runs"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -309,7 +317,8 @@ rule judges:
         notebook=book("09_judges"),
         code=code("09_judges"),
         data=model("judge") + model("base_judge"),
-        rollouts=expand("rollouts/{planner}/{{app}}.parquet", planner=["base", "specialist"]),
+        base=lambda wildcards: explored("rollouts/base/{app}.parquet", wildcards.app),
+        specialist="rollouts/specialist/{app}.parquet",
         episodes="evaluation/stage2/{app}.parquet",
         prompts=prompts("judge"),
     output:
@@ -333,7 +342,7 @@ rule results:
         template=relative([LIBRARY / "evaluation" / "report.html.j2"]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
-        scores=expand("judged/{planner}/{app}.json", planner=["base", "specialist"], app=P.apps),
+        scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
         judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
     output:
@@ -357,7 +366,7 @@ rule labels:
         notebook=book("11_labels"),
         code=code("11_labels"),
         data=model("judge") + model("base_judge"),
-        judged="judged/base/{app}.parquet",
+        judged=lambda wildcards: explored("judged/base/{app}.parquet", wildcards.app),
         prompts=prompts("judge"),
     output:
         votes="ablations/votes/{app}.parquet",
@@ -379,7 +388,7 @@ rule variant:
         code=code("12_variant"),
         tasks=TASK_FILES,
         data=model("planner") + model("executor"),
-        judged=expand("judged/base/{app}.parquet", app=P.apps),
+        judged=explored("judged/base/{app}.parquet"),
         votes=variant_votes,
         prompts=prompts("planner", "executor"),
     output:
@@ -411,7 +420,7 @@ rule transfer:
     params:
         stage="transfer/{app}",
         set=f"app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, "apps", "test_tasks", "evaluation_runs"),
+        settings=settings(*ACTING, *DRAWN, "apps", "test_tasks", "evaluation_runs"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -424,7 +433,7 @@ rule ablations:
         notebook=book("14_ablations"),
         code=code("14_ablations", without=UNUSED),
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
-        judged=expand("judged/base/{app}.parquet", app=P.apps),
+        judged=explored("judged/base/{app}.parquet"),
         trained=expand("specialist/{app}/done.json", app=P.apps),
         variants=expand("ablations/{variant}.parquet", variant=P.ablations),
         votes=expand("ablations/votes/{app}.parquet", app=P.apps),
@@ -526,8 +535,8 @@ TARGETS = {
     "quickstart": ["notebooks/00_quickstart.ipynb"],
     "sciencedesk": ["notebooks/01_sciencedesk.ipynb"],
     "planner_executor": ["notebooks/02_planner_executor.ipynb"],
-    "explore": expand("rollouts/base/{app}.parquet", app=P.apps),
-    "judge": expand("judged/base/{app}.parquet", app=P.apps),
+    "explore": explored("rollouts/base/{app}.parquet"),
+    "judge": explored("judged/base/{app}.parquet"),
     "reward": ["notebooks/05_reward.ipynb"],
     "specialize": expand("specialist/{app}/done.json", app=P.apps),
     "explore_specialists": expand("rollouts/specialist/{app}.parquet", app=P.apps),

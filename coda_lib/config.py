@@ -140,8 +140,7 @@ class SpecializeSettings(TrainingSettings):
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
         if self.completions_per_step % self.group_size:
-            step, group = self.completions_per_step, self.group_size
-            raise ValueError(f"completions_per_step {step} is no multiple of group_size {group}")
+            raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of group_size {self.group_size}")
         if self.at_once and self.completions_per_step % self.at_once:
             raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of at_once {self.at_once}")
         return self
@@ -208,6 +207,7 @@ class Profile(Section):
 
     name: str
     seed: Annotated[int, Field(ge=0)]
+    explored: str | None = None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
     serving: Serving = Serving()
@@ -262,10 +262,9 @@ def load_profile(name: str, overrides: tuple[str, ...] = ()) -> Profile:
 
     Raises UserError naming the file and the field (or the override) at fault.
     """
-    path = PROFILES / f"{name}.yaml"
     if name not in profile_names():
         raise UserError(f"unknown profile {name!r}: choose one of {', '.join(profile_names())}")
-    return read_profile(path, overrides)
+    return read_profile(PROFILES / f"{name}.yaml", overrides)
 
 
 def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:

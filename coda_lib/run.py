@@ -41,19 +41,27 @@ class Run:
     def profile_file(self) -> Path:
         return self.folder / "profile.yaml"
 
+    def explorer(self, profile: Profile | None = None) -> Run:
+        """The run whose draw of tasks, base rollouts and judgments this one uses (with this profile): itself, or `explored`."""
+        explored = (profile or self.profile()).explored
+        return Run(str(self.folder.parent / explored)).explorer() if explored else self
+
+    def _explored(self, planner: str) -> Path:
+        return (self.explorer() if planner == "base" else self).folder
+
     def rollouts(self, planner: str, app: str) -> Path:
-        return self.folder / "rollouts" / planner / f"{app}.parquet"
+        return self._explored(planner) / "rollouts" / planner / f"{app}.parquet"
 
     def generated(self, app: str) -> Path:
         """The rounds of tasks that a chat model made, where the profile has one make them."""
-        return self.folder / "generated" / app
+        return self._explored("base") / "generated" / app
 
     def judged(self, planner: str, app: str) -> Path:
-        return self.folder / "judged" / planner / f"{app}.parquet"
+        return self._explored(planner) / "judged" / planner / f"{app}.parquet"
 
     def judge_scores(self, planner: str, app: str) -> Path:
         """Precision and recall of the judge against the environment's own check, as JSON."""
-        return self.folder / "judged" / planner / f"{app}.json"
+        return self._explored(planner) / "judged" / planner / f"{app}.json"
 
     @property
     def votes(self) -> Path:
@@ -116,6 +124,11 @@ class Run:
     @property
     def table1(self) -> Path:
         return self.tables / "table1.md"
+
+    @property
+    def seeds(self) -> Path:
+        """The tables over several seeds of the run's study."""
+        return self.folder / "seeds"
 
     @property
     def figures(self) -> Path:

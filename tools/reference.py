@@ -19,9 +19,9 @@ import pandas as pd
 
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES, committed_tables
-from coda_lib.evaluation.paper import OVERALL, Provenance
+from coda_lib.evaluation.paper import OVERALL
 from coda_lib.evaluation.report import SYSTEM_LABELS, write_tables
-from coda_lib.evaluation.tables import by_seed, comparisons, load_seeds, siblings, table1
+from coda_lib.evaluation.tables import over_seeds, siblings
 from coda_lib.evaluation.votes import load_table2_votes, load_votes, table2
 from coda_lib.files import atomic_path, write_text
 from coda_lib.paths import REFERENCE, REPO
@@ -69,13 +69,9 @@ def pool(folder: Path) -> Path:
     """Write the tables over all committed seeds of a reference run's study to its folder `seeds`, and those of the committed
     ablations to `ablations`.
     """
-    episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
-    drawing = {"apps": profile.apps, "provenance": Provenance.MEASURED, "k": profile.evaluation_runs}
-    table = table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
-    compared = comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
-    seeds = sorted(episodes["seed"].unique())
-    write_tables(folder / "seeds", table, compared, f"{profile.name}, seeds {', '.join(map(str, seeds))}")
-    write_text(folder / "seeds" / "by_seed.csv", by_seed(episodes).to_csv(float_format="%.6g"))
+    table, compared, spread, name = over_seeds(siblings(Run(str(folder)), [REFERENCE]))
+    write_tables(folder / "seeds", table, compared, name)
+    write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
     with atomic_path(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
         temporary.mkdir()
         for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):

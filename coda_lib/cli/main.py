@@ -6,11 +6,14 @@ Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argu
 from __future__ import annotations
 
 import errno
+import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer.core import TyperCommand
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli import apps, bench, estimate, evaluate, fleet, study, tasks
@@ -43,12 +46,29 @@ app = typer.Typer(
 )
 
 
-@app.command()
+class _ManySeeds(TyperCommand):
+    """A command whose option --seeds takes all words up to the next option."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        words: list[str] = []
+        for word in args:
+            if words[-2:-1] == ["--seeds"] and not word.startswith("-"):
+                words[-1] += f" {word}"
+            else:
+                words.append(word)
+        return super().parse_args(ctx, words)
+
+
+@app.command(cls=_ManySeeds)
 def reproduce(
     profile: ProfileOption = "laptop",
     run: Annotated[str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")] = None,
     cores: Annotated[int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")] = None,
     settings: SettingsOption = None,
+    seeds: Annotated[
+        list[str] | None,
+        typer.Option(metavar="N...", help="Run once for each seed, e.g. --seeds 7 8 9, and write the tables over them."),
+    ] = None,
     until: Annotated[str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")] = "results",
     fresh: Annotated[bool, typer.Option("--fresh", help="Delete what this run has computed and start over.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the stages that would run.")] = False,
@@ -60,33 +80,65 @@ def reproduce(
     """Run the study: explore, judge, train, evaluate, and write tables and figures.
 
     Stages that are up to date are not run again; after an interruption the same command resumes.
+    With --seeds, the profile's own seed is run NAME, another seed N is NAME-seedN, and the first one explores for all.
     """
     from coda_lib.config import load_profile
     from coda_lib.envs.sciencedesk.env import desk_class
     from coda_lib.paths import NOTEBOOKS, display
     from coda_lib.pipeline import drive as pipeline
     from coda_lib.pipeline.progress import clock
-    from coda_lib.run import Run
 
     chosen = load_profile(profile, tuple(settings or ()))
-    target, books = Run(run or profile), (notebooks or NOTEBOOKS).resolve()
+    name, books = run or profile, (notebooks or NOTEBOOKS).resolve()
+    runs = pipeline.runs_of_seeds(name, chosen, _numbers(seeds, settings or ()) if seeds else [chosen.seed])
     if dry_run:
-        expected = pipeline.expected_seconds(target, chosen)
-        for stage in pipeline.preview(target, chosen, until, books, fresh, cluster):
-            out.print(f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
+        for target, settled in runs.items():
+            if seeds:
+                out.print(f"{display(target.folder)}:", markup=False, soft_wrap=True)
+            expected = pipeline.expected_seconds(target, settled)
+            for stage in pipeline.preview(target, settled, until, books, fresh, cluster):
+                out.print(f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
         return
     desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
-    try:
-        outcome = pipeline.reproduce(target, chosen, cores or pipeline.usable_cores(), until, fresh, out, books, cluster)
-    except KeyboardInterrupt:
-        err.print("stopped; the same command goes on from here")
-        raise typer.Exit(130) from None
-    if target.table1.exists() and until == "results":
-        out.print("\n" + target.table1.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
-    for path in outcome.files:
+    for target, settled in runs.items():
+        try:
+            outcome = pipeline.reproduce(target, settled, cores or pipeline.usable_cores(), until, fresh, out, books, cluster)
+        except KeyboardInterrupt:
+            err.print("stopped; the same command goes on from here")
+            raise typer.Exit(130) from None
+        if target.table1.exists() and until == "results":
+            _show_end(target.table1, outcome.files)
+        done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
+        out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
+    if len(runs) > 1 and until in pipeline.REPORTED:
+        from coda_lib.evaluation.report import write_tables
+        from coda_lib.evaluation.tables import over_seeds
+
+        home = next((target for target, settled in runs.items() if settled.seed == chosen.seed), next(iter(runs)))
+        table, compared, _, title = over_seeds(list(runs))
+        _show_end(home.seeds / "table1.md", write_tables(home.seeds, table, compared, title))
+
+
+def _show_end(table: Path, files: Sequence[Path]) -> None:
+    """Print a table and the names of what was written with it."""
+    from coda_lib.paths import display
+
+    out.print("\n" + table.read_text(encoding="utf-8"), markup=False, soft_wrap=True)
+    for path in files:
         out.print(display(path), markup=False, soft_wrap=True)
-    done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
-    out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
+
+
+def _numbers(seeds: Sequence[str], settings: Sequence[str]) -> list[int]:
+    """The seeds of the option.  UserError for what is no seed, is there twice or is also given with --set."""
+    words = " ".join(seeds).split()
+    if not words or not all(re.fullmatch("[0-9]+", word) for word in words):
+        raise UserError(f"--seeds {' '.join(words)}: give whole numbers, as in --seeds 7 8 9")
+    numbers = [int(word) for word in words]
+    if len(set(numbers)) < len(numbers):
+        raise UserError(f"--seeds {' '.join(words)}: a seed is there twice")
+    if any(re.match(r"\s*seed\s*=", change) for change in settings):
+        raise UserError("--seeds and --set seed= exclude each other: name all seeds with --seeds")
+    return numbers
 
 
 @app.command()

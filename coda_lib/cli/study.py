@@ -67,17 +67,11 @@ def seeds(
     as_json: JsonOption = False,
 ) -> None:
     """Show Table 1 over several seeds of the same study: means over the seeds, and their spread."""
-    from coda_lib.evaluation import report, tables
-    from coda_lib.evaluation.paper import Provenance
-    from coda_lib.evaluation.tables import by_seed, load_seeds
+    from coda_lib.evaluation import report
+    from coda_lib.evaluation.tables import over_seeds
 
-    episodes, profile = load_seeds([run_of(run) for run in runs])
-    provenance = Provenance.of(profile)
-    drawing = {"apps": profile.apps, "provenance": provenance, "k": profile.evaluation_runs}
-    table = tables.table1(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
-    compared = tables.comparisons(episodes, profile.systems, profile.bootstrap_resamples, **drawing)
-    spread = by_seed(episodes).reset_index()
-    name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
+    table, compared, spread, name = over_seeds([run_of(run) for run in runs])
+    spread = spread.reset_index()
     if save:
         report.write_tables(save, table, compared, name)
     if as_json:

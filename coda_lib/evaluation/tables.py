@@ -188,7 +188,7 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
     """The episodes of all runs in one table, with their seed, and the first run's profile.
 
     The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
-    the means over the seeds.  UserError if two runs have the same seed or differ in another setting.
+    the means over the seeds.  UserError if two runs have the same seed or differ in another setting than who explored.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
@@ -204,7 +204,7 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
 
 
 def _settings(profile: Profile) -> dict:
-    return profile.model_dump(exclude={"seed"})
+    return profile.model_dump(exclude={"seed", "explored"})
 
 
 def reference_run(name: str = "laptop") -> Run:
@@ -213,7 +213,7 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that differ from it in the seed alone, by seed."""
+    """The run and the finished runs of these folders that differ from it in the seed alone, or in who explored, by seed."""
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
@@ -228,3 +228,12 @@ def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
     cells = episodes.astype({"success": float}).groupby(["system", "seed", "app"], sort=False)["success"].mean()
     table = 100 * cells.groupby(["system", "seed"], sort=False).mean().unstack("seed")
     return table.assign(deviation=table.std(axis=1, ddof=1) if table.shape[1] > 1 else np.nan)
+
+
+def over_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
+    """`table1`, `comparisons` and `by_seed` of several seeds of a study, and what captions call them; errors of `load_seeds`."""
+    episodes, profile = load_seeds(runs)
+    drawing = {"apps": profile.apps, "provenance": Provenance.of(profile), "k": profile.evaluation_runs}
+    table, compared = (make(episodes, profile.systems, profile.bootstrap_resamples, **drawing) for make in (table1, comparisons))
+    name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
+    return table, compared, by_seed(episodes), name

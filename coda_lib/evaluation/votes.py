@@ -220,7 +220,8 @@ def find_votes(run: Run) -> pd.DataFrame:
     """
     if run.votes.is_file():
         return pd.read_parquet(run.votes)
-    parts = [_stored_votes(path) for path in sorted(run.votes.parent.glob("*/*.parquet"))]
+    judged = sorted(run.explorer().folder.glob("judged/base/*.parquet")) + sorted(run.folder.glob("judged/specialist/*.parquet"))
+    parts = [_stored_votes(path) for path in judged]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 

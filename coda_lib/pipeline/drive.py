@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +39,8 @@ STAGES = (  # in the order of the story; names for --until
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
     "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
+REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
+ALONE = ("quickstart", "sciencedesk", "planner_executor", "real_apps", "virtual_machines", "base_models")  # explore nothing
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 PATIENCE_S = 60  # for processes that were told to end
 
@@ -48,6 +50,14 @@ class Outcome:
     stages: int  # how many were run
     wall_s: float
     files: tuple[Path, ...]  # tables, figures and report of the run
+
+
+def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run, Profile]:
+    """A run for each seed, `name` for the profile's own and NAME-seedN for others; they use the exploration of the first one."""
+    runs = {Run(name if seed == profile.seed else f"{name.rstrip('/')}-seed{seed}"): seed for seed in seeds}
+    first = next(iter(runs))
+    shared = {run: {} if run == first else {"explored": first.folder.name} for run in runs}
+    return {run: profile.model_copy(update={"seed": seed} | shared[run]) for run, seed in runs.items()}
 
 
 def reproduce(
@@ -63,7 +73,9 @@ def reproduce(
     console = console or Console()
     start = time.time()
     _check(run, profile, until, fresh, cluster)
+    _check_explored(run, profile, until)
     where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
+    where += f", with the exploration of run {profile.explored}" if profile.explored else ""
     console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
     run.folder.mkdir(parents=True, exist_ok=True)
     with _lock(run) as lock:
@@ -137,6 +149,22 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
         for role, name in profile.models:
             if name is not None:
                 require_checkpoint(role, name)
+
+
+def _check_explored(run: Run, profile: Profile, until: str) -> None:
+    explorer = run.explorer(profile)
+    if profile.explored is None or until in ALONE:
+        return
+    if explorer.folder == run.folder:
+        raise UserError(f"explored: run {run.folder.name} cannot use its own exploration; leave the field out")
+    paths = [explorer.rollouts("base", app) for app in profile.apps]
+    if until != "explore":
+        paths += [of("base", app) for of in (explorer.judged, explorer.judge_scores) for app in profile.apps]
+    if absent := [path for path in paths if not path.exists()]:
+        raise UserError(
+            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has no {display(absent[0])}: "
+            f"run {explorer.folder.name} first, at least --until judge"
+        )
 
 
 def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:

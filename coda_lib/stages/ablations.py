@@ -65,7 +65,7 @@ def logs(run: Run, name: str) -> dict[str, Path]:
 def evaluate_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the planners of an ablation on the held-out tasks, as `stages.evaluate` does; writes ablations/{name}.parquet."""
     profile, variant = run.profile(), run.profile().ablations[name]
-    counts = [len(held_out_tasks(profile, app)) * profile.evaluation_runs for app in profile.apps]
+    counts = [len(held_out_tasks(run, app)) * profile.evaluation_runs for app in profile.apps]
     parts = []
     for number, app in enumerate(profile.apps):
         folder = run.variant(name, ALL if variant.joint else app)

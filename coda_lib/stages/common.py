@@ -60,9 +60,10 @@ def template_tasks(profile: Profile, app: str) -> list[Task]:
     return _draw(pool, profile.train_tasks, stage_seed(profile, "train tasks", app))
 
 
-def held_out_tasks(profile: Profile, app: str) -> list[Task]:
+def held_out_tasks(here: Run, app: str) -> list[Task]:
     """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
-    return _draw(test_tasks(app), profile.test_tasks, stage_seed(profile, "test tasks", app))
+    seed = stage_seed(here.explorer().profile(), "test tasks", app)
+    return _draw(test_tasks(app), here.profile().test_tasks, seed)
 
 
 def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:

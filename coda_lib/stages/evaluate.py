@@ -22,7 +22,7 @@ def run(here: Run, system: str, app: str, progress: Progress = lambda done, tota
     The trajectories behind the rows are in evaluation/{system}/{app}.trajectories.parquet.
     """
     profile, agent = here.profile(), system_agent(here, system, app)
-    tasks, seed = held_out_tasks(profile, app), stage_seed(profile, "evaluate", system, app)
+    tasks, seed = held_out_tasks(here, app), stage_seed(profile, "evaluate", system, app)
     folder = here.fleet("evaluate", system, app)
     trajectories = play(here, agent, app, tasks, profile.evaluation_runs, seed, folder, progress)
     note_usage(here, f"evaluate/{system}/{app}", **models_of(agent))
@@ -35,7 +35,7 @@ def run(here: Run, system: str, app: str, progress: Progress = lambda done, tota
 
 def play_held_out(here: Run, agent: Agent, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Episodes of any agent at an application's held-out tasks, as many runs of each as the profile says; writes nothing."""
-    profile, tasks = here.profile(), held_out_tasks(here.profile(), app)
+    profile, tasks = here.profile(), held_out_tasks(here, app)
     seed, folder = stage_seed(profile, "ablation", agent.name, app, "play"), here.fleet("ablation", agent.name, app)
     trajectories = play(here, agent, app, tasks, profile.evaluation_runs, seed, folder, progress)
     Collection(folder).clear()

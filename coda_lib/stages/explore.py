@@ -31,14 +31,15 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
         note_usage(here, f"explore/{planner}/{app}", **models_of(agent))
     save_trajectories(here.rollouts(planner, app), trajectories)
     Collection(here.fleet("explore", planner, app)).clear()
-    for attempts in here.generated(app).glob("*/attempts.parquet"):
-        remove(attempts)
+    if planner == "base":
+        for attempts in here.generated(app).glob("*/attempts.parquet"):
+            remove(attempts)
     return trajectories
 
 
 def train_tasks(here: Run, app: str) -> list[Task]:
     """The train tasks of a run, the same for every planner: from templates, or what its generator has made so far."""
-    profile = here.profile()
+    profile = here.explorer().profile()
     if profile.models.generator:
         from coda_lib.stages.rounds import generated_tasks
 

@@ -130,7 +130,7 @@ def agents(here: Run, app: str) -> list[Agent]:
 def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the held-out tasks of an application with all these agents; writes ablations/transfer/{app}.parquet."""
     profile, players = here.profile(), agents(here, app)
-    each = len(held_out_tasks(profile, app)) * profile.evaluation_runs  # episodes of an agent
+    each = len(held_out_tasks(here, app)) * profile.evaluation_runs  # episodes of an agent
     moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]
     parts = [play_held_out(here, agent, app, move) for agent, move in zip(players, moves, strict=True)]
     table = pd.concat(parts, ignore_index=True)

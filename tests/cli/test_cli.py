@@ -79,6 +79,10 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),
+        ("reproduce --seeds 7 8 x", "--seeds 7 8 x: give whole numbers, as in --seeds 7 8 9"),
+        ("reproduce --seeds --dry-run", "--seeds --dry-run: give whole numbers"),
+        ("reproduce --seeds 7 8 7 --dry-run", "--seeds 7 8 7: a seed is there twice"),
+        ("reproduce --seeds 7 8 --set seed=9", "--seeds and --set seed= exclude each other"),
         ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
         ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra"),
         ("tasks list --split all", "unknown split 'all': choose test or train"),
@@ -147,6 +151,15 @@ def test_dry_run(coda, fake_notebooks, fake_checkpoints, tmp_path):
     code, shown, _ = coda("reproduce", *words, "--set", "apps=[gis]", "--until", "judge", "--dry-run")
     assert code == 0
     assert [line.split()[0] for line in shown.splitlines()] == ["explore/base/gis", "judge/base/gis"]
+
+
+def test_dry_run_of_several_seeds(coda, fake_notebooks, fake_checkpoints, tmp_path):
+    words = [word for change in fake_checkpoints for word in ("--set", change)]
+    words += ["--profile", "smoke", "--run", str(tmp_path / "run"), "--notebooks", str(fake_notebooks), "--dry-run"]
+    code, shown, _ = coda("reproduce", *words, "--set", "apps=[gis]", "--seeds", "7", "8", "--until", "specialize")
+    stages = ["explore/base/gis", "judge/base/gis", "specialize/gis"]
+    assert code == 0 and not (tmp_path / "run" / "profile.yaml").exists()
+    assert shown.split() == [f"{tmp_path}/run:", *stages, f"{tmp_path}/run-seed8:", "specialize/gis"]
 
 
 def test_tasks_list(coda):

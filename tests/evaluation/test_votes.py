@@ -193,6 +193,16 @@ def test_votes_of_a_run_say_what_the_pipeline_said(run):
         cast(pd.concat([votes, votes.head(1)]))
 
 
+def test_a_run_that_shares_an_exploration_has_its_votes(run, tmp_path):
+    other = Run(str(tmp_path / "other"))
+    other.store(load_profile("laptop", ("seed=8", f"explored={run.folder.name}")))
+    save_trajectories(other.judged("specialist", "algebra"), [made_up(2, planner="specialist", verdicts=[YES, NO])])
+    votes = load_votes(other)
+    of_base = load_votes(run).query("planner == 'script'").reset_index(drop=True)
+    pd.testing.assert_frame_equal(votes.query("planner == 'script'").reset_index(drop=True), of_base)
+    assert votes.query("planner == 'specialist'")["vote"].tolist() == [0, 1]
+
+
 def test_the_command(run, coda):
     code, shown, _ = coda("judge", "votes", run.name)
     assert code == 0 and "voting@4" in shown and "66.7 [20.8, 93.9]" in shown

@@ -21,6 +21,7 @@ from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.run import Run
 from coda_lib.stages import ablations, common, evaluate, explore, generalize, judge, specialize
+from coda_lib.task import Task
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
@@ -80,12 +81,36 @@ def test_train_tasks_are_a_seeded_draw_from_the_pool():
         assert common.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
 
 
-def test_held_out_tasks_are_the_committed_ones():
-    everything = committed_tasks("astron")
-    drawn = common.held_out_tasks(smoke("test_tasks=4"), "astron")
+def test_held_out_tasks_are_the_committed_ones(tmp_path):
+    here = Run(str(tmp_path / "run"))
+
+    def draw(*changes: str) -> list[Task]:
+        here.store(smoke(*changes))
+        return common.held_out_tasks(here, "astron")
+
+    everything, drawn = committed_tasks("astron"), draw("test_tasks=4")
     assert len({task.id for task in drawn}) == 4 and all(task in everything for task in drawn)
-    assert common.held_out_tasks(smoke("test_tasks=null"), "astron") == everything
-    assert common.held_out_tasks(smoke("test_tasks=4", "seed=8"), "astron") != drawn
+    assert draw("test_tasks=null") == everything
+    assert draw("test_tasks=4", "seed=8") != drawn
+
+
+def test_runs_that_share_an_exploration_have_its_files_and_its_tasks(tmp_path):
+    runs = [Run(str(tmp_path / name)) for name in ("one", "two", "three")]
+    for seed, (run, explored) in enumerate(zip(runs, ("null", "one", "two"), strict=True)):
+        run.store(smoke(f"seed={seed}", f"explored={explored}", "train_tasks=3"))
+    one, two, three = runs
+    assert [run.explorer() for run in runs] == [one] * 3
+    for run in (two, three):
+        for kind in ("rollouts", "judged", "judge_scores"):
+            assert getattr(run, kind)("base", "gis") == getattr(one, kind)("base", "gis")
+            assert getattr(run, kind)("specialist", "gis").is_relative_to(run.folder)
+        assert run.generated("gis") == one.generated("gis")
+        assert run.evaluation("base", "gis").is_relative_to(run.folder)
+        assert explore.train_tasks(run, "gis") == explore.train_tasks(one, "gis")
+        assert common.held_out_tasks(run, "gis") == common.held_out_tasks(one, "gis")
+    two.store(smoke("seed=1", "train_tasks=3"))
+    assert explore.train_tasks(two, "gis") != explore.train_tasks(one, "gis")
+    assert common.held_out_tasks(two, "gis") != common.held_out_tasks(one, "gis")
 
 
 def test_train_tasks_of_some_grades():
@@ -223,7 +248,7 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
 @pytest.mark.parametrize("system", ["base", "executor"])
 def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     table = evaluate.run(run, system, "algebra")
-    tasks = common.held_out_tasks(run.profile(), "algebra")
+    tasks = common.held_out_tasks(run, "algebra")
     assert table.task_id.tolist() == [task.id for task in tasks for _ in range(2)] and table.run.tolist() == [
         0,
         1,
