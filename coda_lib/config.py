@@ -139,10 +139,9 @@ class SpecializeSettings(TrainingSettings):
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
-        if self.completions_per_step % self.group_size:
-            raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of group_size {self.group_size}")
-        if self.at_once and self.completions_per_step % self.at_once:
-            raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of at_once {self.at_once}")
+        for name in ("group_size", "at_once"):
+            if (size := getattr(self, name)) and self.completions_per_step % size:
+                raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of {name} {size}")
         return self
 
 
@@ -247,8 +246,7 @@ class Profile(Section):
     def _whole_groups(self) -> Profile:
         step = self.specialize.completions_per_step
         for name, variant in self.ablations.items():
-            if variant.group_size and step % variant.group_size:
-                group = variant.group_size
+            if (group := variant.group_size) and step % group:
                 raise ValueError(f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}")
         return self
 
