@@ -88,6 +88,13 @@ def beside_grid(table: pd.DataFrame) -> pd.DataFrame:
     return _wide(both, {"metric": "Metric", "system": "System", "source": "Source"})
 
 
+def endings_grid(table: pd.DataFrame) -> pd.DataFrame:
+    """`endings` laid out: a row per system, a column per ending."""
+    wide = table.assign(cell=_cells(table, "value")).pivot(index="system", columns="ending", values="cell")
+    wide = wide.loc[table["system"].unique(), table["ending"].unique()].rename(index=SYSTEM_LABELS)
+    return wide.reset_index().rename(columns={"system": "System"}).rename_axis(columns=None)
+
+
 def rules_grid(table: pd.DataFrame) -> pd.DataFrame:
     """`compare_rules` or `table2` laid out: a row per rule, shares as `60.0 [49.4, 70.4]`."""
     shares = {
@@ -212,6 +219,7 @@ def _as_it_is(table: pd.DataFrame) -> pd.DataFrame:
 
 LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this order
     "claims": ("The paper's claims, differences in percentage points", claims_grid),
+    "endings": ("How episodes end, percent of a system's episodes", endings_grid),
     "table2": ("Table 2", lambda table: rules_grid(table).reset_index(names="rule")),
     "judge": ("The judge", _as_it_is),
     "votes": ("Voting rules", lambda table: rules_grid(table).reset_index(names="rule")),
