@@ -54,7 +54,7 @@ def prompts(*roles, sets=(P.prompts,)):
 
 
 def explored(pattern, *apps):
-    """Files of the base planner's exploration: the run's own, or those of the run that explored; a preview may be ahead of them."""
+    """Files of the base planner's exploration: of this run, or of the one that explored; a preview may be ahead of them."""
     paths = expand(pattern, app=apps or P.apps)
     return relative([path for path in map(EXPLORER.folder.joinpath, paths) if path.exists()]) if P.explored else paths
 

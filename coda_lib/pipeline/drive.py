@@ -153,10 +153,10 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
 
 def _check_explored(run: Run, profile: Profile, until: str) -> None:
     explorer = run.explorer(profile)
-    if profile.explored is None or until in ALONE:
-        return
-    if explorer.folder == run.folder:
+    if profile.explored and explorer.folder == run.folder:
         raise UserError(f"explored: run {run.folder.name} cannot use its own exploration; leave the field out")
+    if not profile.explored or until in ALONE:
+        return
     paths = [explorer.rollouts("base", app) for app in profile.apps]
     if until != "explore":
         paths += [of("base", app) for of in (explorer.judged, explorer.judge_scores) for app in profile.apps]

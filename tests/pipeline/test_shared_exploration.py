@@ -96,7 +96,7 @@ def test_what_the_first_run_lacks_is_one_message(study, go):
 def test_a_run_cannot_use_its_own_exploration(go):
     go(0, "quickstart")
     with pytest.raises(UserError, match="run mine cannot use its own exploration"):
-        go(0, "explore", explored="mine")
+        go(0, "quickstart", explored="mine")
     go(1, "quickstart")
     with pytest.raises(UserError, match="run mine cannot use its own exploration"):
         go(0, "explore", explored="mine-seed8")  # which uses that of `mine`
