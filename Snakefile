@@ -300,6 +300,7 @@ rule evaluate:
         prompts=lambda wildcards: prompts("solo") if wildcards.system == "executor" else prompts("planner", "executor"),
     output:
         episodes="evaluation/{system}/{app}.parquet",
+        greedy="evaluation/{system}/{app}.greedy.parquet",
         executed="notebooks/08_evaluate-{system}-{app}.ipynb",
     params:
         stage="evaluate/{system}/{app}",
@@ -342,6 +343,7 @@ rule results:
         template=relative([LIBRARY / "evaluation" / "report.html.j2"]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+        greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
         scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
         judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],

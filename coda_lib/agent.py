@@ -52,6 +52,9 @@ class DualAgent:
     def __init__(self, planner: Planner, executor: Executor, name: str):
         self.planner, self.executor, self.name = planner, executor, name
 
+    def greedy(self) -> DualAgent:
+        return DualAgent(self.planner.greedy(), self.executor.greedy(), self.name)
+
     def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         return _in_tries(self._try, observations, seed)
 
@@ -67,6 +70,9 @@ class SoloAgent:
 
     def __init__(self, executor: Executor, name: str = "executor"):
         self.executor, self.name = executor, name
+
+    def greedy(self) -> SoloAgent:
+        return SoloAgent(self.executor.greedy(), self.name)
 
     def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
         return _in_tries(self._try, observations, seed)

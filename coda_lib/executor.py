@@ -34,6 +34,9 @@ class Executor:
         model = load_model(profile, "executor", checkpoint or profile.models.executor)
         return cls(model, Sampling.of(profile.executor), profile.prompts)
 
+    def greedy(self) -> Executor:
+        return Executor(self.model, self.sampling.greedy, self.prompts)
+
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
         """Raw replies in the UI-TARS grammar, one for each (observation, plan), for `read_actions`."""
         pairs = zip(observations, plans, strict=True)

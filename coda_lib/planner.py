@@ -93,6 +93,9 @@ class Planner:
         model = load_model(profile, "planner", checkpoint or profile.models.planner)
         return cls(model, Sampling.of(profile.planner), profile.prompts)
 
+    def greedy(self) -> Planner:
+        return Planner(self.model, self.sampling.greedy, self.prompts)
+
     def messages(self, observation: Observation) -> list[Message]:
         return planner_messages(observation, self.prompts)
 

@@ -104,6 +104,10 @@ class Run:
     def evaluation(self, system: str, app: str) -> Path:
         return self.folder / "evaluation" / system / f"{app}.parquet"
 
+    def greedy(self, system: str, app: str) -> Path:
+        """The episodes of `evaluation` once more without chance: one of each task at temperature 0."""
+        return self.evaluation(system, app).with_suffix(".greedy.parquet")
+
     def trajectories(self, system: str, app: str) -> Path:
         """The trajectories behind `evaluation`."""
         return self.evaluation(system, app).with_suffix(".trajectories.parquet")

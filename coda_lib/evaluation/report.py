@@ -220,6 +220,7 @@ def _as_it_is(table: pd.DataFrame) -> pd.DataFrame:
 LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this order
     "claims": ("The paper's claims, differences in percentage points", claims_grid),
     "endings": ("How episodes end, percent of a system's episodes", endings_grid),
+    "greedy": ("Without chance: success in percent, each task once at temperature 0", lambda table: grid(table)),
     "table2": ("Table 2", lambda table: rules_grid(table).reset_index(names="rule")),
     "judge": ("The judge", _as_it_is),
     "votes": ("Voting rules", lambda table: rules_grid(table).reset_index(names="rule")),

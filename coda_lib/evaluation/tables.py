@@ -34,10 +34,10 @@ PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
-def load_episodes(run: Run, systems: Sequence[str] | None = None) -> pd.DataFrame:
-    """The episodes of a run, of all its systems or of these.  UserError names what was not evaluated."""
-    profile = run.profile()
-    paths = [run.evaluation(*pair) for pair in product(systems or profile.systems, profile.apps)]
+def load_episodes(run: Run, systems: Sequence[str] | None = None, greedy: bool = False) -> pd.DataFrame:
+    """The episodes of a run, of all its systems or of these, sampled or greedy.  UserError names what was not evaluated."""
+    profile, path_of = run.profile(), run.greedy if greedy else run.evaluation
+    paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
         raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
     return pd.concat(map(pd.read_parquet, paths))

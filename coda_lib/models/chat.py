@@ -7,7 +7,7 @@ Models that run in this process are in `network`, served ones in `endpoint`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor, sqrt
 from typing import Any, Protocol
 
@@ -30,6 +30,10 @@ class Sampling:
     def of(cls, settings: SamplingSettings) -> Sampling:
         """Those of a role in a profile."""
         return cls(settings.temperature, settings.top_p, settings.max_new_tokens)
+
+    @property
+    def greedy(self) -> Sampling:
+        return replace(self, temperature=0.0)
 
 
 class ChatModel(Protocol):

@@ -258,9 +258,22 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     assert set(table.system) == {system} and set(table.app) == {"algebra"} and set(table.seed) == {11}
     assert table.steps.max() <= 2 and set(table.success) == {False}
     pd.testing.assert_frame_equal(pd.read_parquet(run.evaluation(system, "algebra")), table, check_dtype=False)
-    before = run.evaluation(system, "algebra").read_bytes()
+    paths = run.evaluation(system, "algebra"), run.greedy(system, "algebra")
+    greedy = pd.read_parquet(paths[1])
+    assert greedy.task_id.tolist() == [task.id for task in tasks] and set(greedy.run) == {0} and set(greedy.system) == {system}
+    before = [path.read_bytes() for path in paths]
     evaluate.run(run, system, "algebra")
-    assert run.evaluation(system, "algebra").read_bytes() == before
+    assert [path.read_bytes() for path in paths] == before
+
+
+def test_a_greedy_agent_has_the_same_models_and_no_chance(run):
+    sampled = common.system_agent(run, "base", "algebra")
+    greedy = sampled.greedy()
+    assert greedy.planner.model is sampled.planner.model and greedy.executor.model is sampled.executor.model
+    assert greedy.name == sampled.name and sampled.planner.sampling.temperature == 1
+    assert greedy.planner.sampling.temperature == greedy.executor.sampling.temperature == 0
+    assert greedy.planner.sampling.max_new_tokens == sampled.planner.sampling.max_new_tokens
+    assert common.system_agent(run, "executor", "algebra").greedy().executor.sampling.temperature == 0
 
 
 def test_ablations_and_transfer_play_by_the_fleet_of_the_profile(run, monkeypatch):
