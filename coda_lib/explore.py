@@ -45,6 +45,11 @@ class Goal:
     def wordings(self) -> Sequence[str]:
         return [self.say] if isinstance(self.say, str) else self.say
 
+    @property
+    def areas(self) -> list[str]:
+        """The words of its area: goals that share one are not combined."""
+        return (self.area or self.name).split()
+
 
 @dataclass(frozen=True)
 class Aim:
@@ -134,9 +139,8 @@ def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identit
     >>> task.id, task.instruction, task.solution
     ('algebra/A-01', 'Turn the grid on.', ({'click': 'View'}, {'click': 'Grid'}))
     """
-    areas = [_area(aim) for aim in parts]
-    if len(set(areas)) < len(areas):
-        raise ValueError(f"aims of one area: {', '.join(areas)}")
+    if not are_apart([aim.goal for aim in parts]):
+        raise ValueError(f"aims of one area: {', '.join(aim.goal.area or aim.goal.name for aim in parts)}")
     settings: dict[str, Any] = {}
     for aim in parts:
         settings |= aim.goal.setup
@@ -163,14 +167,16 @@ def _grade(parts: Sequence[Aim], solution: Sequence[Mapping[str, Any]]) -> str:
     return "C" if len(parts) == 2 and not parts[-1].goal.ask else "D"
 
 
-def _area(aim: Aim) -> str:
-    return aim.goal.area or aim.goal.name
+def are_apart(goals: Sequence[Goal]) -> bool:
+    """Whether no two of these goals are of one area."""
+    areas = [area for goal in goals for area in goal.areas]
+    return len(set(areas)) == len(areas)
 
 
 def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
     """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a question comes last."""
     drawn = itertools.permutations(aims(app), 2) if size == 2 else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
-    fit = [p for p in drawn if len({_area(aim) for aim in p}) == size and not any(aim.goal.ask for aim in p[:-1])]
+    fit = [p for p in drawn if are_apart([aim.goal for aim in p]) and not any(aim.goal.ask for aim in p[:-1])]
     rng.shuffle(fit)
     return fit
 

@@ -21,7 +21,7 @@ import yaml
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
-from coda_lib.explore import Aim, Goal, compose, sentence
+from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import DATA, display
 from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
@@ -204,7 +204,7 @@ def _combinations(here: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
     while True:
         goals = rng.sample(here.goals, rng.choice(_SIZES))
         goals.sort(key=lambda goal: goal.ask)
-        if len({goal.area or goal.name for goal in goals}) == len(goals) and sum(goal.ask for goal in goals) < 2:
+        if are_apart(goals) and sum(goal.ask for goal in goals) < 2:
             aims = (rng.choice(here.aims[goal.name]) for goal in goals)
             yield tuple(replace(aim, wording=rng.randrange(len(aim.goal.wordings))) for aim in aims)
 

@@ -386,6 +386,19 @@ def test_dragging_moves_sliders_rows_and_views(desks):
     assert state["measured"] == sorted(bodies[:2]) and isinstance(state["angle"], int)
 
 
+def test_algebra_shows_given_variables_and_slider_steps(algebra):
+    algebra.reset(task_of("algebra", tab="Variables", variables=["mass = 12", "k = 2.5"]))
+    assert {element.name for element in algebra.desk.elements()} >= {"mass = 12", "k = 2.5"}
+    assert algebra.desk.state()["variables"] == {"mass": 12, "k": 2.5}
+    assert do(algebra, {"click": "Console"}, {"click": "Expression"}, {"type": "mass*k\n"})["result"] == "30"
+    assert do(algebra, {"click": "Variables"}, {"double": "mass = 12"})["variables"] == {"k": 2.5}
+    algebra.reset(task_of("algebra", tab="Plot 3D", turn_step=15))
+    assert do(algebra, {"drag": ["Rotation", "75"]})["turn"] == 75
+    algebra.reset(task_of("algebra", tab="Plot 3D"))
+    ticks = [element.name for element in algebra.desk.elements() if element.name.isdigit()]
+    assert ticks == ["0", "30", "60", "90", "120", "150", "180"]
+
+
 def test_hovering_changes_nothing(env):
     before = seen(env)
     for element in env.desk.elements():

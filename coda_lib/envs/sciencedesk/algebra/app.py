@@ -6,6 +6,7 @@ the mode chosen before, and a new range is refused while the view is locked.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -62,7 +63,7 @@ class Algebra(Desk):
     defaults = {
         "tab": "Console", "angle": "radians", "digits": 3, "console": [], "functions": [], "selected": "",
         "grid": False, "axes": True, "legend": False, "locked": False, "line": "solid", "xmin": -5.0, "xmax": 5.0,
-        "surface": "", "mesh": "wire", "turn": 30, "variables": {}, "theme": "light",
+        "surface": "", "mesh": "wire", "turn": 30, "turn_step": 30, "variables": {}, "theme": "light",
     }  # fmt: skip
 
     def build(self) -> None:
@@ -116,12 +117,19 @@ class Algebra(Desk):
         self.show_value(self.result, v["console"][-1][1] if v["console"] else "-")
         self.list.fill(v["functions"], v["selected"])
         self.names.fill(f"{name} = {value:g}" for name, value in v["variables"].items())
-        self.rotation.value = v["turn"]
+        self.rotation.ticks, self.rotation.value = list(range(0, 181, v["turn_step"])), v["turn"]
         lock = ", locked" if v["locked"] else ""
         self.message(f"{v['angle']}, {v['digits']} digits, x {v['xmin']:g} to {v['xmax']:g}{lock}")
 
     def facts(self) -> dict[str, Any]:
         return {"result": self.values["console"][-1][1] if self.values["console"] else ""}
+
+    def reset(self, settings: Mapping[str, Any]) -> None:
+        """Begin a new episode; the variables may also be given as they are shown, ["a = 5", "mass = 12"]."""
+        if isinstance(shown := settings.get("variables"), list):
+            rows = (row.split(" = ") for row in shown)
+            settings = {**settings, "variables": {name: float(value) for name, value in rows}}
+        super().reset(settings)
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
