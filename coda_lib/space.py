@@ -11,7 +11,7 @@ import hashlib
 import itertools
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test
 
 REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
-_FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
+FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
 _TRIES = 20_000  # draws in a row without a new task, after which there are none
@@ -134,7 +134,7 @@ def _region_alone(aim: Aim) -> str:
     sentences = {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
     if {asked, *sentences} & _committed(aim.goal.app):
         return "test"
-    return "train" if len(aim.goal.values) < _FEW else _hashed(asked)
+    return "train" if len(aim.goal.values) < FEW else _hashed(asked)
 
 
 def _asked(aim: Aim) -> str:
@@ -155,6 +155,19 @@ def _committed(app: str) -> frozenset[str]:
     """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
     tasks = test_tasks(app)
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
+
+
+@cache
+def aims_of(app: str, name: str) -> tuple[Aim, ...]:
+    """The aims that belong to a region by themselves, ready to be composed: their set-ups are drawn."""
+    here = space(app)
+    aims = (aim for of_goal in here.aims.values() for aim in of_goal)
+    return tuple(prepared(here, aim) for aim in aims if here.regions[aim.goal.name, aim.word] == name)
+
+
+def prepared(here: Space, aim: Aim) -> Aim:
+    """The aim with its set-up drawn (`setup`)."""
+    return replace(aim, goal=replace(aim.goal, setup=setup(here, aim)))
 
 
 # ---- drawing -------------------------------------------------------------------------------------------------------------
@@ -216,13 +229,18 @@ def _task(here: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: r
         for key, value in setup(here, aim).items():
             if settings.setdefault(key, value) != value:
                 return None
-    task = compose(here.app, [replace(aim, goal=replace(aim.goal, setup=setup(here, aim))) for aim in parts], defaults, "")
+    task = compose(here.app, [prepared(here, aim) for aim in parts], defaults, "")
     if len(task.solution) >= task.steps:
         return None
     bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {aim.goal.key for aim in parts}
-    free = [key for key in here.starts if key not in task.settings and key not in bound]
-    chosen = {key: rng.choice(here.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
+    chosen = draw_starts(here, {*task.settings, *bound}, rng)
     return replace(task, initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())))
+
+
+def draw_starts(here: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
+    """Up to three settings to start with, none of those that are `bound`."""
+    free = [key for key in here.starts if key not in bound]
+    return {key: rng.choice(here.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
 
 
 def setup(here: Space, aim: Aim) -> dict[str, Any]:

@@ -21,13 +21,13 @@ from coda_lib.trajectory import StopReason
 _ABSENT = object()
 
 
-def lookup(state: Mapping[str, Any], key: str) -> Any:
-    """The value under a key such as 'grid' or 'variables.a'; `_ABSENT` if there is none."""
+def lookup(state: Mapping[str, Any], key: str, absent: Any = _ABSENT) -> Any:
+    """The value under a key such as 'grid' or 'variables.a'; `absent` if there is none."""
     if key in state:
         return state[key]
     head, _, rest = key.partition(".")
-    inner = state.get(head, _ABSENT)
-    return lookup(inner, rest) if rest and isinstance(inner, Mapping) else _ABSENT
+    inner = state.get(head)
+    return lookup(inner, rest, absent) if rest and isinstance(inner, Mapping) else absent
 
 
 def _equal(actual: Any, value: Any) -> bool:

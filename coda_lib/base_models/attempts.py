@@ -2,7 +2,7 @@
 
 The judge replies what each step did, what holds at the end, and then its verdict.  From verdicts alone, one bit an attempt, a
 tiny model learns which instructions are hard, and does not look.  (The paper's judge learned from captions of frames, too.)
-Encoding pictures is what costs, so each attempt has several questions.  None asks what a test or a train task asks.
+Encoding pictures is what costs, so each attempt has several questions.  All ask what is to be trained on.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coda_lib.base_models.hindsight import leads_to, reached
-from coda_lib.base_models.lessons import Lesson, alike, is_taken, judge_lessons
+from coda_lib.base_models.hindsight import leads_to, reached, reworded
+from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
+from coda_lib.base_models.replies import State, effects_of, ending, script_verdict, whole_reply
 from coda_lib.base_models.rows import PROMPTS, READING, Row, description, without_pictures
-from coda_lib.base_models.walks import Transition, perform, random_step, screenshot
+from coda_lib.base_models.walks import Transition, by_goal, perform, random_step, screenshot
 from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import ScriptError, to_plan
-from coda_lib.explore import Aim, aims, sentence
-from coda_lib.judge import Verdict, format_verdict, judge_messages
+from coda_lib.envs.sciencedesk.script import ScriptError
+from coda_lib.explore import Aim, are_apart, sentence
+from coda_lib.judge import Verdict, judge_messages
 from coda_lib.models.chat import Message
 from coda_lib.task import Task
-from coda_lib.trajectory import StopReason, Trajectory, decode_image
+from coda_lib.trajectory import Trajectory, decode_image
 
-NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold
 SHORT = "AB"  # grades of the tasks that a base planner solves now and then
-State = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,67 +72,6 @@ class Attempt:
         return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
 
 
-# -- what a reply says ---------------------------------------------------------------------------------------------------
-
-
-def held(parts: Sequence[Aim], state: State) -> str:
-    """The values that hold in a state, of the goals of these aims: 'off; dark'."""
-    return "; ".join(_held(aim, state) for aim in parts)
-
-
-def _held(aim: Aim, state: State) -> str:
-    if aim.goal.ask:  # the right answer, where it is shown
-        return str(aim.value) if str(state.get(aim.goal.fact)) == str(aim.value) else NOTHING
-    return ", ".join(word for word in aim.goal.values if reached(Aim(aim.goal, word), state)) or NOTHING
-
-
-def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
-    """The visible effect of each step between two pictures: its plan, or nothing where the picture is the same."""
-    changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
-    return [plan if before != after else NOTHING for plan, before, after in changes]
-
-
-def whole_reply(parts: Sequence[Aim], state: State, effects: Sequence[str], verdict: Verdict) -> str:
-    """The effects of the steps, what holds at the end, and the verdict, a line each."""
-    return f"{' '.join(effects)}\n{held(parts, state)}\n{format_verdict(verdict, details=False)}"
-
-
-def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
-    """The redundant steps of a solved attempt, counted from 1: those that its task's script does not take.
-
-    Of a step taken more than once the last one counts.  An attempt with no more steps than the script has none.
-    """
-    if len(plans) <= len(script):
-        return ()
-    rest, redundant = list(script), []
-    for i in range(len(plans), 0, -1):
-        if rest and plans[i - 1] == rest[-1]:
-            rest.pop()
-        else:
-            redundant.append(i)
-    return tuple(reversed(redundant)) if not rest else _not_in(script, plans)
-
-
-def _not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
-    return tuple(i for i, plan in enumerate(plans, 1) if plan not in script)
-
-
-def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) -> Verdict:
-    """The verdict on an attempt of so many steps by its task's script; the first other step is the error of a failed one."""
-    script = [to_plan(step) for step in task.solution]
-    if success:
-        return Verdict(True, needless(plans, script))
-    other = _not_in(script, plans)
-    return Verdict(False, other, (other or [steps])[0])
-
-
-def ending(env: ScienceDesk, answer: str | None) -> tuple[str, bool]:
-    """The plan that ends an attempt, and the application's check of an attempt that ends now."""
-    if answer is None:
-        return "DONE", env.check(StopReason.DONE)
-    return f"ANS {answer}", env.check(StopReason.ANS, answer)
-
-
 # -- attempts of one application -----------------------------------------------------------------------------------------
 
 
@@ -143,9 +81,13 @@ class AttemptMaker:
     def __init__(self, walk: Sequence[Transition]):
         self.walk, self.app = walk, walk[0].app
         self.env = ScienceDesk(self.app)
-        self.aims = [aim for aim in aims(self.app) if not aim.goal.ask]
-        sample = walk[:: max(1, len(walk) // 1500)]
-        self.rates = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in self.aims]
+        groups = [aims for aims in by_goal(self.app).values() if not aims[0].goal.ask]
+        self.aims = [aim for aims in groups for aim in aims]
+        sample = walk[:: max(1, len(walk) // 500)]
+        self.rates: list[float] = []  # of a value that chance never reached, that of its goal
+        for aims in groups:
+            own = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
+            self.rates += [max(rate, sum(own) / len(own)) for rate in own]
 
     def screen(self, rng: random.Random) -> Attempt:
         """A single screen to read out and to be asked about: most of a judge's work is to see what a screen shows."""
@@ -170,7 +112,8 @@ class AttemptMaker:
             aim, success = self._draw_aim(states, rng)
             verdict = Verdict(True, _redundant(part, aim)) if success else Verdict(False, (), 1)
             reply = whole_reply([aim], states[-1], effects, verdict)
-            questions[sentence([aim])] = Question(sentence([aim]), None, reply)
+            text = sentence([reworded(aim, rng)])
+            questions[text] = Question(text, None, reply)
         more = self._questions(states[-1], list(questions), rng, effects)
         return Attempt(tuple(pictures), (*questions.values(), *more), tuple(plans))
 
@@ -230,28 +173,28 @@ class AttemptMaker:
     ) -> list[Question]:
         """Other questions about the same attempt, answered by the state at its end.
 
-        Each is drawn so that yes and no are about equally often the answer (at most one to three): otherwise its words would
+        Each is drawn so that yes and no are about equally often the answer (at most one to two): otherwise its words would
         tell the answer, and a model would learn not to look (Goyal et al., arXiv 1612.00837).
         """
         holds = [reached(aim, state) for aim in self.aims]
         holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
         questions: dict[str, Question] = {}
         for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
-            if rng.random() * (rate if success else 1 - rate) > 3 * min(rate, 1 - rate):
+            if rng.random() * (rate if success else 1 - rate) > 2 * min(rate, 1 - rate):
                 continue
             parts = [aim]
-            others = [other for other in holding if other.goal.name != aim.goal.name]
-            if others and (is_taken(self.app, parts) or rng.random() < 0.3):
+            others = [other for other in holding if are_apart([aim.goal, other.goal])]
+            if others and rng.random() < 0.3:
                 parts = rng.sample([aim, rng.choice(others)], 2)
-            text = sentence(parts)
-            if not is_taken(self.app, parts) and text not in instructions:
+            text = sentence([reworded(part, rng) for part in parts])
+            if text not in instructions:
                 reply = whole_reply(parts, state, effects, Verdict(success)).partition('"Redundant"')[0]
                 questions[text] = Question(text, None, reply, whole=False)
         return rng.sample(list(questions.values()), min(len(questions), most))
 
     def _draw_aim(self, states: Sequence[State], rng: random.Random) -> tuple[Aim, bool]:
         """An aim that did not hold before an attempt, and whether the attempt reached it."""
-        free = [aim for aim in self.aims if not reached(aim, states[0]) and not is_taken(self.app, [aim])]
+        free = [aim for aim in self.aims if not reached(aim, states[0])]
         done = [aim for aim in free if reached(aim, states[-1])]
         missed = [aim for aim in free if aim not in done]
         changed = {aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])}

@@ -9,10 +9,11 @@ from typing import Any
 from coda_lib.action import Action, ActionError, ActionType, parse_actions
 from coda_lib.base_models.attempts import AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
-from coda_lib.base_models.lessons import alike, judge_lessons
+from coda_lib.base_models.lessons import alike, demonstrate, judge_lessons, unseen_lessons
 from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
+from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
@@ -21,10 +22,15 @@ GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 Texts = Callable[[str], Sequence[str]]  # the texts to type in an application
 
 
+def unseen_words(app: str) -> list[str]:
+    """The texts of the development region that training never types."""
+    return sorted({*typed_words(app, "development")} - {*typed_words(app)})
+
+
 def grounding(
-    model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int, texts: Texts = typed_words
+    model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int, texts: Texts = unseen_words
 ) -> dict[str, Any]:
-    """Shares of clicks inside the named element and of typed texts that are exact, on screens that are not `known` from training.
+    """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact texts, also unseen.
 
     `click_swapped` is the share of clicks with the screenshot of another state: it must be lower for a model that looks.
     """
@@ -84,12 +90,26 @@ def _is_middle(element: Any, point: tuple[float, float]) -> bool:
 
 
 def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[str, Any]:
-    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with swapped pictures."""
+    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with swapped pictures;
+    `script_exact` is that of the scripts' steps at tasks of the development region, whose values are unseen.
+    """
     rng = random.Random(seed)
     pools = [hindsights(walk[0].app, walk) for walk in walks]
     rows = [planner_row(rng.choice(rng.choice([pool for pool in pools if pool]))) for _ in range(samples)]
     swapped = _swapped(rows, walks, rng)
-    return {"decisions": samples, "plan_exact": _exact(model, rows), "plan_swapped": _exact(model, swapped)}
+    scripts = [row for walk in walks for row in _script_rows(walk[0].app, samples // len(walks), rng)]
+    return {
+        "decisions": samples, "plan_exact": _exact(model, rows), "plan_swapped": _exact(model, swapped),
+        "script_steps": len(scripts), "script_exact": _exact(model, scripts),
+    }  # fmt: skip
+
+
+def _script_rows(app: str, count: int, rng: random.Random) -> list[Row]:
+    env, rows = ScienceDesk(app), []
+    while len(rows) < count:
+        rows += map(planner_row, demonstrate(env, *rng.choice(unseen_lessons(app)), rng, slips=0.0))
+    env.close()
+    return rows[:count]
 
 
 def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
@@ -107,11 +127,11 @@ def judging(model: ChatModel, walks: Walks, rollouts: Sequence[Sequence[Trajecto
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
     for walk, played in zip(walks, rollouts, strict=True):
         maker = AttemptMaker(walk)
-        lessons = judge_lessons(maker.app)
-        by_id = {lesson[1].id: lesson for lesson in lessons}
-        drawn = [rng.choice(lessons) for _ in range(samples // 3 // len(walks))]
+        unseen = unseen_lessons(maker.app)
+        by_id = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
+        drawn = [rng.choice(unseen) for _ in range(samples // 3 // len(walks))]
         rows["walk"] += [maker.stretch(rng).rows[0] for _ in drawn]
-        rows["script"] += [maker.script(lesson, alike(lesson, lessons), rng).rows[0] for lesson in drawn]
+        rows["script"] += [maker.script(lesson, alike(lesson, unseen), rng).rows[0] for lesson in drawn]
         for kind, trajectories in (("rollout", played), ("pair", paired(played))):
             rows[kind] += [maker.rollout(trajectory, by_id[trajectory.task_id], rng).rows[0] for trajectory in trajectories]
     figures: dict[str, Any] = {}

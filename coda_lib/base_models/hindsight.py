@@ -1,6 +1,6 @@
 """Hindsight: what one or two steps of a walk achieved becomes the instruction, and the steps become the plans.
 
-The planner learns from it, and the executor for its use without a planner.  No instruction of a test task occurs.
+The planner learns from it, and the executor for its use without a planner.  The aims are those to be trained on.
 """
 
 from __future__ import annotations
@@ -16,15 +16,11 @@ from coda_lib.base_models.rows import PROMPTS, Row, on_grid
 from coda_lib.base_models.walks import Transition, unambiguous
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.executor import solo_messages
-from coda_lib.explore import Aim, aims, combinations, sentence
+from coda_lib.explore import Aim, sentence
 from coda_lib.planner import Observation, Turn, planner_messages
-from coda_lib.task import holds, test_tasks
+from coda_lib.space import aims_of
+from coda_lib.task import holds
 from coda_lib.trajectory import decode_image
-
-
-@cache
-def _held_out(app: str) -> frozenset[str]:
-    return frozenset(task.instruction for task in test_tasks(app))
 
 
 @dataclass(frozen=True)
@@ -39,6 +35,7 @@ class Hindsight:
     names: tuple[str, ...] = ()  # of other elements on the screen
     aimless: tuple[Transition, ...] = ()  # up to three steps of the walk before the history
     after: dict[str, Any] | None = None  # the state, where the instruction is fulfilled
+    goal: str = ""  # the name of what was achieved
 
     @property
     def observation(self) -> Observation:
@@ -51,11 +48,12 @@ class Hindsight:
 def hindsights(app: str, walk: Sequence[Transition]) -> list[Hindsight]:
     """The decisions of all segments of one or two steps that achieved something."""
     decisions: list[Hindsight] = []
+    rng = random.Random(f"hindsight {app}")
     for i, transition in enumerate(walk):
         aimless = tuple(t for t in walk[max(0, i - 3) : i] if t.walk == transition.walk)
-        decisions += _segment(app, (transition,), aimless)
+        decisions += _segment(app, (transition,), aimless, rng)
         if i + 1 < len(walk) and walk[i + 1].walk == transition.walk and leads_to(transition, walk[i + 1]):
-            decisions += _segment(app, (transition, walk[i + 1]), aimless)
+            decisions += _segment(app, (transition, walk[i + 1]), aimless, rng)
     return decisions
 
 
@@ -67,18 +65,41 @@ def leads_to(first: Transition, second: Transition) -> bool:
     return kind != "press" and (target if isinstance(target, str) else target[0]) not in visible
 
 
-def _segment(app: str, segment: tuple[Transition, ...], aimless: tuple[Transition, ...]) -> Iterator[Hindsight]:
+def _segment(
+    app: str, segment: tuple[Transition, ...], aimless: tuple[Transition, ...], rng: random.Random
+) -> Iterator[Hindsight]:
     first, last = segment[0], segment[-1]
-    achieved = [aim for aim in aims(app) if not aim.goal.ask and reached(aim, last.after) and not reached(aim, first.before)]
+    achieved = achievements(app, first.before, last.after)
     if len(segment) == 2 and any(reached(aim, first.after) for aim in achieved):
         return
-    for instruction in (sentence([aim]) for aim in achieved):
-        if instruction in _held_out(app):
-            continue
+    for aim in achieved:
+        instruction, goal = sentence([reworded(aim, rng)]), aim.goal.name
         for k, now in enumerate(segment):
             names = tuple(e.name for e in unambiguous(now.elements))
-            yield Hindsight(instruction, segment[:k], now.screen, now.step, now.action, names, aimless)
-        yield Hindsight(instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after)
+            yield Hindsight(instruction, segment[:k], now.screen, now.step, now.action, names, aimless, goal=goal)
+        yield Hindsight(instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after, goal)
+
+
+def reworded(aim: Aim, rng: random.Random) -> Aim:
+    """The aim in any of its wordings."""
+    return replace(aim, wording=rng.randrange(len(aim.goal.wordings)))
+
+
+@cache
+def _by_key(app: str) -> dict[str, list[Aim]]:
+    """The aims to be trained on, questions left out, by each setting that they check."""
+    groups: dict[str, list[Aim]] = {}
+    for aim in aims_of(app, "train"):
+        for key in {str(item["key"]).partition(".")[0] for item in aim.checks} if not aim.goal.ask else ():
+            groups.setdefault(key, []).append(aim)
+    return groups
+
+
+def achievements(app: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Aim]:
+    """The aims that hold in a state and did not in an earlier one."""
+    changed = [key for key in _by_key(app) if before.get(key) != after.get(key)]
+    aims = {(aim.goal.name, aim.word): aim for key in changed for aim in _by_key(app)[key] if reached(aim, after)}
+    return [aim for aim in aims.values() if not reached(aim, before)]
 
 
 def reached(aim: Aim, state: Mapping[str, Any]) -> bool:
@@ -107,14 +128,6 @@ def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 
-def instructions(app: str) -> list[str]:
-    """The instructions of single aims and of pairs, without those of test tasks."""
-    rng = random.Random(f"instructions of {app}")
-    single = [sentence([aim]) for aim in aims(app)]
-    pairs = [sentence(parts) for parts in combinations(app, 2, rng)[:300]]
-    return [text for text in single + pairs if text not in _held_out(app)]
-
-
 def curiosity(walk: Sequence[Transition], index: int, instruction: str, rng: random.Random) -> Hindsight:
     """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do with it."""
     now = walk[index]
@@ -129,12 +142,11 @@ def with_past(hindsight: Hindsight, rng: random.Random) -> Hindsight:
 
 
 def with_more(hindsight: Hindsight, wish: Aim, rng: random.Random) -> Hindsight:
-    """The same decision under an instruction that asks for a second aim, before or after the first; never a test task's."""
+    """The same decision under an instruction that asks for a second aim, before or after the first."""
     text = hindsight.instruction[:-1]
     more = wish.text[0].upper() + wish.text[1:]
     first, second = (text, more) if rng.random() < 0.5 else (more, text)
-    instruction = f"{first} and {second[0].lower()}{second[1:]}."
-    return hindsight if instruction in _held_out(wish.goal.app) else replace(hindsight, instruction=instruction)
+    return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
 
 
 def distracted(hindsight: Hindsight, rng: random.Random, texts: Sequence[str]) -> Hindsight:

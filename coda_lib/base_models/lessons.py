@@ -1,9 +1,9 @@
-"""Tasks that base models learn from, as how-tos and demonstrations; none asks what a test or a train task asks."""
+"""Tasks that base models learn from, as how-tos and demonstrations: drawn from the train region of an application's space."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from PIL import Image
@@ -14,40 +14,29 @@ from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from coda_lib.base_models.walks import perform, random_step
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import ScriptError, to_plan
-from coda_lib.explore import Aim, aims, combinations, compose, sentence, train_pool
+from coda_lib.explore import Aim
 from coda_lib.planner import Observation, Turn, planner_messages
-from coda_lib.task import Task, goal_text, test_tasks
+from coda_lib.space import draw_with_aims, space
+from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 Lesson = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 
 
-@cache
-def _taken(app: str) -> frozenset[str]:
-    """Instructions and goals of the test and train tasks."""
-    tasks = [*test_tasks(app), *train_pool(app, desk_class(app).defaults)]
-    return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks})
-
-
-def is_taken(app: str, parts: Sequence[Aim]) -> bool:
-    """Whether a test or a train task asks for these aims, by its instruction or by its goal state."""
-    goal = goal_text(app, [item for aim in parts for item in aim.checks])
-    return not _taken(app).isdisjoint({sentence(parts), goal})
-
-
-def make_lessons(app: str, drawn: Iterable[tuple[Aim, ...]], name: str) -> list[Lesson]:
-    """The tasks made of these aims, but for those that are taken; `name` is a template of their ids, such as 'judge-{:03d}'."""
-    defaults = desk_class(app).defaults
-    tasks = ((parts, compose(app, parts, defaults, f"{app}/{name.format(i)}")) for i, parts in enumerate(drawn))
-    return [(parts, task) for parts, task in tasks if not is_taken(app, parts)]
+_LESSONS = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares of the grades
+_OF_THE_JUDGE = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
 
 
 @cache
-def judge_lessons(app: str) -> list[Lesson]:
+def lessons(app: str) -> tuple[Lesson, ...]:
+    """The planner's tasks."""
+    return _drawn(app, "train", 3_000, 0, _LESSONS)
+
+
+@cache
+def judge_lessons(app: str) -> tuple[Lesson, ...]:
     """The judge's tasks."""
-    rng = random.Random(f"judge tasks of {app}")
-    drawn = [*((aim,) for aim in aims(app)), *combinations(app, 2, rng)[:400], *combinations(app, 3, rng)[:120]]
-    return make_lessons(app, drawn, "judge-{:03d}")
+    return _drawn(app, "train", 1_500, 1, _OF_THE_JUDGE)
 
 
 def judge_tasks(app: str) -> list[Task]:
@@ -56,28 +45,13 @@ def judge_tasks(app: str) -> list[Task]:
 
 
 @cache
-def lessons(app: str) -> list[Lesson]:
-    """The planner's tasks: no aim of theirs is asked by a test or train task alone.
-
-    A planner that has seen how "plot sin(x)" is done has still to learn that "plot tan(x)" is done the same way.
-    """
-    rng = random.Random(f"lessons of {app}")
-    free = [aim for aim in aims(app) if not is_taken(app, [aim])]
-    drawn = [*((aim,) for aim in free), *(parts for size in (2, 3) for parts in combinations(app, size, rng))]
-    fit = [parts for parts in drawn if all(aim in free for aim in parts) and not is_taken(app, parts)]
-    return make_lessons(app, fit, "lesson-{:03d}")
+def unseen_lessons(app: str) -> tuple[Lesson, ...]:
+    """Tasks of the development region, for the figures of the cards."""
+    return _drawn(app, "development", 200, 2, _LESSONS)
 
 
-def draw_lesson(app: str, rng: random.Random) -> Lesson:
-    """Half of all lessons have a single aim, a quarter each two and three (where there are any)."""
-    single, *several = _by_size(app)
-    return rng.choice(single if rng.random() < 0.5 else rng.choice(several or [single]))
-
-
-@cache
-def _by_size(app: str) -> list[list[Lesson]]:
-    groups = ([lesson for lesson in lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3))
-    return [group for group in groups if group]
+def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float]) -> tuple[Lesson, ...]:
+    return tuple(draw_with_aims(space(app), region, count, seed, desk_class(app).defaults, mix))
 
 
 def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
@@ -147,6 +121,6 @@ def demonstrations(app: str, count: int, slips: float, seed: int) -> list[list[H
     """The decisions of `count` demonstrations that solved their task."""
     rng, env, solved = random.Random(f"demonstrations of {app} {seed}"), ScienceDesk(app), []
     while len(solved) < count:
-        solved += [decisions] if (decisions := demonstrate(env, *draw_lesson(app, rng), rng, slips)) else []
+        solved += [decisions] if (decisions := demonstrate(env, *rng.choice(lessons(app)), rng, slips)) else []
     env.close()
     return solved

@@ -12,12 +12,12 @@ from itertools import count
 from coda_lib.base_models import hindsight
 from coda_lib.base_models.attempts import Attempt, AttemptMaker
 from coda_lib.base_models.hindsight import Hindsight
-from coda_lib.base_models.lessons import draw_lesson, how_to_row
+from coda_lib.base_models.lessons import how_to_row, lessons
 from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moved
 from coda_lib.base_models.text_attempts import names, renamed
-from coda_lib.base_models.walks import Transition, typed_words
+from coda_lib.base_models.walks import Transition, by_goal, typed_words
 from coda_lib.envs.sciencedesk.elements import Element
-from coda_lib.explore import Aim, aims
+from coda_lib.explore import Aim
 
 BATCH = 32  # rows a step
 GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
@@ -104,9 +104,9 @@ def _draw_moved(groups: dict[str, list[list[_Moved]]], rng: random.Random) -> _M
 
 def how_to_source(apps: Sequence[str]) -> Source:
     """How-tos: a step of a task's script, given the steps before it and no picture.  They are as cheap as copying, and a tiny
-    model that has read them looks for what they name.  No aim of these tasks is asked by a test or train task alone.
+    model that has read them looks for what they name.
     """
-    return lambda rng: how_to_row(draw_lesson(rng.choice(apps), rng)[1], rng)
+    return lambda rng: how_to_row(rng.choice(lessons(rng.choice(apps)))[1], rng)
 
 
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
@@ -114,15 +114,14 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
     that solve the task all the same.  Some 30 % are hindsight: what one or two steps of a walk achieved is the instruction, and
     the steps are the plans, after none to three aimless steps; a third of these instructions ask for something more, and 30 % of
     the steps are replaced by random ones.  The rest are questions that the screen answers, and the next steps of walks under any
-    instruction.  So the planner knows interfaces and is unsure of what leads to a goal.  No instruction of a test task occurs.
+    instruction.  So the planner knows interfaces and is unsure of what leads to a goal.
     """
-    by_instruction, wishes = [], []
+    of_goals = []
     for walk in walks:
         groups: dict[str, tuple[list[Hindsight], list[Hindsight]]] = {}
         for decision in hindsight.hindsights(walk[0].app, walk):
-            groups.setdefault(decision.instruction, ([], []))[decision.step is None].append(decision)
-        by_instruction.append([groups[key] for key in sorted(groups)])
-        wishes.append(hindsight.instructions(walk[0].app))
+            groups.setdefault(decision.goal, ([], []))[decision.step is None].append(decision)
+        of_goals.append([groups[key] for key in sorted(groups)])
 
     def draw(rng: random.Random) -> Row:
         if rng.random() < 0.55:
@@ -130,10 +129,11 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
         i, dice = rng.randrange(len(walks)), rng.random()
         walk = walks[i]
         if dice < 0.15:
-            return hindsight.planner_row(hindsight.curiosity(walk, rng.randrange(len(walk)), rng.choice(wishes[i]), rng))
+            _, task = rng.choice(lessons(walk[0].app))
+            return hindsight.planner_row(hindsight.curiosity(walk, rng.randrange(len(walk)), task.instruction, rng))
         if dice < 0.2 and (question := hindsight.reading(rng.choice(walk), rng)):
             return hindsight.planner_row(question)
-        steps, done = rng.choice(by_instruction[i])
+        steps, done = rng.choice(of_goals[i])
         decision = hindsight.with_past(rng.choice(done if rng.random() < 0.12 else steps), rng)
         if rng.random() < 0.35:
             decision = hindsight.with_more(decision, _draw_wish(walk[0].app, decision, rng), rng)
@@ -146,10 +146,10 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
 
 def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:
     """A second aim to ask for; where the first is reached, one that holds as well."""
-    wishes = [aim for aim in rng.sample(aims(app), len(aims(app))) if not aim.goal.ask]
+    free = [aims for name, aims in by_goal(app).items() if name != decision.goal and not aims[0].goal.ask]
     if decision.after is not None:
-        wishes = [aim for aim in wishes if hindsight.reached(aim, decision.after)] or wishes
-    return wishes[0]
+        free = [held for aims in free if (held := [aim for aim in aims if hindsight.reached(aim, decision.after)])] or free
+    return hindsight.reworded(rng.choice(rng.choice(free)), rng)
 
 
 # -- judge ---------------------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source
     """Of five attempts two are stretches of random walks, two are scripts, whole or with a fault (of the judge also rollouts of
     the base planner), and one is a single screen; the application's state labels them.  A reply says what each step did, what
     holds at the end, and then the verdict; the plans stand beside the screenshots.  Each attempt has up to 4 more questions about
-    its end.  One batch in three is without pictures: rulings on attempts in words.  None asks what a test or a train task asks.
+    its end.  One batch in three is without pictures: rulings on attempts in words. 
     """
     makers = [AttemptMaker(walk) for walk in walks]
     rule = ruling_source([maker.app for maker in makers], [[*w, *a, *a] for w, a in zip(in_words, attempts, strict=True)])

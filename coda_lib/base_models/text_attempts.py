@@ -8,23 +8,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from coda_lib.base_models.attempts import NOTHING, Attempt, Question, ending, script_verdict, whole_reply
-from coda_lib.base_models.lessons import Lesson, alike, make_lessons
+from coda_lib.base_models.attempts import Attempt, Question
+from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
+from coda_lib.base_models.replies import NOTHING, ending, script_verdict, whole_reply
 from coda_lib.base_models.walks import random_step
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
-from coda_lib.explore import aims, combinations
+from coda_lib.space import aims_of
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _FAILED = 0.65  # share of the failed attempts that stay, so that about as many succeed as fail
 
 
 def text_lessons(app: str) -> dict[int, list[Lesson]]:
-    """The tasks of these attempts by their number of aims."""
-    rng = random.Random(f"told lessons of {app}")
-    drawn = [*((aim,) for aim in aims(app)), *combinations(app, 2, rng)[:3000], *combinations(app, 3, rng)[:400]]
-    lessons = make_lessons(app, drawn, "text-{:04d}")
-    return {size: [lesson for lesson in lessons if len(lesson[0]) == size] for size in (1, 2, 3)}
+    """The judge's tasks by their number of aims."""
+    return {size: [lesson for lesson in judge_lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3)}
 
 
 def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
@@ -79,7 +77,7 @@ def play(env: ScienceDesk, lesson: Lesson, others: Sequence[Lesson], rng: random
 @cache
 def names(app: str) -> tuple[str, ...]:
     """The values of an application's goals that stand for nothing but themselves."""
-    return tuple(sorted({aim.word for aim in aims(app)} - {"on", "off"}))
+    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
 
 
 def renamed(attempt: Attempt, others: Sequence[str], rng: random.Random) -> Attempt:

@@ -20,11 +20,11 @@ from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
 
 from coda_lib.base_models.architecture import PATCH, configuration, processor, tokenizer
+from coda_lib.base_models.lessons import lessons
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.sources import BATCH, Source, Walks
 from coda_lib.base_models.walks import Transition, typed_words
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
-from coda_lib.explore import aims
 from coda_lib.models.local import ImageTextProcessor, encode
 from coda_lib.trajectory import decode_image
 
@@ -44,9 +44,8 @@ def build_processor(walks: Walks) -> ImageTextProcessor:
         app = walk[0].app
         corpus += [transition.plan for transition in walk]
         corpus += [e.name for transition in walk[::5] for e in transition.elements]
-        corpus += [aim.text for aim in aims(app)] * 20 + list(typed_words(app)) * 20
-        corpus += [f"ANS {aim.value}" for aim in aims(app) if aim.goal.ask] * 10
-        corpus += [aim.text[0].upper() + aim.text[1:] + " and" for aim in aims(app)] * 5
+        corpus += [task.instruction for _, task in lessons(app)] * 2 + list(typed_words(app)) * 2
+        corpus += [f"ANS {task.ans}" for _, task in lessons(app) if task.ans] * 2
     corpus += ['{"Correctness": true, "Redundant": [1, 2], "First_Error_Step": null}', "assistant\nuser\nsystem\n"] * 50
     sample = [np.asarray(decode_image(rng.choice(rng.choice(walks)).screen), np.float32) / 255 for _ in range(200)]
     pixels = np.stack(sample).reshape(-1, 3)
@@ -87,8 +86,8 @@ def train_vision(
     words: ImageTextProcessor, network: Network, log: Log, walk: Sequence[Transition], steps: int, seed: int
 ) -> float:
     """Teach the tower what covers every cell of a screen; returns the accuracy on the cells of elements in the last steps."""
-    names = _classes((e.name for t in walk for e in t.elements), 400)
-    texts = _classes((e.text for t in walk for e in t.elements), 600)
+    names = _classes((e.name for t in walk for e in t.elements), 1_000)
+    texts = _classes((e.text for t in walk for e in t.elements), 1_000)
     width, cells = network.config.vision_config.out_hidden_size, (PATCH // CELL) ** 2
     heads = nn.ModuleList([nn.Linear(width, cells * (len(classes) + 1)) for classes in (names, texts)])
     tower = network.model.visual.requires_grad_(True)

@@ -1,7 +1,7 @@
 """Random walks through an application, with the names and boxes of all visible elements: the data of the base models.
 
-A walk uses the widget tree and the texts of the human-written goals.  It knows no task and no script: of a workflow it shows no
-more than two random steps happen to do.
+A walk uses the widget tree and the texts that goals to be trained on type, each after what opens its field.  It knows no task and
+no script: of a workflow it shows no more than two random steps happen to do.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import count, islice
+from itertools import count, islice, pairwise
 from typing import Any
 
 from PIL import Image
@@ -20,7 +20,8 @@ from coda_lib.envs.sciencedesk.desk import Desk, Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.widgets import Field
-from coda_lib.explore import aims
+from coda_lib.explore import Aim
+from coda_lib.space import aims_of, draw_starts, space
 from coda_lib.trajectory import encode_image
 
 WALK_LENGTH = 24  # steps from one reset to the next
@@ -51,35 +52,57 @@ def perform(desk: Desk, step: dict[str, Any], last: Transition | None = None, wa
 
 
 @cache
-def typed_words(app: str) -> tuple[str, ...]:
-    """The texts that the human-written goals type: the closed vocabulary of an application's fields."""
-    steps = [step for aim in aims(app) for step in aim.solution]
-    return tuple(sorted({step["type"].rstrip() for step in steps if "type" in step}))
+def typed_words(app: str, region: str = "train") -> tuple[str, ...]:
+    """The texts that the goals of a region of the task space type."""
+    return tuple(sorted({text for texts in _typed_after(app, region).values() for text in texts}))
+
+
+@cache
+def _typed_after(app: str, region: str) -> dict[str, list[str]]:
+    """The same texts by what is clicked before: a field, or what opens its dialog."""
+    texts: dict[str, set[str]] = {}
+    for aim in aims_of(app, region):
+        for last, step in pairwise([{}, *aim.solution]):
+            if "type" in step:
+                texts.setdefault(last.get("click", ""), set()).add(step["type"].rstrip())
+    return {clicked: sorted(of_field) for clicked, of_field in texts.items()}
 
 
 @cache
 def hotkeys(app: str) -> tuple[str, ...]:
-    """The keys that the human-written goals press, and Escape."""
-    return tuple(sorted({step["press"] for aim in aims(app) for step in aim.solution if "press" in step} | {"esc"}))
+    """The keys that goals to be trained on press, and Escape."""
+    steps = (step for aim in aims_of(app, "train") for step in aim.solution)
+    return tuple(sorted({step["press"] for step in steps if "press" in step} | {"esc"}))
 
 
 def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> dict[str, Any]:
-    """Settings to start from: values of three random goals and their set-ups."""
-    settings: dict[str, Any] = {}
-    for aim in rng.sample(aims(app), 3):
+    """Settings to start from: those of a task, and values of three random goals and their set-ups."""
+    settings: dict[str, Any] = draw_starts(space(app), (), rng)
+    for name in rng.sample(sorted(by_goal(app)), 3):
+        aim = rng.choice(by_goal(app)[name])
         settings |= aim.goal.setup
         if aim.goal.key in defaults:
-            settings[aim.goal.key] = rng.choice(list(aim.goal.values.values()))
+            settings[aim.goal.key] = rng.choice(by_goal(app)[name]).value
     if "tab" in defaults and rng.random() < 0.5:
         settings["tab"] = defaults["tab"]
     return settings
 
 
-def random_step(desk: Desk, rng: random.Random) -> dict[str, Any]:
-    """A random script step that the screen allows."""
+@cache
+def by_goal(app: str) -> dict[str, list[Aim]]:
+    """The aims to be trained on by their goals' names."""
+    groups: dict[str, list[Aim]] = {}
+    for aim in aims_of(app, "train"):
+        groups.setdefault(aim.goal.name, []).append(aim)
+    return groups
+
+
+def random_step(desk: Desk, rng: random.Random, clicked: str = "") -> dict[str, Any]:
+    """A random script step that the screen allows; into a field goes mostly what is typed there once `clicked` was clicked."""
     typing = isinstance(desk.focusWidget(), Field) and desk.focusWidget().isVisible() and desk.menu is None
     if typing and rng.random() < 0.6:
-        return {"type": rng.choice(typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
+        fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
+        return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
     dice = rng.random()
     if dice < 0.03:
         return {"press": rng.choice(hotkeys(desk.app))}
@@ -110,7 +133,8 @@ def random_walk(desk: Desk, rng: random.Random) -> Iterator[Transition]:
         desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
         last = None
         for _ in range(WALK_LENGTH):
-            last = perform(desk, random_step(desk, rng), last, number)
+            clicked = str(last.step.get("click", "")) if last else ""
+            last = perform(desk, random_step(desk, rng, clicked), last, number)
             yield last
 
 
