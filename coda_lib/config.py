@@ -121,6 +121,9 @@ class TrainingSettings(Section):
     at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
     accelerate: str | None = None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
     lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
+    frozen_vision: bool = False  # the vision tower stays as it is
+    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
+    warm_up: Annotated[int, Field(ge=0)] = 0
     track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
 
 
@@ -132,9 +135,12 @@ class SpecializeSettings(TrainingSettings):
     steps: Count  # optimizer steps
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
+    epsilon_high: Share | None = None  # its upper side; None: as the lower one
+    reach: Annotated[float, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
     shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
     draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
+    endings: Share = 1.0  # largest share of states whose right plan is to end
     refills: Annotated[int, Field(ge=0)] = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")
@@ -235,18 +241,12 @@ class Profile(Section):
     threads: Count = 1  # torch threads of the stages that do not set their own
 
     @model_validator(mode="after")
-    def _no_duplicates(self) -> Profile:
-        for field in ("apps", "systems"):
-            values = getattr(self, field)
+    def _agree(self) -> Profile:
+        for field, values in (("apps", self.apps), ("systems", self.systems)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{field} names one twice: {', '.join(values)}")
-        return self
-
-    @model_validator(mode="after")
-    def _whole_groups(self) -> Profile:
-        step = self.specialize.completions_per_step
         for name, variant in self.ablations.items():
-            if (group := variant.group_size) and step % group:
+            if (group := variant.group_size) and (step := self.specialize.completions_per_step) % group:
                 raise ValueError(f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}")
         return self
 

@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.agent import action_text
 from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
+ENDINGS = ("finished(", "call_user(")  # how the actions that end an episode begin
 Labeller = Callable[[Trajectory], Sequence[int]]  # indices (from 0) of the positive steps, as `judge.positive_steps`
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
@@ -72,14 +74,21 @@ def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, fl
     return {task: (share * (1 - share)) ** 0.5 for task, share in shares.items()}
 
 
-def draw_states(rows: Dataset, count: int, how: str, seed: int) -> Dataset:
+def draw_states(rows: Dataset, count: int, how: str, seed: int, endings: float = 1.0) -> Dataset:
     """`count` rows: in shuffled `passes` over all of them, or each by chance in proportion to its `spread`.
 
-    TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a resumed run.
+    At most a share `endings` are of states whose right plan ends the episode, as far as there are others; then all rows are
+    drawn by chance.  TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a
+    resumed run.
     """
     draw = random.Random(seed)
-    if how == "spread":
-        return rows.select(draw.choices(range(len(rows)), rows["spread"], k=count))
+    weights = np.array(rows["spread"] if how == "spread" else [1.0] * len(rows))
+    ends = np.array([target.startswith(ENDINGS) for target in rows["target"]])
+    too_many = 0 < ends.sum() < len(rows) and weights[ends].sum() > endings * weights.sum()
+    if too_many:
+        weights[ends] *= endings / (1 - endings) * weights[~ends].sum() / weights[ends].sum()
+    if how == "spread" or too_many:
+        return rows.select(draw.choices(range(len(rows)), weights.tolist(), k=count))
     passes = (draw.sample(range(len(rows)), len(rows)) for _ in range(count // len(rows) + 1))
     return rows.select([row for order in passes for row in order][:count])
 

@@ -3,7 +3,8 @@
 r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is the frozen executor's action for a sampled plan and
 a_T the labelled positive action.  The paper names "L1 distance" and "IoU" for r_dist and leaves the rest open; here:
 
-* click, double click, right click, hover: 1 - (|dx| + |dy|) / 2, on fractions of the screen;
+* click, double click, right click, hover: 1 - (|dx| + |dy|) / reach, at least 0, on fractions of the screen.  With a reach of
+  2, the largest distance there is, a click on any wrong element earns almost as much as the right one;
 * drag: IoU of the boxes spanned by start and end, times the cosine between the two drags (0 if it is negative).
   The boxes are widened by `DRAG_MARGIN`, because a horizontal drag spans no area; the cosine tells a drag from its
   reverse, which spans the same box;
@@ -28,12 +29,13 @@ DRAG_MARGIN = 0.03  # fraction of the screen added on each side of a dragged box
 MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord has no meaning
 
 
-def reward(actions: Sequence[Action], targets: Sequence[Action], distance: bool = True) -> float:
+def reward(actions: Sequence[Action], targets: Sequence[Action], distance: bool = True, reach: float = 2.0) -> float:
     """The reward of a reply's `actions` against the labelled `targets`, in [0, 2] (eq. 1).
 
     A reply may hold several actions.  The i-th action is compared with the i-th target and the rewards are averaged over
     the longer sequence, so a missing or extra action counts as 0.  No action (a reply that cannot be parsed) has reward 0.
-    `distance=False` leaves r_dist out (ablation): the range is then [0, 1].  ValueError if there is no target.
+    `distance=False` leaves r_dist out (ablation): the range is then [0, 1].  `reach` is the L1 distance, in (0, 2], at which a
+    point earns nothing.  ValueError if there is no target.
 
     >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)])  # 1 for the type + 1 - (0.3 + 0.1) / 2
     1.8
@@ -43,11 +45,11 @@ def reward(actions: Sequence[Action], targets: Sequence[Action], distance: bool 
     if not targets:
         raise ValueError("a reward needs at least one target action")
     pairs = zip(actions, targets, strict=False)
-    total = sum(1 + (similarity(a, b) if distance else 0) for a, b in pairs if a.type is b.type)
+    total = sum(1 + (similarity(a, b, reach) if distance else 0) for a, b in pairs if a.type is b.type)
     return total / max(len(actions), len(targets))
 
 
-def similarity(action: Action, target: Action) -> float:
+def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
     """r_dist of two actions, in [0, 1]: 1 for equal actions, 0 for actions of different types.
 
     >>> similarity(Action.type_text("sin(y)"), Action.type_text("sin(x)"))  # 1 of 6 characters differs
@@ -59,11 +61,11 @@ def similarity(action: Action, target: Action) -> float:
         return 1.0  # exactly, whatever the rounding below
     match action.type:
         case ActionType.CLICK | ActionType.DOUBLE_CLICK | ActionType.RIGHT_CLICK | ActionType.HOVER:
-            return _point(action, target)
+            return _point(action, target, reach)
         case ActionType.DRAG:
             return _drag(action, target)
         case ActionType.SCROLL:
-            return _point(action, target) if action.direction == target.direction else 0.0
+            return _point(action, target, reach) if action.direction == target.direction else 0.0
         case ActionType.TYPE | ActionType.ANS:
             return Levenshtein.normalized_similarity(action.text, target.text)
         case ActionType.HOTKEY:
@@ -93,8 +95,8 @@ def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
     return np.where(varied_P_1, centred_P_G / np.where(varied_P_1, std_P_1, 1.0), 0.0)
 
 
-def _point(action: Action, target: Action) -> float:
-    return 1 - (abs(action.x - target.x) + abs(action.y - target.y)) / 2
+def _point(action: Action, target: Action, reach: float) -> float:
+    return max(0.0, 1 - (abs(action.x - target.x) + abs(action.y - target.y)) / reach)
 
 
 def _chord(text: str) -> list[str]:

@@ -46,13 +46,14 @@ _APART = 1_000_003  # between the random numbers of two processes
 class ActionReward:
     """Reward of sampled plans: the executor's action for each, against the labelled action (eq. 1).
 
-    `distance=False` leaves r_dist out (an ablation).  Called by TRL with lists of one length; returns rewards in [0, 2].
+    `distance=False` leaves r_dist out (an ablation), `reach` is its scale (`coda_lib.reward`).  Called by TRL with lists of one
+    length; returns rewards in [0, 2].
     """
 
     __name__ = "action_reward"  # TRL logs rewards/<name>
 
-    def __init__(self, executor: Executor, seed: int, distance: bool = True):
-        self.executor, self.seed, self.distance = executor, seed, distance
+    def __init__(self, executor: Executor, seed: int, distance: bool = True, reach: float = 2.0):
+        self.executor, self.seed, self.distance, self.reach = executor, seed, distance, reach
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[float]:
         return self.carry_out(*args, **kwargs)[2]
@@ -70,7 +71,7 @@ class ActionReward:
         seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
         decisions = carry_out(self.executor, states, plans, seed)
         earned = [
-            reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance)
+            reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance, reach=self.reach)
             for decision, label, state in zip(decisions, target, states, strict=True)
         ]
         return states, decisions, earned
@@ -116,6 +117,7 @@ def specialize(
         scale_rewards="group",  # eq. 2
         beta=settings.beta,
         epsilon=settings.epsilon,
+        epsilon_high=settings.epsilon_high,
         use_bias_correction_kl=False,  # TRL would multiply KL_t by ρ_t; eq. 3 does not
         num_generations=settings.group_size,
         max_completion_length=sampling.max_new_tokens,
@@ -128,11 +130,11 @@ def specialize(
     )
     trainer = (kind or SpecializeTrainer)(
         **_planner(planner, settings),
-        reward_funcs=rewarding or ActionReward(executor, seed, distance),
+        reward_funcs=rewarding or ActionReward(executor, seed, distance, settings.reach),
         args=arguments,
         shared_prefix=settings.shared_prefix,
         refills=settings.refills,
-        train_dataset=draw_states(rows, states, settings.draw, seed),
+        train_dataset=draw_states(rows, states, settings.draw, seed, settings.endings),
         callbacks=[MetricsLog(folder / "metrics.jsonl", progress)],
     )
     return _train(trainer, folder)
@@ -171,7 +173,8 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
     return {
         "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // (processes * at_once),
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
-        "lr_scheduler_type": "constant", "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
+        "lr_scheduler_type": "constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
+        "warmup_steps": settings.warm_up, "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
         "save_total_limit": 1, "bf16": torch.cuda.is_available(), "gradient_checkpointing": torch.cuda.is_available(),
         "use_cpu": not torch.cuda.is_available(), "dataloader_pin_memory": False,
         "report_to": settings.track, "disable_tqdm": True,
@@ -186,6 +189,8 @@ def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, An
     logging.set_verbosity_error()  # the trainer does the same with a warning in red
     align_special_tokens(network, processor)
     logging.set_verbosity(level)
+    if settings.frozen_vision:
+        network.model.visual.requires_grad_(False)
     return {"model": network, "processing_class": processor, "peft_config": adapter_settings(settings)}
 
 
