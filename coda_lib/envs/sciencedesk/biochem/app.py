@@ -5,30 +5,36 @@ can be done with it, and opening one forgets the selection, colours, styles, cha
 colours and styles apply to the selection only; a distance needs exactly two selected atoms and an angle exactly
 three, the second one being its vertex; atoms can be clicked only while their labels are shown; hidden hydrogens leave
 the selection and cannot be selected.
+
+Which molecules, colours, elements and commands there are to choose from is in the settings `library`, `palette`, `kinds`,
+`files` and `tools`, the ticks of the slider in `turns`, the largest charge in `charge_limit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QLineF, QPointF, QRect, Qt
 from PySide6.QtGui import QBrush, QColor, QPainter, QPen
-from PySide6.QtWidgets import QFrame, QLabel
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton
 
-from coda_lib.envs.sciencedesk.biochem.molecules import MOLECULES, Structure, structure, view
+from coda_lib.envs.sciencedesk.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element, structure, view
 from coda_lib.envs.sciencedesk.desk import TAB_TOP, Desk
 from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
 
-_ELEMENTS = {"C": "Carbon", "H": "Hydrogen", "O": "Oxygen", "N": "Nitrogen"}
 _COLORS = {
     "C": "#5b6470", "H": "#e4e4e4", "O": "#e5484d", "N": "#3b6fe0",
+    "S": "#c9a400", "F": "#35c46a", "Cl": "#1f9d3a", "Si": "#b08d57", "P": "#e07b1a",
     "Red": "#e00000", "Green": "#18b030", "Blue": "#2040ff",
 }  # fmt: skip
+_PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
+    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy", "Gold", "Violet",
+    "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum", "Crimson", "Tan", "Orchid",
+)  # fmt: skip
 _RADIUS = {"Sphere": 14, "Stick": 10, "Line": 0}  # px
 _BOND = {"Sphere": 7, "Stick": 7, "Line": 2}  # px
-_TURNS = (0, 60, 120, 180)  # degrees
 
 
 class Biochem(Desk):
@@ -37,24 +43,27 @@ class Biochem(Desk):
     defaults = {
         "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {}, "styles": {},
         "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True, "axes": False, "dark": False,
-        "units": "Angstrom", "turn": 0, "title": "", "saved": {},
+        "units": "Angstrom", "turn": 0, "title": "", "saved": {}, "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3,
+        "palette": ["Red", "Green", "Blue"], "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
+        "tools": ["Distance", "Angle"],
     }  # fmt: skip
 
     def build(self) -> None:
-        self.add_menu("File", {"Save": lambda: self._ask(self._save), "Title": lambda: self.open_dialog(self._title),
-                               "Charge": lambda: self._ask(self._charge)})  # fmt: skip
+        files = {"Save": lambda: self._ask(self._save), "Title": lambda: self.open_dialog(self._title),
+                 "Charge": lambda: self._ask(self._charge), "Find": lambda: self.open_dialog(self._find)}  # fmt: skip
+        self._files = self.add_menu("File", files)
         self.add_menu("View", {"Labels": ("labels", True), "Hydrogens": ("hydrogens", True), "Bonds": ("bonds", True),
                                "Axes": ("axes", True), "Dark": ("dark", True)})  # fmt: skip
-        self._menu_of("Select", ("All", "None", "Carbon", "Hydrogen", "Oxygen"), self._select)
+        self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
         self._menu_of("Style", _RADIUS, lambda style: self._paint("styles", style))
-        self._menu_of("Color", ("Element", "Red", "Green", "Blue"), lambda color: self._paint("colors", color))
+        self._palette = self._menu_of("Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color))
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
         self._save = self.add_dialog("Save", 84, self._set_name, ["Name"])
         self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"]), ["Text"],
                                       lambda: {"Text": self.values["title"]})  # fmt: skip
-        charges = ("-3", "-2", "-1", "0", "1", "2", "3", "+1", "+2", "+3")
-        self._charge = self.add_entry("Charge", "Charge", "charge", charges, "Charge is a number from -3 to 3")
+        self._charge = self.add_dialog("Charge", 84, self._set_charge, ["Charge"], lambda: {"Charge": self.values["charge"]})
+        self._find = self.add_dialog("Find", 84, self._open_named, ["Molecule"])
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
@@ -62,7 +71,7 @@ class Biochem(Desk):
         self.scene.clicked.connect(lambda name, button: self._pick(name))
         self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
-        self.slider = self.add("Structure", Slider("Turn", _TURNS, self), 38, 162, 292, 28)
+        self.slider = self.add("Structure", Slider("Turn", self.defaults["turns"], self), 38, 162, 292, 28)
         self.slider.changed.connect(lambda value: self.set("turn", value))
 
         self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
@@ -74,8 +83,10 @@ class Biochem(Desk):
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
 
-        for i, (name, count) in enumerate({"Distance": 2, "Angle": 3}.items()):
+        self.tools = [
             self.add("Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26)
+            for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items())
+        ]
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
         self.add("Measure", Canvas("Measured", self, self._draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
@@ -89,8 +100,13 @@ class Biochem(Desk):
 
     def refresh(self) -> None:
         v, s = self.values, self._structure
-        self.list.fill(MOLECULES, v["marked"])
-        for i, name in enumerate(MOLECULES):
+        self._offer(self._files, v["files"])
+        self._offer(self._kinds, ["All", "None", *v["kinds"]])
+        self._offer(self._palette, ["Element", *v["palette"]])
+        for button in self.tools:
+            button.setVisible(v["tab"] == "Measure" and button.text() in v["tools"])
+        self.list.fill(v["library"], v["marked"])
+        for i, name in enumerate(v["library"]):
             self.list.item(i).setBackground(QBrush(QColor("#ffd000")) if name == v["pinned"] else QBrush())
         self.now.setText(f"Opened: {v['molecule'] or '-'}")
         self.pin.setText(f"Pinned: {v['pinned'] or '-'}")
@@ -102,17 +118,19 @@ class Biochem(Desk):
         self.ion.setText(f"Charge: {v['charge']:+d}" if s else "Charge: -")
         self._badge(self.heading, v["title"], "#8250df")
         self._badge(self.badge, next(reversed(v["saved"]), ""), "#1a7f37")
-        self.slider.value = v["turn"]
+        self.slider.ticks, self.slider.value = sorted({0, v["turn"], *v["turns"]}), v["turn"]
         saved = f", saved {' '.join(v['saved'])}" if v["saved"] else ""
         self.message(f"{v['molecule'] or 'No molecule'}, {len(v['selected'])} selected, {v['units']}{saved}")
 
     def facts(self) -> dict[str, Any]:
         v, s = self.values, self._structure
         shown = self._shown()
-        kinds = {"All": shown} | {word: [n for n in shown if n[0] == e] for e, word in _ELEMENTS.items()}
+        there = {*"CHON", *(element(name) for name in s.names)} if s else {*"CHON"}
+        kinds = {"All": shown} | {word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there}
         return {
             "formula": s.formula if s else "", "count": len(s.names) if s else 0, "mass": s.mass if s else 0,
-            "result": self._result(), "tint": {k: _common(v["colors"], names, "Element") for k, names in kinds.items()},
+            "chosen": len(v["selected"]), "result": self._result(),
+            "tint": {k: _common(v["colors"], names, "Element") for k, names in kinds.items()},
             "look": {k: _common(v["styles"], names, "Stick") for k, names in kinds.items()},
         }  # fmt: skip
 
@@ -121,9 +139,18 @@ class Biochem(Desk):
             self.values["selected"] = [name for name in self.values["selected"] if name[0] != "H"]
         super().set(key, value)
 
-    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> None:
+    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> QFrame:
         """A menu whose entries call the same function, each with its name."""
-        self.add_menu(title, {name: lambda name=name: act(name) for name in names})
+        return self.add_menu(title, {name: lambda name=name: act(name) for name in names})
+
+    @staticmethod
+    def _offer(menu: QFrame, names: Sequence[str]) -> None:
+        """Show these entries of a menu, in this order, and hide the others."""
+        for item in menu.findChildren(QPushButton):
+            place = names.index(item.accessibleName()) if item.accessibleName() in names else None
+            item.setVisible(place is not None)
+            item.move(1, 1 + 19 * (place or 0))
+        menu.resize(menu.width(), 2 + 19 * len(names))
 
     @property
     def _structure(self) -> Structure | None:
@@ -139,7 +166,7 @@ class Biochem(Desk):
         return self._value(*self.values["measured"][-1]) if self.values["measured"] else ""
 
     def _value(self, name: str, value: float) -> str:
-        if name.count("-") == 2:
+        if name.count("-") > 1:
             return f"{value:.0f} deg"
         return f"{value:.2f} A" if self.values["units"] == "Angstrom" else f"{100 * value:.0f} pm"
 
@@ -163,7 +190,7 @@ class Biochem(Desk):
             self.set("selected", rest if name in self.values["selected"] else rest + [name])
 
     def _select(self, what: str) -> None:
-        names = [name for name in self._shown() if what == "All" or _ELEMENTS[name[0]] == what]
+        names = [name for name in self._shown() if what == "All" or ELEMENTS[element(name)] == what]
         if names or what == "None":
             self.set("selected", names)
         else:
@@ -176,15 +203,21 @@ class Biochem(Desk):
             self.set(key, self.values[key] | dict.fromkeys(self.values["selected"], value))
 
     def _turn(self, dx: float) -> None:
-        place = _TURNS.index(self.values["turn"]) + (1 if dx > 0 else -1)
-        self.set("turn", _TURNS[min(max(place, 0), len(_TURNS) - 1)])
+        ticks = self.slider.ticks
+        place = ticks.index(self.values["turn"]) + (1 if dx > 0 else -1)
+        self.set("turn", ticks[min(max(place, 0), len(ticks) - 1)])
 
     def _measure(self, count: int) -> None:
         names, s = self.values["selected"], self._structure
         if s is None or len(names) != count:
             self.message(f"{count} atoms are needed")
             return
-        value = s.atoms.get_distance(*s.index(names)) if count == 2 else s.atoms.get_angle(*s.index(names))
+        measure = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count]
+        try:
+            value = measure(*s.index(names))
+        except ZeroDivisionError:  # three in a row leave the torsion undefined
+            self.message("Three of these atoms lie on a line")
+            return
         ends = names if names[0] < names[-1] else names[::-1]
         self.set("measured", self.values["measured"] + [["-".join(ends), round(float(value), 3)]])
 
@@ -197,6 +230,17 @@ class Biochem(Desk):
         rest = {name: what for name, what in self.values["saved"].items() if name != texts["Name"]}
         self.set("saved", rest | {texts["Name"]: self.values["molecule"]})
         return None
+
+    def _set_charge(self, texts: dict[str, str]) -> str | None:
+        limit, text = self.values["charge_limit"], texts["Charge"]
+        if text not in {f"{n:{sign}}" for n in range(-limit, limit + 1) for sign in ("", "+")} - {"+0"}:
+            return f"Charge is a number from {-limit} to {limit}"
+        self.set("charge", int(text))
+        return None
+
+    def _open_named(self, texts: dict[str, str]) -> str | None:
+        name = {name.lower(): name for name in MOLECULES}.get(texts["Molecule"].lower())
+        return self._open(name) if name else "There is no molecule of that name"
 
     # -- pictures ----------------------------------------------------------------------------------------------------
 
@@ -221,7 +265,7 @@ class Biochem(Desk):
         if v["axes"]:
             self._draw_axes(painter, rect)
         shown = set(s.index(self._shown()))
-        colors = {i: QColor(_COLORS.get(v["colors"].get(s.names[i], ""), _COLORS[s.names[i][0]])) for i in shown}
+        colors = {i: self._color(s.names[i]) for i in shown}
         styles = {i: v["styles"].get(s.names[i], "Stick") for i in shown}
         pieces = [(points[i, 2], i, None) for i in shown]
         if v["bonds"]:  # two halves in the colours of their atoms, behind both so that the labels stay readable
@@ -259,6 +303,10 @@ class Biochem(Desk):
             painter.setPen(ink)
             box = QRect(round(center.x()) - 12, round(center.y()) - 8, 24, 16)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+
+    def _color(self, name: str) -> QColor:
+        color = self.values["colors"].get(name, "Element")
+        return QColor(_COLORS[element(name)] if color == "Element" else _COLORS.get(color, color.lower()))
 
     def _draw_axes(self, painter: QPainter, rect: QRect) -> None:
         origin, angle = QPointF(34, rect.height() - 26), np.radians(self.values["turn"])
