@@ -15,26 +15,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-from PySide6.QtCore import QLineF, QPointF, QRect, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPen
+from PySide6.QtGui import QBrush, QColor
 from PySide6.QtWidgets import QFrame, QLabel, QPushButton
 
-from coda_lib.envs.sciencedesk.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element, structure, view
+from coda_lib.envs.sciencedesk.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element
+from coda_lib.envs.sciencedesk.biochem.pictures import (
+    RADIUS,
+    boxes,
+    draw_measured,
+    draw_scene,
+    draw_shares,
+    length_or_angle,
+    opened,
+    shown_atoms,
+)
 from coda_lib.envs.sciencedesk.desk import TAB_TOP, Desk
-from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
+from coda_lib.envs.sciencedesk.widgets import Rows, Slider
 
-_COLORS = {
-    "C": "#5b6470", "H": "#e4e4e4", "O": "#e5484d", "N": "#3b6fe0",
-    "S": "#c9a400", "F": "#35c46a", "Cl": "#1f9d3a", "Si": "#b08d57", "P": "#e07b1a",
-    "Red": "#e00000", "Green": "#18b030", "Blue": "#2040ff",
-}  # fmt: skip
 _PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
     "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy", "Gold", "Violet",
     "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum", "Crimson", "Tan", "Orchid",
 )  # fmt: skip
-_RADIUS = {"Sphere": 14, "Stick": 10, "Line": 0}  # px
-_BOND = {"Sphere": 7, "Stick": 7, "Line": 2}  # px
 
 
 class Biochem(Desk):
@@ -55,7 +56,7 @@ class Biochem(Desk):
         self.add_menu("View", {"Labels": ("labels", True), "Hydrogens": ("hydrogens", True), "Bonds": ("bonds", True),
                                "Axes": ("axes", True), "Dark": ("dark", True)})  # fmt: skip
         self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
-        self._menu_of("Style", _RADIUS, lambda style: self._paint("styles", style))
+        self._menu_of("Style", RADIUS, lambda style: self._paint("styles", style))
         self._palette = self._menu_of("Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color))
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
@@ -67,7 +68,7 @@ class Biochem(Desk):
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
-        self.scene = self.add("Structure", Canvas("Scene", self, self._draw_scene, self._boxes), 6, 4, 324, 156)
+        self.scene = self.add("Structure", self.picture("Scene", draw_scene, boxes), 6, 4, 324, 156)
         self.scene.clicked.connect(lambda name, button: self._pick(name))
         self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
@@ -88,13 +89,13 @@ class Biochem(Desk):
             for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items())
         ]
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
-        self.add("Measure", Canvas("Measured", self, self._draw_measured), 6, 64, 324, 96)
+        self.add("Measure", self.picture("Measured", draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
         rows = ("Name", "Formula", "Atom count", "Mass")
         self.info = [self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
-        self.add("Info", Canvas("Mass shares", self, self._draw_shares), 6, 150, 324, 40)
+        self.add("Info", self.picture("Mass shares", draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
             label.setStyleSheet("font-size: 17px; background: white; padding-left: 4px;")
 
@@ -124,7 +125,7 @@ class Biochem(Desk):
 
     def facts(self) -> dict[str, Any]:
         v, s = self.values, self._structure
-        shown = self._shown()
+        shown = shown_atoms(self.values)
         there = {*"CHON", *(element(name) for name in s.names)} if s else {*"CHON"}
         kinds = {"All": shown} | {word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there}
         return {
@@ -154,21 +155,11 @@ class Biochem(Desk):
 
     @property
     def _structure(self) -> Structure | None:
-        return structure(self.values["molecule"]) if self.values["molecule"] else None
-
-    def _shown(self) -> list[str]:
-        """Names of the atoms that are not hidden."""
-        names = self._structure.names if self._structure else ()
-        return [name for name in names if self.values["hydrogens"] or name[0] != "H"]
+        return opened(self.values)
 
     def _result(self) -> str:
         """The last measurement as the screen shows it."""
-        return self._value(*self.values["measured"][-1]) if self.values["measured"] else ""
-
-    def _value(self, name: str, value: float) -> str:
-        if name.count("-") > 1:
-            return f"{value:.0f} deg"
-        return f"{value:.2f} A" if self.values["units"] == "Angstrom" else f"{100 * value:.0f} pm"
+        return length_or_angle(*self.values["measured"][-1], self.values["units"]) if self.values["measured"] else ""
 
     @staticmethod
     def _badge(label: QLabel, text: str, color: str) -> None:
@@ -190,7 +181,7 @@ class Biochem(Desk):
             self.set("selected", rest if name in self.values["selected"] else rest + [name])
 
     def _select(self, what: str) -> None:
-        names = [name for name in self._shown() if what == "All" or ELEMENTS[element(name)] == what]
+        names = [name for name in shown_atoms(self.values) if what == "All" or ELEMENTS[element(name)] == what]
         if names or what == "None":
             self.set("selected", names)
         else:
@@ -241,98 +232,6 @@ class Biochem(Desk):
     def _open_named(self, texts: dict[str, str]) -> str | None:
         name = {name.lower(): name for name in MOLECULES}.get(texts["Molecule"].lower())
         return self._open(name) if name else "There is no molecule of that name"
-
-    # -- pictures ----------------------------------------------------------------------------------------------------
-
-    def _boxes(self, rect: QRect) -> dict[str, QRect]:
-        """The boxes of the atoms that can be clicked: those with a label, front ones first."""
-        if not self.values["labels"] or not self.values["molecule"]:
-            return {}
-        points, _ = view(self.values["molecule"], self.values["turn"], rect.width(), rect.height())
-        names = self._structure.names
-        front = sorted(self._structure.index(self._shown()), key=lambda i: -points[i, 2])
-        return {names[i]: QRect(round(points[i, 0]) - 9, round(points[i, 1]) - 9, 18, 18) for i in front}
-
-    def _draw_scene(self, painter: QPainter, rect: QRect) -> None:
-        v, s = self.values, self._structure
-        ink = QColor("white" if v["dark"] else "black")
-        painter.fillRect(rect, QColor("#101828" if v["dark"] else "white"))
-        if s is None:
-            painter.setPen(QColor("#888888"))
-            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "No molecule")
-            return
-        points, scale = view(v["molecule"], v["turn"], rect.width(), rect.height())
-        if v["axes"]:
-            self._draw_axes(painter, rect)
-        shown = set(s.index(self._shown()))
-        colors = {i: self._color(s.names[i]) for i in shown}
-        styles = {i: v["styles"].get(s.names[i], "Stick") for i in shown}
-        pieces = [(points[i, 2], i, None) for i in shown]
-        if v["bonds"]:  # two halves in the colours of their atoms, behind both so that the labels stay readable
-            for a, b in ((a, b) for a, b in s.bonds if {a, b} <= shown):
-                depth = min(points[a, 2], points[b, 2]) - 1
-                pieces += [(depth, a, b), (depth, b, a)]
-        for _, i, j in sorted(pieces, key=lambda piece: piece[0]):
-            center = QPointF(points[i, 0], points[i, 1])
-            if j is None:
-                self._draw_atom(painter, center, points[i, 2] / scale, s.names[i], colors[i], styles[i], ink)
-            else:
-                half = QLineF(center, QPointF(*(points[i, :2] + points[j, :2]) / 2))
-                dim = colors[i].darker(115) if styles[i] != "Line" or s.names[i] in v["colors"] else ink
-                painter.setPen(QPen(dim, _BOND[styles[i]]))
-                painter.drawLine(half)
-        painter.setPen(ink)
-        sign = f"   charge {v['charge']:+d}" if v["charge"] else ""
-        painter.drawText(6, 14, v["molecule"] + sign)
-
-    def _draw_atom(
-        self, painter: QPainter, center: QPointF, depth: float, name: str, color: QColor, style: str, ink: QColor
-    ) -> None:
-        """One atom; nearer ones are a little larger.  A selected one has a thick magenta ring."""
-        radius = _RADIUS[style] + round(0.6 * depth) if _RADIUS[style] else 7
-        chosen = name in self.values["selected"]
-        painter.setPen(QPen(QColor("#ff00c8"), 4) if chosen else QPen(QColor("#333333"), 1))
-        if style == "Line":
-            painter.setBrush(QColor("#101828" if self.values["dark"] else "white"))
-            painter.setPen(painter.pen() if chosen else Qt.PenStyle.NoPen)
-        else:
-            painter.setBrush(color)
-            ink = QColor("black" if color.lightness() > 140 or color.green() > 150 else "white")
-        painter.drawEllipse(center, radius, radius)
-        if self.values["labels"]:
-            painter.setPen(ink)
-            box = QRect(round(center.x()) - 12, round(center.y()) - 8, 24, 16)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
-
-    def _color(self, name: str) -> QColor:
-        color = self.values["colors"].get(name, "Element")
-        return QColor(_COLORS[element(name)] if color == "Element" else _COLORS.get(color, color.lower()))
-
-    def _draw_axes(self, painter: QPainter, rect: QRect) -> None:
-        origin, angle = QPointF(34, rect.height() - 26), np.radians(self.values["turn"])
-        across, away = np.cos(angle), np.sin(angle)
-        ways = ((across, 0.35 * away, "#e00000"), (0, -1, "#18b030"), (away, -0.35 * across, "#2040ff"))
-        for x, y, color in ways:
-            painter.setPen(QPen(QColor(color), 4))
-            painter.drawLine(origin, origin + QPointF(26 * x, 26 * y))
-
-    def _draw_measured(self, painter: QPainter, rect: QRect) -> None:
-        last = self.values["measured"][-4:]
-        for i, (name, value) in enumerate(last):
-            row = QRect(2, 2 + 23 * i, rect.width() - 4, 22)
-            painter.fillRect(row, QColor("#9fd8b4" if i == len(last) - 1 else "#e3efe7"))
-            painter.setPen(QColor("black"))
-            text = f"{name} = {self._value(name, value)}"
-            painter.drawText(row.adjusted(8, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, text)
-
-    def _draw_shares(self, painter: QPainter, rect: QRect) -> None:
-        left = 2
-        for element, share in self._structure.shares if self._structure else ():
-            width = round(share * (rect.width() - 4))
-            painter.fillRect(left, 2, width, rect.height() - 4, QColor(_COLORS[element]))
-            painter.setPen(QColor("black" if element == "H" else "white"))
-            painter.drawText(QRect(left, 2, width, rect.height() - 4), Qt.AlignmentFlag.AlignCenter, element)
-            left += width
 
 
 def _common(values: dict[str, str], names: list[str], default: str) -> str:

@@ -38,7 +38,7 @@ MOLECULES = {  # everyday name: (name in ASE's G2 data, turns about x, y and z t
     "ozone": ("O3", (90, 75, 120)), "peroxide": ("H2O2", (165, 0, 105)), "phosphine": ("PH3", (90, 60, 105)),
     "propane": ("C3H8", (15, 0, 90)), "propene": ("C3H6_Cs", (120, 165, 0)), "propyne": ("C3H4_C3v", (135, 135, 135)),
     "pyridine": ("C5H5N", (150, 150, 75)), "pyrrole": ("C4H4NH", (90, 30, 90)), "silane": ("SiH4", (60, 75, 135)),
-    "spiropentane": ("C5H8", (0, 60, 0)), "sulfane": ("SH2", (150, 90, 165)), "sulfur dioxide": ("SO2", (45, 105, 135)),
+    "sulfane": ("SH2", (150, 90, 165)), "sulfur dioxide": ("SO2", (45, 105, 135)),
     "thiirane": ("CH2SCH2", (15, 150, 105)), "thiophene": ("C4H4S", (0, 150, 90)), "trimethylamine": ("C3H9N", (165, 135, 105)),
     "vinyl chloride": ("H2CCHCl", (165, 60, 45)), "vinyl fluoride": ("H2CCHF", (45, 30, 15)),
 }  # fmt: skip
