@@ -6,8 +6,8 @@ colours and styles apply to the selection only; a distance needs exactly two sel
 three, the second one being its vertex; atoms can be clicked only while their labels are shown; hidden hydrogens leave
 the selection and cannot be selected.
 
-Which molecules, colours, elements and commands there are to choose from is in the settings `library`, `palette`, `kinds`,
-`files` and `tools`, the ticks of the slider in `turns`, the largest charge in `charge_limit`.
+Which molecules, colours, elements, commands and fields there are is in the settings `library`, `palette`, `kinds`, `files`,
+`tools` and `fields`, the ticks of the slider in `turns`, the largest charge in `charge_limit`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Biochem(Desk):
         "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True, "axes": False, "dark": False,
         "units": "Angstrom", "turn": 0, "title": "", "saved": {}, "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3,
         "palette": ["Red", "Green", "Blue"], "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
-        "tools": ["Distance", "Angle"],
+        "tools": ["Distance", "Angle"], "fields": [], "note": "", "sample": 0,
     }  # fmt: skip
 
     def build(self) -> None:
@@ -83,6 +83,10 @@ class Biochem(Desk):
         self.add("Molecules", self.button("Open", lambda: self._open(self.values["marked"])), 212, 6, 118, 26)
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
+        self.fields = {}  # by name: what was entered last, and the field itself
+        for i, (name, enter) in enumerate({"Note": self._set_note, "Sample": self._set_sample}.items()):
+            shown = self.add("Molecules", QLabel(self), 212, 34 + 38 * i, 122, 16)
+            self.fields[name] = shown, self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20)
 
         self.tools = [
             self.add("Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26)
@@ -106,6 +110,10 @@ class Biochem(Desk):
         self._offer(self._palette, ["Element", *v["palette"]])
         for button in self.tools:
             button.setVisible(v["tab"] == "Measure" and button.text() in v["tools"])
+        for name, (shown, field) in self.fields.items():
+            for widget in (shown, field):
+                widget.setVisible(v["tab"] == "Molecules" and name in v["fields"])
+            shown.setText(f"{name}: {v[name.lower()] or '-'}")
         self.list.fill(v["library"], v["marked"])
         for i, name in enumerate(v["library"]):
             self.list.item(i).setBackground(QBrush(QColor("#ffd000")) if name == v["pinned"] else QBrush())
@@ -203,12 +211,11 @@ class Biochem(Desk):
         if s is None or len(names) != count:
             self.message(f"{count} atoms are needed")
             return
-        measure = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count]
-        try:
-            value = measure(*s.index(names))
-        except ZeroDivisionError:  # three in a row leave the torsion undefined
-            self.message("Three of these atoms lie on a line")
+        places = s.index(names)
+        if count == 4 and not all(1 < s.atoms.get_angle(*three) < 179 for three in (places[:3], places[1:])):
+            self.message("Three of these atoms lie on a line")  # there is no torsion
             return
+        value = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count](*places)
         ends = names if names[0] < names[-1] else names[::-1]
         self.set("measured", self.values["measured"] + [["-".join(ends), round(float(value), 3)]])
 
@@ -228,6 +235,16 @@ class Biochem(Desk):
             return f"Charge is a number from {-limit} to {limit}"
         self.set("charge", int(text))
         return None
+
+    def _set_note(self) -> None:
+        self.set("note", self.fields["Note"][1].text().strip())
+
+    def _set_sample(self) -> None:
+        text = self.fields["Sample"][1].text().strip()
+        if text.isascii() and text.isdigit() and len(text) < 6:
+            self.set("sample", int(text))
+        else:
+            self.message("Sample is a number of at most 5 digits")
 
     def _open_named(self, texts: dict[str, str]) -> str | None:
         name = {name.lower(): name for name in MOLECULES}.get(texts["Molecule"].lower())
