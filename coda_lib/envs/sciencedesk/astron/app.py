@@ -5,7 +5,7 @@ is refused while places are locked (they are at the start), the chart centres on
 the horizon, and rise and set are shown once computed for the selected body, until body, date or place change.
 
 Which stars have a name, the cities of the menu and the ticks of the field of view are settings.  A search names any star of the
-catalogue; with `atlas`, the menu has an entry for any city.
+catalogue; with `atlas`, the menu has an entry for any place; with `entries`, there are fields for a date and for a place.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Astron(Desk):
         "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False, "horizon": True,
         "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "", "selected": "", "marked": [],
         "measured": [], "computed": "", "scale": "inner", "show": "all", "stars": list(ephemeris.STARS),
-        "cities": list(ephemeris.CITIES), "atlas": False, "fields": [30, 60, 120, 180],
+        "cities": list(ephemeris.CITIES), "atlas": False, "entries": False, "fields": [30, 60, 120, 180],
     }  # fmt: skip
 
     def build(self) -> None:
@@ -75,6 +75,7 @@ class Astron(Desk):
         self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 54)
         self.marks.setWordWrap(True)
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.date = self.add("Sky", self.field("Date", self._enter_date), 232, 132, 98, 22)
         self.view_field = self.add("Sky", Slider("Field", self.defaults["fields"], self), 228, 158, 106, 28)
         self.view_field.changed.connect(lambda value: self.set("field", value))
 
@@ -95,6 +96,7 @@ class Astron(Desk):
 
         self.info = {name: self.add("Info", self.label(name), 8, 6 + 22 * i, 158, 18) for i, name in enumerate(
             ("Object", "In", "Magnitude", "Distance", "Above", "Rise", "Set"))}  # fmt: skip
+        self.site = self.add("Info", self.field("Site", self._enter_site), 8, 160, 158, 24)
         self.add("Info", self.button("Compute", self._compute), 172, 6, 158, 24)
         self.add("Info", self.picture("Day curve", draw_curve), 172, 36, 158, 150)
 
@@ -120,6 +122,9 @@ class Astron(Desk):
         self._show_info(here.get(v["selected"]))
         self.view_field.ticks, self.view_field.value = v["fields"], v["field"]
         self._fill_places()
+        for page, entry in (("Sky", self.date), ("Info", self.site)):
+            entry.setPlaceholderText(entry.accessibleName())
+            entry.setVisible(v["entries"] and v["tab"] == page)
         locked = ", locked" if v["locked"] else ""
         run = "paused" if v["paused"] else v["rate"]
         self.message(f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}")
@@ -248,11 +253,25 @@ class Astron(Desk):
             self._travel(name)
 
     def _look_up(self, texts: dict[str, str]) -> str | None:
-        city = ephemeris.find_city(texts["City"])
-        if city is None or self.values["locked"]:
-            return "The place is locked" if city else "No such place"
-        self._travel(city)
+        place = ephemeris.find_place(texts["City"])
+        if place is None or self.values["locked"]:
+            return "The place is locked" if place else "No such place"
+        self._travel(place)
         return None
+
+    def _enter_site(self) -> None:
+        if problem := self._look_up({"City": self.site.text().strip()}):
+            self.message(problem)
+        else:
+            self.site.clear()
+
+    def _enter_date(self) -> None:
+        """A date as in 2031-8-17."""
+        texts = dict(zip(("Year", "Month", "Day"), self.date.text().strip().split("-"), strict=False))
+        if problem := self._set_date({"Month": "", "Day": "", "Hour": str(self.values["hour"])} | texts):
+            self.message(problem)
+        else:
+            self.date.clear()
 
     def _set_limit(self, texts: dict[str, str]) -> str | None:
         if not re.fullmatch(r"[0-5](\.\d)?|6", texts["Magnitude"]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -17,6 +18,7 @@ STARS = ("Polaris", "Sirius", "Vega")  # that have a name at first; the others o
 SOLAR = ("Sun", "Moon", *PLANETS)
 CATALOGUE = frozenset(name for name in ephem.stars.stars if name.isalpha())
 CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
+_SITE = re.compile(r"(\d{1,2})([NS]) (\d{1,3})([EW])")
 When = tuple[int, int, int, int]  # year, month, day, hour (UT)
 
 
@@ -51,9 +53,11 @@ def _computed(names: Iterable[str], at: ephem.Observer | ephem.Date) -> Iterator
         yield name, body
 
 
-def find_city(name: str) -> str | None:
-    """The city of that name, or None."""
-    for written in (name, name.title()):
+def find_place(text: str) -> str | None:
+    """The city of that name, or latitude and longitude as in '48N 11E'; None if there is no such place."""
+    if match := _SITE.fullmatch(text.upper()):
+        return text.upper() if int(match[1]) <= 90 and int(match[3]) <= 180 else None
+    for written in (text, text.title()):
         try:
             return ephem.city(written).name
         except KeyError:
@@ -61,8 +65,17 @@ def find_city(name: str) -> str | None:
     return None
 
 
+def _site(place: str) -> ephem.Observer:
+    match = _SITE.fullmatch(place)
+    if match is None:
+        return ephem.city(place)
+    here = ephem.Observer()
+    here.lat, here.lon = (("-" if side in "SW" else "") + degrees for degrees, side in (match.groups()[:2], match.groups()[2:]))
+    return here
+
+
 def observer(when: When, city: str) -> ephem.Observer:
-    here = ephem.city(city)
+    here = _site(city)
     here.date = datetime(*when)
     return here
 
