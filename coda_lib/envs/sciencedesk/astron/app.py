@@ -267,8 +267,9 @@ class Astron(Desk):
 
     def _enter_date(self) -> None:
         """A date as in 2031-8-17."""
-        texts = dict(zip(("Year", "Month", "Day"), self.date.text().strip().split("-"), strict=False))
-        if problem := self._set_date({"Month": "", "Day": "", "Hour": str(self.values["hour"])} | texts):
+        year, _, rest = self.date.text().strip().partition("-")
+        month, _, day = rest.partition("-")
+        if problem := self._set_date({"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])}):
             self.message(problem)
         else:
             self.date.clear()
