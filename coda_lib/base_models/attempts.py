@@ -173,14 +173,14 @@ class AttemptMaker:
     ) -> list[Question]:
         """Other questions about the same attempt, answered by the state at its end.
 
-        Each is drawn so that yes and no are about equally often the answer (at most one to two): otherwise its words would
+        Each is drawn so that yes and no are about equally often the answer: otherwise its words would
         tell the answer, and a model would learn not to look (Goyal et al., arXiv 1612.00837).
         """
         holds = [reached(aim, state) for aim in self.aims]
         holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
         questions: dict[str, Question] = {}
         for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
-            if rng.random() * (rate if success else 1 - rate) > 2 * min(rate, 1 - rate):
+            if rng.random() * (rate if success else 1 - rate) > min(rate, 1 - rate):
                 continue
             parts = [aim]
             others = [other for other in holding if are_apart([aim.goal, other.goal])]
