@@ -213,7 +213,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-READY = {"gis": {"selected": "Elevation"}, "biochem": {"molecule": "water"}, "astron": {"entries": True}}  # all fields can be shown
+READY = {"gis": {"selected": "Elevation"}, "biochem": {"molecule": "water"}, "astron": {"entries": True}}  # all can be shown
 
 
 def test_no_text_breaks_any_field(env, tmp_path, monkeypatch):
