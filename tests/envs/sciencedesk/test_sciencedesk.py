@@ -214,7 +214,7 @@ HOSTILE = [
 
 
 READY = {  # all dialogs can be opened, all fields are shown
-    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]},
+    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]}, "astron": {"entries": True},
 }  # fmt: skip
 
 

@@ -275,7 +275,7 @@ class Astron(Desk):
             self.date.clear()
 
     def _set_limit(self, texts: dict[str, str]) -> str | None:
-        if not re.fullmatch(r"[0-5](\.\d)?|6", texts["Magnitude"]):
+        if not re.fullmatch(r"[0-5](\.[0-9])?|6", texts["Magnitude"]):
             return "Magnitude is a number from 0 to 6"
         magnitude = float(texts["Magnitude"])
         self.set("limit", int(magnitude) if magnitude.is_integer() else magnitude)

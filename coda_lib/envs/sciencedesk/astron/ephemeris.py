@@ -18,7 +18,7 @@ STARS = ("Polaris", "Sirius", "Vega")  # that have a name at first; the others o
 SOLAR = ("Sun", "Moon", *PLANETS)
 CATALOGUE = frozenset(name for name in ephem.stars.stars if name.isalpha())
 CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
-_SITE = re.compile(r"(\d{1,2})([NS]) (\d{1,3})([EW])")
+_SITE = re.compile(r"([0-9]{1,2})([NS]) ([0-9]{1,3})([EW])")
 When = tuple[int, int, int, int]  # year, month, day, hour (UT)
 
 
