@@ -102,10 +102,10 @@ def _lesser_tops(heights: np.ndarray, main: list[tuple[int, int]]) -> list[tuple
 
 
 def _is_free(x: float, y: float) -> bool:
-    """Whether a peak's sign and name would be within the map and clear of the first marks, the scale bar and a query's result."""
-    covered = (y < 0.17 and x < 0.43) or (y > 0.85 and x > 0.2)
+    """Whether a peak's sign and name would be within the map and clear of the first marks, scale bar, title and result."""
+    covered = y < 0.17 or (y > 0.85 and x > 0.2)
     at_mark = any(-0.36 < x - a < 0.11 and abs(y - b) < 0.08 for a, b in FIRST_MARKS.values())
-    return 0.06 < x < 0.68 and 0.07 < y < 0.94 and not covered and not at_mark
+    return 0.06 < x < 0.68 and y < 0.94 and not covered and not at_mark
 
 
 # -- a map of it -------------------------------------------------------------------------------------------------------
@@ -164,4 +164,4 @@ def listed(v: Mapping[str, Any]) -> list[str]:
         column, sign, number = v["filter"].split()
         index = {"height": 2, "slope": 3}[column]
         names = [name for name in names if _COMPARE[sign](peaks()[name][index], int(number))]
-    return sorted(names, key=lambda n: -peaks()[n][2]) if v["sort"] == "height" else names
+    return sorted(names, key=lambda n: -peaks()[n][2]) if v["sort"] == "height" else sorted(names)
