@@ -64,6 +64,11 @@ class Aim:
         return self.goal.values[self.word]
 
     @property
+    def answer(self) -> str:
+        """What a question wants to hear: its value, or the last part of it."""
+        return str(self.value[-1] if isinstance(self.value, list) else self.value)
+
+    @property
     def text(self) -> str:
         return self.goal.wordings[self.wording].replace("{v}", self.word)
 
@@ -89,7 +94,7 @@ class Aim:
     def solution(self) -> list[dict[str, Any]]:
         """The script that reaches the goal, in names of widgets."""
         steps = [{kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve]
-        return steps + ([{"answer": str(self.value)}] if self.goal.ask else [])
+        return steps + ([{"answer": self.answer}] if self.goal.ask else [])
 
     @staticmethod
     def _texts(what: Any) -> Any:
@@ -99,7 +104,7 @@ class Aim:
     def checks(self) -> list[dict[str, Any]]:
         """The conditions on the application's state, as in a task's `evaluate`."""
         if self.goal.ask:
-            return [{"type": "stop", "value": "ANS", "args": [str(self.value)]}]
+            return [{"type": "stop", "value": "ANS", "args": [self.answer]}]
         items = self.goal.check or [{"key": self.goal.key, "pred": "equals", "value": "{value}"}]
         return [{"type": "state"} | self.fill(dict(item)) for item in items]
 
@@ -156,7 +161,7 @@ def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identit
         steps=min(15, len(solution) + 1 + _SLACK),
         initialize=tuple({"func": "set", "key": key, "value": value} for key, value in settings.items()),
         evaluate=tuple(item for aim in parts for item in aim.checks),
-        ans=str(parts[-1].value) if parts[-1].goal.ask else None,
+        ans=parts[-1].answer if parts[-1].goal.ask else None,
         solution=tuple(solution),
     )
 

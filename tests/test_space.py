@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,12 @@ def test_a_set_up_shows_the_value_among_others(small):
         assert aim.word in shown and len(set(shown)) == 3 and set(shown) <= set(small.vocabularies["peaks"])
     assert len({setup(small, aim)["shown"].index(aim.word) for aim in small.aims["peaks"]}) > 1
     assert setup(small, small.aims["peaks"][0]) == setup(small, small.aims["peaks"][0])
+
+
+def test_an_answer_is_the_value_or_its_last_part(small):
+    ask = replace(small.goals[0], ask=True, values={"Ash": "9 m", "Bay": ["Bay", 4]}, solve=[{"click": "{v}"}])
+    assert [Aim(ask, word).answer for word in ask.values] == ["9 m", "4"]
+    assert Aim(ask, "Bay").solution == [{"click": "Bay"}, {"answer": "4"}] and Aim(ask, "Bay").checks[0]["args"] == ["4"]
 
 
 # ---- the split -----------------------------------------------------------------------------------------------------------

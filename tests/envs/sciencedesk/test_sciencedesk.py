@@ -213,7 +213,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-READY = {"gis": {"selected": "Elevation"}, "biochem": {"molecule": "water"}}  # all dialogs can be opened
+READY = {  # all dialogs can be opened, all fields are shown
+    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]},
+}  # fmt: skip
 
 
 def test_no_text_breaks_any_field(env, tmp_path, monkeypatch):

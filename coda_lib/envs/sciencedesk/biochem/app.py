@@ -5,30 +5,37 @@ can be done with it, and opening one forgets the selection, colours, styles, cha
 colours and styles apply to the selection only; a distance needs exactly two selected atoms and an angle exactly
 three, the second one being its vertex; atoms can be clicked only while their labels are shown; hidden hydrogens leave
 the selection and cannot be selected.
+
+Which molecules, colours, elements, commands and fields there are is in the settings `library`, `palette`, `kinds`, `files`,
+`tools` and `fields`, the ticks of the slider in `turns`, the largest charge in `charge_limit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-from PySide6.QtCore import QLineF, QPointF, QRect, Qt
-from PySide6.QtGui import QBrush, QColor, QPainter, QPen
-from PySide6.QtWidgets import QFrame, QLabel
+from PySide6.QtGui import QBrush, QColor
+from PySide6.QtWidgets import QFrame, QLabel, QPushButton
 
-from coda_lib.envs.sciencedesk.biochem.molecules import MOLECULES, Structure, structure, view
+from coda_lib.envs.sciencedesk.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element
+from coda_lib.envs.sciencedesk.biochem.pictures import (
+    RADIUS,
+    boxes,
+    draw_measured,
+    draw_scene,
+    draw_shares,
+    length_or_angle,
+    opened,
+    shown_atoms,
+)
 from coda_lib.envs.sciencedesk.desk import TAB_TOP, Desk
-from coda_lib.envs.sciencedesk.widgets import Canvas, Rows, Slider
+from coda_lib.envs.sciencedesk.widgets import Rows, Slider
 
-_ELEMENTS = {"C": "Carbon", "H": "Hydrogen", "O": "Oxygen", "N": "Nitrogen"}
-_COLORS = {
-    "C": "#5b6470", "H": "#e4e4e4", "O": "#e5484d", "N": "#3b6fe0",
-    "Red": "#e00000", "Green": "#18b030", "Blue": "#2040ff",
-}  # fmt: skip
-_RADIUS = {"Sphere": 14, "Stick": 10, "Line": 0}  # px
-_BOND = {"Sphere": 7, "Stick": 7, "Line": 2}  # px
-_TURNS = (0, 60, 120, 180)  # degrees
+_PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
+    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy", "Gold", "Violet",
+    "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum", "Crimson", "Tan", "Orchid",
+)  # fmt: skip
 
 
 class Biochem(Desk):
@@ -37,32 +44,35 @@ class Biochem(Desk):
     defaults = {
         "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {}, "styles": {},
         "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True, "axes": False, "dark": False,
-        "units": "Angstrom", "turn": 0, "title": "", "saved": {},
+        "units": "Angstrom", "turn": 0, "title": "", "saved": {}, "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3,
+        "palette": ["Red", "Green", "Blue"], "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
+        "tools": ["Distance", "Angle"], "fields": [], "note": "", "sample": 0,
     }  # fmt: skip
 
     def build(self) -> None:
-        self.add_menu("File", {"Save": lambda: self._ask(self._save), "Title": lambda: self.open_dialog(self._title),
-                               "Charge": lambda: self._ask(self._charge)})  # fmt: skip
+        files = {"Save": lambda: self._ask(self._save), "Title": lambda: self.open_dialog(self._title),
+                 "Charge": lambda: self._ask(self._charge), "Find": lambda: self.open_dialog(self._find)}  # fmt: skip
+        self._files = self.add_menu("File", files)
         self.add_menu("View", {"Labels": ("labels", True), "Hydrogens": ("hydrogens", True), "Bonds": ("bonds", True),
                                "Axes": ("axes", True), "Dark": ("dark", True)})  # fmt: skip
-        self._menu_of("Select", ("All", "None", "Carbon", "Hydrogen", "Oxygen"), self._select)
-        self._menu_of("Style", _RADIUS, lambda style: self._paint("styles", style))
-        self._menu_of("Color", ("Element", "Red", "Green", "Blue"), lambda color: self._paint("colors", color))
+        self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
+        self._menu_of("Style", RADIUS, lambda style: self._paint("styles", style))
+        self._palette = self._menu_of("Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color))
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
         self._save = self.add_dialog("Save", 84, self._set_name, ["Name"])
         self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"]), ["Text"],
                                       lambda: {"Text": self.values["title"]})  # fmt: skip
-        charges = ("-3", "-2", "-1", "0", "1", "2", "3", "+1", "+2", "+3")
-        self._charge = self.add_entry("Charge", "Charge", "charge", charges, "Charge is a number from -3 to 3")
+        self._charge = self.add_dialog("Charge", 84, self._set_charge, ["Charge"], lambda: {"Charge": self.values["charge"]})
+        self._find = self.add_dialog("Find", 84, self._open_named, ["Molecule"])
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
-        self.scene = self.add("Structure", Canvas("Scene", self, self._draw_scene, self._boxes), 6, 4, 324, 156)
+        self.scene = self.add("Structure", self.picture("Scene", draw_scene, boxes), 6, 4, 324, 156)
         self.scene.clicked.connect(lambda name, button: self._pick(name))
         self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
-        self.slider = self.add("Structure", Slider("Turn", _TURNS, self), 38, 162, 292, 28)
+        self.slider = self.add("Structure", Slider("Turn", self.defaults["turns"], self), 38, 162, 292, 28)
         self.slider.changed.connect(lambda value: self.set("turn", value))
 
         self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
@@ -73,24 +83,39 @@ class Biochem(Desk):
         self.add("Molecules", self.button("Open", lambda: self._open(self.values["marked"])), 212, 6, 118, 26)
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
+        self.fields = {}  # by name: what was entered last, and the field itself
+        for i, (name, enter) in enumerate({"Note": self._set_note, "Sample": self._set_sample}.items()):
+            shown = self.add("Molecules", QLabel(self), 212, 34 + 38 * i, 122, 16)
+            self.fields[name] = shown, self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20)
 
-        for i, (name, count) in enumerate({"Distance": 2, "Angle": 3}.items()):
+        self.tools = [
             self.add("Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26)
+            for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items())
+        ]
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
-        self.add("Measure", Canvas("Measured", self, self._draw_measured), 6, 64, 324, 96)
+        self.add("Measure", self.picture("Measured", draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
         rows = ("Name", "Formula", "Atom count", "Mass")
         self.info = [self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
-        self.add("Info", Canvas("Mass shares", self, self._draw_shares), 6, 150, 324, 40)
+        self.add("Info", self.picture("Mass shares", draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
             label.setStyleSheet("font-size: 17px; background: white; padding-left: 4px;")
 
     def refresh(self) -> None:
         v, s = self.values, self._structure
-        self.list.fill(MOLECULES, v["marked"])
-        for i, name in enumerate(MOLECULES):
+        self._offer(self._files, v["files"])
+        self._offer(self._kinds, ["All", "None", *v["kinds"]])
+        self._offer(self._palette, ["Element", *v["palette"]])
+        for button in self.tools:
+            button.setVisible(v["tab"] == "Measure" and button.text() in v["tools"])
+        for name, (shown, field) in self.fields.items():
+            for widget in (shown, field):
+                widget.setVisible(v["tab"] == "Molecules" and name in v["fields"])
+            shown.setText(f"{name}: {v[name.lower()] or '-'}")
+        self.list.fill(v["library"], v["marked"])
+        for i, name in enumerate(v["library"]):
             self.list.item(i).setBackground(QBrush(QColor("#ffd000")) if name == v["pinned"] else QBrush())
         self.now.setText(f"Opened: {v['molecule'] or '-'}")
         self.pin.setText(f"Pinned: {v['pinned'] or '-'}")
@@ -102,17 +127,19 @@ class Biochem(Desk):
         self.ion.setText(f"Charge: {v['charge']:+d}" if s else "Charge: -")
         self._badge(self.heading, v["title"], "#8250df")
         self._badge(self.badge, next(reversed(v["saved"]), ""), "#1a7f37")
-        self.slider.value = v["turn"]
+        self.slider.ticks, self.slider.value = sorted({0, v["turn"], *v["turns"]}), v["turn"]
         saved = f", saved {' '.join(v['saved'])}" if v["saved"] else ""
         self.message(f"{v['molecule'] or 'No molecule'}, {len(v['selected'])} selected, {v['units']}{saved}")
 
     def facts(self) -> dict[str, Any]:
         v, s = self.values, self._structure
-        shown = self._shown()
-        kinds = {"All": shown} | {word: [n for n in shown if n[0] == e] for e, word in _ELEMENTS.items()}
+        shown = shown_atoms(self.values)
+        there = {*"CHON", *(element(name) for name in s.names)} if s else {*"CHON"}
+        kinds = {"All": shown} | {word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there}
         return {
             "formula": s.formula if s else "", "count": len(s.names) if s else 0, "mass": s.mass if s else 0,
-            "result": self._result(), "tint": {k: _common(v["colors"], names, "Element") for k, names in kinds.items()},
+            "chosen": len(v["selected"]), "result": self._result(),
+            "tint": {k: _common(v["colors"], names, "Element") for k, names in kinds.items()},
             "look": {k: _common(v["styles"], names, "Stick") for k, names in kinds.items()},
         }  # fmt: skip
 
@@ -121,27 +148,26 @@ class Biochem(Desk):
             self.values["selected"] = [name for name in self.values["selected"] if name[0] != "H"]
         super().set(key, value)
 
-    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> None:
+    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> QFrame:
         """A menu whose entries call the same function, each with its name."""
-        self.add_menu(title, {name: lambda name=name: act(name) for name in names})
+        return self.add_menu(title, {name: lambda name=name: act(name) for name in names})
+
+    @staticmethod
+    def _offer(menu: QFrame, names: Sequence[str]) -> None:
+        """Show these entries of a menu, in this order, and hide the others."""
+        for item in menu.findChildren(QPushButton):
+            place = names.index(item.accessibleName()) if item.accessibleName() in names else None
+            item.setVisible(place is not None)
+            item.move(1, 1 + 19 * (place or 0))
+        menu.resize(menu.width(), 2 + 19 * len(names))
 
     @property
     def _structure(self) -> Structure | None:
-        return structure(self.values["molecule"]) if self.values["molecule"] else None
-
-    def _shown(self) -> list[str]:
-        """Names of the atoms that are not hidden."""
-        names = self._structure.names if self._structure else ()
-        return [name for name in names if self.values["hydrogens"] or name[0] != "H"]
+        return opened(self.values)
 
     def _result(self) -> str:
         """The last measurement as the screen shows it."""
-        return self._value(*self.values["measured"][-1]) if self.values["measured"] else ""
-
-    def _value(self, name: str, value: float) -> str:
-        if name.count("-") == 2:
-            return f"{value:.0f} deg"
-        return f"{value:.2f} A" if self.values["units"] == "Angstrom" else f"{100 * value:.0f} pm"
+        return length_or_angle(*self.values["measured"][-1], self.values["units"]) if self.values["measured"] else ""
 
     @staticmethod
     def _badge(label: QLabel, text: str, color: str) -> None:
@@ -163,7 +189,7 @@ class Biochem(Desk):
             self.set("selected", rest if name in self.values["selected"] else rest + [name])
 
     def _select(self, what: str) -> None:
-        names = [name for name in self._shown() if what == "All" or _ELEMENTS[name[0]] == what]
+        names = [name for name in shown_atoms(self.values) if what == "All" or ELEMENTS[element(name)] == what]
         if names or what == "None":
             self.set("selected", names)
         else:
@@ -176,15 +202,20 @@ class Biochem(Desk):
             self.set(key, self.values[key] | dict.fromkeys(self.values["selected"], value))
 
     def _turn(self, dx: float) -> None:
-        place = _TURNS.index(self.values["turn"]) + (1 if dx > 0 else -1)
-        self.set("turn", _TURNS[min(max(place, 0), len(_TURNS) - 1)])
+        ticks = self.slider.ticks
+        place = ticks.index(self.values["turn"]) + (1 if dx > 0 else -1)
+        self.set("turn", ticks[min(max(place, 0), len(ticks) - 1)])
 
     def _measure(self, count: int) -> None:
         names, s = self.values["selected"], self._structure
         if s is None or len(names) != count:
             self.message(f"{count} atoms are needed")
             return
-        value = s.atoms.get_distance(*s.index(names)) if count == 2 else s.atoms.get_angle(*s.index(names))
+        places = s.index(names)
+        if count == 4 and not all(1 < s.atoms.get_angle(*three) < 179 for three in (places[:3], places[1:])):
+            self.message("Three of these atoms lie on a line")  # there is no torsion
+            return
+        value = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count](*places)
         ends = names if names[0] < names[-1] else names[::-1]
         self.set("measured", self.values["measured"] + [["-".join(ends), round(float(value), 3)]])
 
@@ -198,93 +229,26 @@ class Biochem(Desk):
         self.set("saved", rest | {texts["Name"]: self.values["molecule"]})
         return None
 
-    # -- pictures ----------------------------------------------------------------------------------------------------
+    def _set_charge(self, texts: dict[str, str]) -> str | None:
+        limit, text = self.values["charge_limit"], texts["Charge"]
+        if text not in {f"{n:{sign}}" for n in range(-limit, limit + 1) for sign in ("", "+")} - {"+0"}:
+            return f"Charge is a number from {-limit} to {limit}"
+        self.set("charge", int(text))
+        return None
 
-    def _boxes(self, rect: QRect) -> dict[str, QRect]:
-        """The boxes of the atoms that can be clicked: those with a label, front ones first."""
-        if not self.values["labels"] or not self.values["molecule"]:
-            return {}
-        points, _ = view(self.values["molecule"], self.values["turn"], rect.width(), rect.height())
-        names = self._structure.names
-        front = sorted(self._structure.index(self._shown()), key=lambda i: -points[i, 2])
-        return {names[i]: QRect(round(points[i, 0]) - 9, round(points[i, 1]) - 9, 18, 18) for i in front}
+    def _set_note(self) -> None:
+        self.set("note", self.fields["Note"][1].text().strip())
 
-    def _draw_scene(self, painter: QPainter, rect: QRect) -> None:
-        v, s = self.values, self._structure
-        ink = QColor("white" if v["dark"] else "black")
-        painter.fillRect(rect, QColor("#101828" if v["dark"] else "white"))
-        if s is None:
-            painter.setPen(QColor("#888888"))
-            painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "No molecule")
-            return
-        points, scale = view(v["molecule"], v["turn"], rect.width(), rect.height())
-        if v["axes"]:
-            self._draw_axes(painter, rect)
-        shown = set(s.index(self._shown()))
-        colors = {i: QColor(_COLORS.get(v["colors"].get(s.names[i], ""), _COLORS[s.names[i][0]])) for i in shown}
-        styles = {i: v["styles"].get(s.names[i], "Stick") for i in shown}
-        pieces = [(points[i, 2], i, None) for i in shown]
-        if v["bonds"]:  # two halves in the colours of their atoms, behind both so that the labels stay readable
-            for a, b in ((a, b) for a, b in s.bonds if {a, b} <= shown):
-                depth = min(points[a, 2], points[b, 2]) - 1
-                pieces += [(depth, a, b), (depth, b, a)]
-        for _, i, j in sorted(pieces, key=lambda piece: piece[0]):
-            center = QPointF(points[i, 0], points[i, 1])
-            if j is None:
-                self._draw_atom(painter, center, points[i, 2] / scale, s.names[i], colors[i], styles[i], ink)
-            else:
-                half = QLineF(center, QPointF(*(points[i, :2] + points[j, :2]) / 2))
-                dim = colors[i].darker(115) if styles[i] != "Line" or s.names[i] in v["colors"] else ink
-                painter.setPen(QPen(dim, _BOND[styles[i]]))
-                painter.drawLine(half)
-        painter.setPen(ink)
-        sign = f"   charge {v['charge']:+d}" if v["charge"] else ""
-        painter.drawText(6, 14, v["molecule"] + sign)
-
-    def _draw_atom(
-        self, painter: QPainter, center: QPointF, depth: float, name: str, color: QColor, style: str, ink: QColor
-    ) -> None:
-        """One atom; nearer ones are a little larger.  A selected one has a thick magenta ring."""
-        radius = _RADIUS[style] + round(0.6 * depth) if _RADIUS[style] else 7
-        chosen = name in self.values["selected"]
-        painter.setPen(QPen(QColor("#ff00c8"), 4) if chosen else QPen(QColor("#333333"), 1))
-        if style == "Line":
-            painter.setBrush(QColor("#101828" if self.values["dark"] else "white"))
-            painter.setPen(painter.pen() if chosen else Qt.PenStyle.NoPen)
+    def _set_sample(self) -> None:
+        text = self.fields["Sample"][1].text().strip()
+        if text.isascii() and text.isdigit() and len(text) < 6:
+            self.set("sample", int(text))
         else:
-            painter.setBrush(color)
-            ink = QColor("black" if color.lightness() > 140 or color.green() > 150 else "white")
-        painter.drawEllipse(center, radius, radius)
-        if self.values["labels"]:
-            painter.setPen(ink)
-            box = QRect(round(center.x()) - 12, round(center.y()) - 8, 24, 16)
-            painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
+            self.message("Sample is a number of at most 5 digits")
 
-    def _draw_axes(self, painter: QPainter, rect: QRect) -> None:
-        origin, angle = QPointF(34, rect.height() - 26), np.radians(self.values["turn"])
-        across, away = np.cos(angle), np.sin(angle)
-        ways = ((across, 0.35 * away, "#e00000"), (0, -1, "#18b030"), (away, -0.35 * across, "#2040ff"))
-        for x, y, color in ways:
-            painter.setPen(QPen(QColor(color), 4))
-            painter.drawLine(origin, origin + QPointF(26 * x, 26 * y))
-
-    def _draw_measured(self, painter: QPainter, rect: QRect) -> None:
-        last = self.values["measured"][-4:]
-        for i, (name, value) in enumerate(last):
-            row = QRect(2, 2 + 23 * i, rect.width() - 4, 22)
-            painter.fillRect(row, QColor("#9fd8b4" if i == len(last) - 1 else "#e3efe7"))
-            painter.setPen(QColor("black"))
-            text = f"{name} = {self._value(name, value)}"
-            painter.drawText(row.adjusted(8, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, text)
-
-    def _draw_shares(self, painter: QPainter, rect: QRect) -> None:
-        left = 2
-        for element, share in self._structure.shares if self._structure else ():
-            width = round(share * (rect.width() - 4))
-            painter.fillRect(left, 2, width, rect.height() - 4, QColor(_COLORS[element]))
-            painter.setPen(QColor("black" if element == "H" else "white"))
-            painter.drawText(QRect(left, 2, width, rect.height() - 4), Qt.AlignmentFlag.AlignCenter, element)
-            left += width
+    def _open_named(self, texts: dict[str, str]) -> str | None:
+        name = {name.lower(): name for name in MOLECULES}.get(texts["Molecule"].lower())
+        return self._open(name) if name else "There is no molecule of that name"
 
 
 def _common(values: dict[str, str], names: list[str], default: str) -> str:
