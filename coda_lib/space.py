@@ -236,7 +236,7 @@ def setup(here: Space, aim: Aim) -> dict[str, Any]:
 
 def _among(here: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     rng = random.Random(f"{aim.goal.name} {aim.word}")
-    values = aim.value if isinstance(aim.value, list) else [aim.value]
+    values = [aim.word, *(aim.value if isinstance(aim.value, list) else [aim.value])]  # of a question, the word
     own = [word for word in here.vocabularies[spec["names"]] if word in values]
     others = [word for word in here.vocabularies[spec["names"]] if word not in own]
     names = own + rng.sample(others, spec["count"] - len(own))

@@ -214,7 +214,7 @@ HOSTILE = [
 
 
 READY = {  # all dialogs can be opened, all fields are shown
-    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]},
+    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]}, "astron": {"entries": True},
 }  # fmt: skip
 
 
@@ -399,6 +399,57 @@ def test_algebra_shows_given_variables_and_slider_steps(algebra):
     algebra.reset(task_of("algebra", tab="Plot 3D"))
     ticks = [element.name for element in algebra.desk.elements() if element.name.isdigit()]
     assert ticks == ["0", "30", "60", "90", "120", "150", "180"]
+
+
+def test_astron_names_any_star_of_the_catalogue(desks):
+    env = desks["astron"]
+    env.reset(task_of("astron", tab="Objects", show="stars", stars=["Rigel", "Capella"]))
+    assert [element.name for element in env.desk.elements() if element.role == "row"] == ["Rigel", "Capella"]
+    state = do(env, {"click": "Search"}, {"type": "atria\n"}, {"click": "Info"})
+    assert (state["selected"], state["stars"], state["in"]) == ("Atria", ["Rigel", "Capella", "Atria"], "Triangulum Australe")
+    assert (state["magnitude"], state["distance"], state["rise"]) == ("1.9", "-", "")
+    assert do(env, {"click": "Compute"})["rise"] == "never"
+    assert do(env, {"click": "Objects"}, {"click": "Search"}, {"type": "Pluto\n"})["selected"] == "Atria"
+    assert env.desk.status.text() == "No such body"
+    env.reset(task_of("astron", stars=["Rigel"]))
+    assert do(env, {"drag": ["Rigel", "Moon"]})["measured"] == ["Moon", "Rigel"]
+
+
+def test_astron_knows_more_places_than_the_menu_shows(desks):
+    env = desks["astron"]
+    env.reset(task_of("astron", cities=["Oslo", "Lima"], atlas=True, locked=False))
+    do(env, {"click": "Place"})
+    assert [element.name for element in env.desk.elements()] == ["Lock place", "Oslo", "Lima", "Other"]
+    assert do(env, {"click": "Lima"})["place"] == "Lima"
+    for typed, place in (("oslo", "Oslo"), ("Nowhere", "Oslo"), ("48n 131W", "48N 131W"), ("91N 0E", "48N 131W")):
+        assert do(env, {"click": "Place"}, {"click": "Other"}, {"type": typed + "\n"}, {"press": "esc"})["place"] == place
+    env.reset(task_of("astron", atlas=True))
+    do(env, {"click": "Place"}, {"click": "Other"}, {"type": "Oslo\n"})
+    assert (env.desk.values["place"], env.desk.status.text()) == ("Paris", "The place is locked")
+
+
+def test_astron_has_fields_for_date_and_site_where_they_are_set(desks):
+    env = desks["astron"]
+    env.reset(task_of("astron", entries=True))
+    state = do(env, {"click": "Date"}, {"type": "2031-8-17\n"})
+    assert (state["year"], env.desk.status.text()) == (2025, "Time is running")
+    env.reset(task_of("astron", entries=True, paused=True, locked=False))
+    state = do(env, {"click": "Date"}, {"type": "2031-8-17\n"})
+    assert [state[key] for key in ("year", "month", "day", "hour")] == [2031, 8, 17, 18]
+    for wrong in ("2032", "2032-2-30", "2032-8-18-5", "a-b-c", "1-1-1"):
+        assert do(env, {"click": "Date"}, {"type": wrong + "\n"})["year"] == 2031, wrong
+    assert do(env, {"click": "Info"}, {"click": "Site"}, {"type": "33S 151E\n"})["place"] == "33S 151E"
+    env.reset(task_of("astron"))
+    assert "Date" not in {element.name for element in env.desk.elements()}
+
+
+def test_astron_limit_and_field_of_view_take_other_values(desks):
+    env = desks["astron"]
+    env.reset(task_of("astron", fields=[75, 20, 135]))
+    assert [element.name for element in env.desk.elements() if element.name.isdigit()] == ["20", "75", "135", "180"]
+    assert do(env, {"drag": ["Field", "75"]})["field"] == 75
+    for typed, limit in (("3.7", 3.7), ("2.0", 2), ("6.1", 2), ("-1", 2)):
+        assert do(env, {"click": "View"}, {"click": "Limit"}, {"type": typed + "\n"}, {"press": "esc"})["limit"] == limit
 
 
 def test_hovering_changes_nothing(env):

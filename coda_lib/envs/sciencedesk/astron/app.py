@@ -3,15 +3,22 @@
 What the interface does not say: the date can be set only while time is paused and stepped only while it runs, a place
 is refused while places are locked (they are at the start), the chart centres on and marks only a *selected* body above
 the horizon, and rise and set are shown once computed for the selected body, until body, date or place change.
+
+Which stars have a name, the cities of the menu and the ticks of the field of view are settings.  A search names any star of the
+catalogue; with `atlas`, the menu has an entry for any place; with `entries`, there are fields for a date and for a place.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QColor
+from PySide6.QtWidgets import QPushButton
 
 from coda_lib.envs.sciencedesk.astron import ephemeris
 from coda_lib.envs.sciencedesk.astron.pictures import chart_boxes, draw_chart, draw_curve, draw_orbits, orbit_boxes
@@ -19,7 +26,12 @@ from coda_lib.envs.sciencedesk.astron.skychart import HEIGHT, WIDTH, View, targe
 from coda_lib.envs.sciencedesk.desk import Desk
 from coda_lib.envs.sciencedesk.widgets import Rows, Slider
 
+_SLOTS = 8  # entries of the Place menu, at most, below its lock
 _STEPS = {"hourly": timedelta(hours=1), "daily": timedelta(days=1), "weekly": timedelta(days=7)}
+
+
+def _distance(place: ephemeris.Place) -> str:
+    return "-" if place.distance is None else f"{place.distance:.3g} au"
 
 
 class Astron(Desk):
@@ -29,7 +41,8 @@ class Astron(Desk):
         "tab": "Sky", "place": "Paris", "year": 2025, "month": 2, "day": 4, "hour": 18, "paused": False,
         "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False, "horizon": True,
         "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "", "selected": "", "marked": [],
-        "measured": [], "computed": "", "scale": "inner", "show": "all",
+        "measured": [], "computed": "", "scale": "inner", "show": "all", "stars": list(ephemeris.STARS),
+        "cities": list(ephemeris.CITIES), "atlas": False, "entries": False, "fields": [30, 60, 120, 180],
     }  # fmt: skip
 
     def build(self) -> None:
@@ -41,13 +54,14 @@ class Astron(Desk):
         self.add_menu("Time", {"Pause": ("paused", True), "Hourly": ("rate", "hourly"), "Daily": ("rate", "daily"),
                                "Weekly": ("rate", "weekly"),
                                "Set date": lambda: self.open_dialog(self._date)})  # fmt: skip
-        places = {city: lambda city=city: self._travel(city) for city in ephemeris.CITIES}
-        self.add_menu("Place", {"Lock place": ("locked", True)} | places)
+        slots = {f"Place {i}": partial(self._choose_place, i) for i in range(_SLOTS)}
+        self._place_menu = self.add_menu("Place", {"Lock place": ("locked", True)} | slots)
         self._body_menu = self.add_menu("Body", {"Mark": self._mark, "Center": self._center})
         self.shortcuts = {"ctrl p": lambda: self.set("paused", not self.values["paused"]),
                           "ctrl g": lambda: self.set("grid", not self.values["grid"])}  # fmt: skip
-        magnitudes = tuple("0123456")
-        self._limit = self.add_entry("Faintest stars", "Magnitude", "limit", magnitudes, "Magnitude is a number from 0 to 6")
+        self._limit = self.add_dialog("Faintest stars", 84, self._set_limit, ["Magnitude"],
+                                      lambda: {"Magnitude": self.values["limit"]})  # fmt: skip
+        self._atlas = self.add_dialog("Place", 84, self._look_up, ["City"], lambda: {"City": self.values["place"]})
         parts = ["Year", "Month", "Day", "Hour"]
         self._date = self.add_dialog("Date and hour (UT)", 152, self._set_date, parts,
                                      lambda: {name: self.values[name.lower()] for name in parts})  # fmt: skip
@@ -61,11 +75,12 @@ class Astron(Desk):
         self.marks = self.add("Sky", self.label("Marks"), 232, 82, 98, 54)
         self.marks.setWordWrap(True)
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
-        self.view_field = self.add("Sky", Slider("Field", (30, 60, 120, 180), self), 228, 158, 106, 28)
+        self.date = self.add("Sky", self.field("Date", self._enter_date), 232, 132, 98, 22)
+        self.view_field = self.add("Sky", Slider("Field", self.defaults["fields"], self), 228, 158, 106, 28)
         self.view_field.changed.connect(lambda value: self.set("field", value))
 
         solar = self.add("Orbits", self.picture("Orbit map", draw_orbits, orbit_boxes), 4, 4, 240, HEIGHT)
-        solar.clicked.connect(lambda name, button: self._select(name) if name in ephemeris.BODIES else None)
+        solar.clicked.connect(lambda name, button: self._select(name) if name in ephemeris.SOLAR else None)
         self.add("Orbits", self.choice("Inner", "scale", "inner"), 252, 4, 78, 24)
         self.add("Orbits", self.choice("Outer", "scale", "outer"), 252, 32, 78, 24)
 
@@ -81,8 +96,16 @@ class Astron(Desk):
 
         self.info = {name: self.add("Info", self.label(name), 8, 6 + 22 * i, 158, 18) for i, name in enumerate(
             ("Object", "In", "Magnitude", "Distance", "Above", "Rise", "Set"))}  # fmt: skip
+        self.site = self.add("Info", self.field("Site", self._enter_site), 8, 160, 158, 24)
         self.add("Info", self.button("Compute", self._compute), 172, 6, 158, 24)
         self.add("Info", self.picture("Day curve", draw_curve), 172, 36, 158, 150)
+
+    def reset(self, settings: Mapping[str, Any]) -> None:
+        """Begin a new episode; the ticks of the field of view may be given in any order."""
+        if "fields" in settings:
+            ticks = {*settings["fields"], settings.get("field", self.defaults["field"])}
+            settings = {**settings, "fields": sorted(ticks)}
+        super().reset(settings)
 
     def refresh(self) -> None:
         v, here = self.values, ephemeris.here_of(self.values)
@@ -97,21 +120,32 @@ class Astron(Desk):
             self.list.item(i).setForeground(QColor(color))
         self.show_value(self.count, str(len(rows)))
         self._show_info(here.get(v["selected"]))
-        self.view_field.value = v["field"]
+        self.view_field.ticks, self.view_field.value = v["fields"], v["field"]
+        self._fill_places()
+        for page, entry in (("Sky", self.date), ("Info", self.site)):
+            entry.setPlaceholderText(entry.accessibleName())
+            entry.setVisible(v["entries"] and v["tab"] == page)
         locked = ", locked" if v["locked"] else ""
         run = "paused" if v["paused"] else v["rate"]
         self.message(f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}")
+
+    def _fill_places(self) -> None:
+        places = self._places()
+        for button, name in zip(self._place_menu.findChildren(QPushButton)[1:], places + [""] * _SLOTS, strict=False):
+            button.setText(name)
+            button.setAccessibleName(name)
+            button.setVisible(bool(name))
+        self._place_menu.resize(self._place_menu.width(), 2 + 19 * (1 + len(places)))
 
     def _show_info(self, place: ephemeris.Place | None) -> None:
         v = self.values
         texts = dict.fromkeys(self.info, "-")
         if place:
-            distance = "-" if place.distance is None else f"{place.distance:.3g} au"
             above = "yes" if place.altitude > 0 else "no"
-            texts |= {"Object": v["selected"], "In": place.constellation, "Distance": distance,
+            texts |= {"Object": v["selected"], "In": place.constellation, "Distance": _distance(place),
                       "Magnitude": f"{place.magnitude:.1f}", "Above": above}  # fmt: skip
         if v["computed"]:
-            texts["Rise"], texts["Set"], _ = ephemeris.passage(v["computed"], ephemeris.when_of(self.values), v["place"])
+            texts["Rise"], texts["Set"] = self._passage()
         for name, text in texts.items():
             self.show_value(self.info[name], text)
 
@@ -120,9 +154,9 @@ class Astron(Desk):
         return {
             "in": place.constellation if place else "", "count": len(self._listed()),
             "above": ("yes" if place.altitude > 0 else "no") if place else "",
+            "magnitude": f"{place.magnitude:.1f}" if place else "", "distance": _distance(place) if place else "",
             "angle": self._angle() if v["measured"] else "",
-            "set": ephemeris.passage(v["computed"], ephemeris.when_of(self.values), v["place"])[1] if v["computed"] else "",
-        }  # fmt: skip
+        } | dict(zip(("rise", "set"), self._passage(), strict=True))  # fmt: skip
 
     # -- what the commands work on -------------------------------------------------------------------------------------
 
@@ -131,8 +165,16 @@ class Astron(Desk):
 
     def _listed(self) -> list[str]:
         here, show = ephemeris.here_of(self.values), self.values["show"]
-        names = {"planets": list(ephemeris.PLANETS), "stars": list(ephemeris.STARS)}.get(show, list(ephemeris.BODIES))
+        names = {"planets": list(ephemeris.PLANETS), "stars": self.values["stars"]}.get(show, list(here))
         return [name for name in names if show != "up now" or here[name].altitude > 0]
+
+    def _passage(self) -> tuple[str, str]:
+        v = self.values
+        return ephemeris.passage(v["computed"], ephemeris.when_of(v), v["place"])[:2] if v["computed"] else ("", "")
+
+    def _places(self) -> list[str]:
+        """What the Place menu has below the lock."""
+        return [*self.values["cities"], *(["Other"] if self.values["atlas"] else [])]
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -160,11 +202,13 @@ class Astron(Desk):
 
     def _find(self) -> None:
         name = self.search.text().strip().capitalize()
-        if name not in ephemeris.BODIES:
+        if name not in ephemeris.here_of(self.values) and name not in ephemeris.CATALOGUE:
             self.message("No such body")
         else:
             self.search.clear()
             self.values["show"] = "all"
+            if name not in ephemeris.here_of(self.values):
+                self.values["stars"] = self.values["stars"] + [name]
             self._select(name)
 
     def _ready(self) -> bool:
@@ -200,6 +244,42 @@ class Astron(Desk):
             self.message("The place is locked")
         else:
             self._change(place=city)
+
+    def _choose_place(self, slot: int) -> None:
+        name = self._places()[slot]
+        if name == "Other":
+            self.open_dialog(self._atlas)
+        else:
+            self._travel(name)
+
+    def _look_up(self, texts: dict[str, str]) -> str | None:
+        place = ephemeris.find_place(texts["City"])
+        if place is None or self.values["locked"]:
+            return "The place is locked" if place else "No such place"
+        self._travel(place)
+        return None
+
+    def _enter_site(self) -> None:
+        if problem := self._look_up({"City": self.site.text().strip()}):
+            self.message(problem)
+        else:
+            self.site.clear()
+
+    def _enter_date(self) -> None:
+        """A date as in 2031-8-17."""
+        year, _, rest = self.date.text().strip().partition("-")
+        month, _, day = rest.partition("-")
+        if problem := self._set_date({"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])}):
+            self.message(problem)
+        else:
+            self.date.clear()
+
+    def _set_limit(self, texts: dict[str, str]) -> str | None:
+        if not re.fullmatch(r"[0-5](\.[0-9])?|6", texts["Magnitude"]):
+            return "Magnitude is a number from 0 to 6"
+        magnitude = float(texts["Magnitude"])
+        self.set("limit", int(magnitude) if magnitude.is_integer() else magnitude)
+        return None
 
     def _step(self) -> None:
         if self.values["paused"]:

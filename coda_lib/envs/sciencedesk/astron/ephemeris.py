@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import lru_cache
@@ -13,9 +14,11 @@ import ephem.cities
 import ephem.stars
 
 PLANETS = ("Mercury", "Venus", "Mars", "Jupiter", "Saturn")
-STARS = ("Polaris", "Sirius", "Vega")
-BODIES = ("Sun", "Moon", *PLANETS, *STARS)
+STARS = ("Polaris", "Sirius", "Vega")  # that have a name at first; the others of the catalogue get it when they are looked for
+SOLAR = ("Sun", "Moon", *PLANETS)
+CATALOGUE = frozenset(name for name in ephem.stars.stars if name.isalpha())
 CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
+_SITE = re.compile(r"([0-9]{1,2})([NS]) ([0-9]{1,3})([EW])")
 When = tuple[int, int, int, int]  # year, month, day, hour (UT)
 
 
@@ -36,7 +39,7 @@ def when_of(v: Mapping[str, Any]) -> When:
 
 def here_of(v: Mapping[str, Any]) -> dict[str, Place]:
     """All named bodies at the date and place of the application's state `v`."""
-    return sky(when_of(v), v["place"])
+    return sky(when_of(v), v["place"], tuple(v["stars"]))
 
 
 def _body(name: str) -> ephem.Body:
@@ -50,19 +53,40 @@ def _computed(names: Iterable[str], at: ephem.Observer | ephem.Date) -> Iterator
         yield name, body
 
 
+def find_place(text: str) -> str | None:
+    """The city of that name, or latitude and longitude as in '48N 11E'; None if there is no such place."""
+    if match := _SITE.fullmatch(text.upper()):
+        return text.upper() if int(match[1]) <= 90 and int(match[3]) <= 180 else None
+    for written in (text, text.title()):
+        try:
+            return ephem.city(written).name
+        except KeyError:
+            pass
+    return None
+
+
+def _site(place: str) -> ephem.Observer:
+    match = _SITE.fullmatch(place)
+    if match is None:
+        return ephem.city(place)
+    here = ephem.Observer()
+    here.lat, here.lon = (("-" if side in "SW" else "") + degrees for degrees, side in (match.groups()[:2], match.groups()[2:]))
+    return here
+
+
 def observer(when: When, city: str) -> ephem.Observer:
-    here = ephem.city(city)
+    here = _site(city)
     here.date = datetime(*when)
     return here
 
 
 @lru_cache(maxsize=512)
-def sky(when: When, city: str) -> dict[str, Place]:
-    """All named bodies at a date and place."""
+def sky(when: When, city: str, stars: tuple[str, ...] = ()) -> dict[str, Place]:
+    """Sun, Moon, planets and these stars at a date and place."""
     return {
         name: Place(math.degrees(body.alt), math.degrees(body.az), body.mag, ephem.constellation(body)[1],
-                    None if name in STARS else body.earth_distance)
-        for name, body in _computed(BODIES, observer(when, city))
+                    None if name in stars else body.earth_distance)
+        for name, body in _computed((*SOLAR, *stars), observer(when, city))
     }  # fmt: skip
 
 
@@ -94,7 +118,8 @@ def passage(name: str, when: When, city: str) -> tuple[str, str, tuple[float, ..
 @lru_cache(maxsize=512)
 def separation(first: str, second: str, when: When, city: str) -> int:
     """Angle between two bodies in the sky, whole degrees."""
-    a, b = (sky(when, city)[name] for name in (first, second))
+    here = sky(when, city, tuple(name for name in (first, second) if name in CATALOGUE))
+    a, b = here[first], here[second]
     radians = [tuple(map(math.radians, (body.azimuth, body.altitude))) for body in (a, b)]
     return round(math.degrees(ephem.separation(*radians)))
 

@@ -32,16 +32,17 @@ class View(NamedTuple):
     city: str
     center: str
     field: int  # degrees across the circle
-    limit: int  # faintest magnitude
+    limit: float  # faintest magnitude
     constellations: bool
     grid: bool
     horizon: bool
     ecliptic: bool
+    stars: tuple[str, ...]  # that have a name
 
     @classmethod
     def of(cls, v: Mapping[str, Any]) -> View:
         """The view of the application's state `v`."""
-        return cls(when_of(v), *(v[key] for key in ("place", *cls._fields[2:])))
+        return cls(when_of(v), *(v[key] for key in ("place", *cls._fields[2:-1])), tuple(v["stars"]))
 
 
 def _vectors(altitude: Any, azimuth: Any) -> np.ndarray:
@@ -52,7 +53,7 @@ def _vectors(altitude: Any, azimuth: Any) -> np.ndarray:
 
 def _axes(view: View) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Direction of the chart's middle, of its right and of its top."""
-    place = sky(view.when, view.city).get(view.center)
+    place = sky(view.when, view.city, view.stars).get(view.center)
     middle = _vectors(place.altitude, place.azimuth) if place else np.array([0.0, 0.0, 1.0])
     top = np.array([0.0, 0.0, 1.0]) - middle[2] * middle
     top = top / np.linalg.norm(top) if place else np.array([0.0, 1.0, 0.0])
@@ -75,7 +76,7 @@ def _project(view: View, altitude: Any, azimuth: Any) -> np.ndarray:
 def targets(view: View) -> dict[str, QPoint]:
     """The named bodies on the chart: above the horizon, within the circle and no fainter than the limit."""
     found = {}
-    for name, place in sky(view.when, view.city).items():
+    for name, place in sky(view.when, view.city, view.stars).items():
         if place.altitude > 0 and place.magnitude <= view.limit:
             x, y = _project(view, place.altitude, place.azimuth)[0]
             if not np.isnan(x):
