@@ -75,7 +75,7 @@ BAD = [
     *((("evaluate", 0, "pred"), value, "evaluate[0].pred") for value in ("eval", "", None, 1, ["equals"])),
     (("evaluate", 0), {"type": "state", "key": "grid"}, "evaluate[0].value"),
     *((("evaluate", 0), {"type": "state", "key": "grid", "pred": pred, "value": value}, "evaluate[0].value")
-      for pred, value in (("at_least", "3"), ("at_least", None), ("at_least", [3]), ("before", "ab"), ("before", 3), ("before", {}))),
+      for pred, values in {"at_least": ("3", None, [3]), "before": ("ab", 3, {})}.items() for value in values),
     (("evaluate", 0, "value"), json.loads("[" * 500 + "]" * 500), "evaluate[0]"),
     (("initialize", 0, "value"), json.loads('{"a": ' * 40 + "1" + "}" * 40), "initialize[0]"),
     (("solution", 0), {"type": "x" * 20_000}, "solution[0]"), (("evaluate", 0, "value"), [0] * 9_000, "evaluate[0]"),
