@@ -31,6 +31,7 @@ from coda_lib.space import (
 )
 from coda_lib.task import Task, test_tasks
 
+SPACES = [app for app in APPS if (DATA / "tasks" / "spaces" / f"{app}.yaml").is_file()]
 SEEDS = range(20)
 DRAWN = {"train": 60, "development": 20, "test": 40}  # tasks a seed
 
@@ -116,7 +117,7 @@ def test_a_combination_belongs_where_its_aims_do(small):
     assert {found for apart, found in seen if not apart} == set(REGIONS)  # unseen combinations of values to be trained on
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", SPACES)
 def test_what_a_test_task_asks_is_in_the_test_region(app):
     here = space(app)
     tasks = {task.instruction for task in test_tasks(app)}
@@ -129,7 +130,7 @@ def single(parts: Sequence[Aim]) -> set[tuple[str, str]]:
     return {(aim.goal.name, aim.word) for aim in parts} if len(parts) == 1 else set()
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", SPACES)
 def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
     """Wording, goal state, pair of goal and value; nor is anything of the 127 test tasks trained on or decided on."""
     here, defaults = space(app), desk_class(app).defaults
@@ -157,7 +158,7 @@ def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
         assert not committed & (features[name]["instruction"] | features[name]["goal state"])
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", SPACES)
 def test_a_space_is_large_varied_and_unambiguous(app):
     here, defaults = space(app), desk_class(app).defaults
     trained = {name: sum(region(here, [aim]) == "train" for aim in aims) for name, aims in here.aims.items()}
@@ -175,7 +176,7 @@ def test_a_space_is_large_varied_and_unambiguous(app):
     assert len({json.dumps(task.settings, sort_keys=True) for task in tasks}) > 50
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", SPACES)
 def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(app):
     here, env = space(app), ScienceDesk(app)
     for name in REGIONS:
@@ -185,7 +186,7 @@ def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(app):
     env.close()
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize("app", SPACES)
 def test_the_answers_of_questions_are_what_the_application_shows(app):
     here, env = space(app), ScienceDesk(app)
     asked = [
@@ -206,7 +207,7 @@ def test_the_answers_of_questions_are_what_the_application_shows(app):
 
 
 def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
-    here, defaults = space("gis"), desk_class("gis").defaults
+    here, defaults = space(SPACES[0]), desk_class(SPACES[0]).defaults
     assert draw(here, "train", 40, 3, defaults) == draw(here, "train", 40, 3, defaults)
     first, other = ({task.instruction for task in draw(here, "train", 40, seed, defaults)} for seed in (3, 4))
     assert len(first & other) < 20
@@ -230,17 +231,17 @@ def test_an_application_without_a_space_is_one_message():
 
 
 def test_a_drawn_set_survives_its_file(tmp_path):
-    tasks = [task for app in APPS[:2] for task in draw(space(app), "test", 10, 1, desk_class(app).defaults)]
+    tasks = [task for app in SPACES for task in draw(space(app), "test", 10, 1, desk_class(app).defaults)]
     write_set(tmp_path / "set.json", "test", 1, tasks)
     assert read_set(tmp_path / "set.json") == tasks
 
 
 def test_a_set_of_another_split_is_refused(tmp_path):
-    tasks = draw(space("gis"), "test", 4, 1, desk_class("gis").defaults)
+    tasks = draw(space("algebra"), "test", 4, 1, desk_class("algebra").defaults)
     write_set(tmp_path / "set.json", "test", 1, tasks)
     raw = json.loads((tmp_path / "set.json").read_text())
-    (tmp_path / "set.json").write_text(json.dumps(raw | {"spaces": {"gis": "0123456789abcdef"}}))
-    with pytest.raises(UserError, match=r"another version of the task space of gis \(0123456789abcdef, here .*: draw it again"):
+    (tmp_path / "set.json").write_text(json.dumps(raw | {"spaces": {"algebra": "0123456789abcdef"}}))
+    with pytest.raises(UserError, match=r"another version of the task space of algebra \(0123456789abcdef, here .*: draw it again"):
         read_set(tmp_path / "set.json")
 
 
@@ -263,4 +264,4 @@ def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):
 
 
 def test_every_file_of_a_space_is_of_an_application():
-    assert {path.stem for path in (DATA / "tasks" / "spaces").glob("*.yaml")} == set(APPS)
+    assert {path.stem for path in (DATA / "tasks" / "spaces").glob("*.yaml")} <= set(APPS)
