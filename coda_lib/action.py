@@ -17,7 +17,7 @@ from typing import Literal
 Convention = Literal["pixel", "thousandth"]  # UI-TARS 1.5 writes pixels, its predecessors thousandths
 
 DIRECTIONS = ("up", "down", "left", "right")
-LONGEST_REPLY = 20_000  # characters; a longer reply is refused unread
+LONGEST_REPLY = 20_000  # characters; a longer reply with actions is refused unread, one with a plan cut
 
 
 class ActionError(ValueError):

@@ -9,13 +9,14 @@ from typing import Any
 
 from PIL import Image
 
-from coda_lib.action import CONTROL, Action
+from coda_lib.action import CONTROL, LONGEST_REPLY, Action
 from coda_lib.config import Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.prompts import render
 
 HISTORY = 15  # past turns in a prompt (released inference code)
+CUT = " … (cut)"  # ends a plan of which a part was not read
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,20 @@ class Observation:
 def read_plan(reply: str) -> str:
     r"""The plan in a planner's reply: the thought of 'Thought: … Action: …', or the whole reply without these words.
 
-    Empty if the reply holds no plan.
+    Empty if the reply holds no plan.  Of a longer reply the first `LONGEST_REPLY` characters are read, and the plan ends with
+    `CUT` if it is longer than these: `is_cut` tells such plans, which are counted.
 
     >>> read_plan("Thought: Click 'Grid'.\nAction: click(start_box='(84,63)')")
     "Click 'Grid'."
     """
-    thought = re.split(r"\n?\s*Action\s*:", reply, maxsplit=1)[0]
-    return re.sub(r"^\s*Thought\s*:", "", thought).strip()
+    thought, *action = re.split(r"Action\s*+:", reply[:LONGEST_REPLY], maxsplit=1)
+    plan = re.sub(r"^\s*+Thought\s*+:", "", thought).strip()
+    return plan + CUT if len(reply) > LONGEST_REPLY and plan and not action else plan
+
+
+def is_cut(plan: str) -> bool:
+    """Whether a plan is that of a reply which was too long to be read whole."""
+    return plan.endswith(CUT)
 
 
 def format_plan(plan: str, prompts: str) -> str:

@@ -19,6 +19,8 @@ from coda_lib.paths import DATA
 from coda_lib.trajectory import StopReason
 
 _ABSENT = object()
+LONGEST_FILE = 1_000_000  # bytes of a task file
+LONGEST_ITEM, DEEPEST = 10_000, 20  # characters of one item as JSON, and lists and objects in each other
 
 
 def lookup(state: Mapping[str, Any], key: str, absent: Any = _ABSENT) -> Any:
@@ -46,11 +48,19 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "before": lambda actual, value: actual is not _ABSENT and [x for x in actual if x in value] == list(value),
     "has_row": lambda actual, value: actual is not _ABSENT and any(row[0] == value for row in actual),
 }
+VALUES = {"at_least": int | float, "before": list}  # what a predicate compares with, where not anything will do
 
 
 def holds(item: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
-    """Whether one item {'type': 'state', 'key', 'pred', 'value'} holds.  KeyError for an unknown predicate."""
-    return PREDICATES[item.get("pred", "equals")](lookup(state, item["key"]), item.get("value"))
+    """Whether one item {'type': 'state', 'key', 'pred', 'value'} holds.  KeyError for an unknown predicate.
+
+    What cannot be said of a value, such as that a text is at least 3, does not hold.
+    """
+    predicate, actual = PREDICATES[item.get("pred", "equals")], lookup(state, item["key"])
+    try:
+        return bool(predicate(actual, item.get("value")))
+    except (TypeError, LookupError):
+        return False
 
 
 GRADES = ("A", "B", "C", "D")
@@ -110,6 +120,8 @@ def load_task(path: Path) -> Task:
     >>> task.id, task.instruction, task.steps
     ('gis/A-01', 'Move Peaks above Slope.', 6)
     """
+    if path.stat().st_size > LONGEST_FILE:
+        raise UserError(f"{path}: a task file has at most {LONGEST_FILE} bytes")
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except UnicodeDecodeError as error:
@@ -119,6 +131,14 @@ def load_task(path: Path) -> Task:
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or lists in lists without end
         raise UserError(f"{path}: not a task file ({error})") from error
     return parse_task(raw, f"{path.parent.name}/{path.stem}", str(path))
+
+
+def _is_small(item: Any) -> bool:
+    level = [item]
+    for _ in range(DEEPEST):
+        parts = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        level = [inner for part in parts for inner in part]
+    return not level and len(json.dumps(item)) <= LONGEST_ITEM
 
 
 def parse_task(raw: Any, identity: str, source: str) -> Task:
@@ -142,6 +162,8 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
     for field in ("initialize", "evaluate", "solution"):
         items = raw.get(field, [])
         need(isinstance(items, list) and all(isinstance(i, dict) for i in items), field, "a list of objects")
+        for i, item in enumerate(items):
+            need(_is_small(item), f"{field}[{i}]", f"at most {LONGEST_ITEM} characters and {DEEPEST} levels")
     need(len(raw["evaluate"]) > 0, "evaluate", "a list with at least one condition")
     for i, item in enumerate(raw["initialize"]):
         need(item.get("func") == "set", f"initialize[{i}].func", "'set'")
@@ -154,6 +176,7 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
             need(is_text(item.get("key")), f"evaluate[{i}].key", "text")
             need(is_text(pred) and pred in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}")
             need("value" in item or pred == "absent", f"evaluate[{i}].value", "there")
+            need(isinstance(item.get("value"), VALUES.get(pred, object)), f"evaluate[{i}].value", f"of another type for {pred}")
         else:
             args = item.get("args", [])
             need(item.get("value") in list(StopReason), f"evaluate[{i}].value", f"one of {', '.join(StopReason)}")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from tiny_models import pictures_of, screen, words_of
 
-from coda_lib.action import Action
+from coda_lib.action import LONGEST_REPLY, Action
 from coda_lib.models.chat import Message, ReplayModel, Sampling
-from coda_lib.planner import HISTORY, Observation, Planner, Turn, control_action, format_plan, read_plan
+from coda_lib.planner import HISTORY, Observation, Planner, Turn, control_action, format_plan, is_cut, read_plan
 
 
 @pytest.mark.parametrize(
@@ -35,6 +37,15 @@ def test_the_thought_alone_is_the_plan(reply, plan):
 )
 def test_a_reply_without_a_thought_is_no_plan(reply):
     assert read_plan(reply) == ""
+
+
+@pytest.mark.parametrize("part", [" ", "\n", "Action", "Action ", "Thought", "Thought:", "\n Action\n", "x", "Action\t"])
+def test_a_reply_of_any_length_is_read_at_once_and_cut_at_a_known_length(part):
+    start = time.process_time()
+    plan = read_plan(part * (5_000_000 // len(part)))
+    assert time.process_time() - start < 0.2 and len(plan) <= LONGEST_REPLY + 10
+    assert is_cut(plan) == bool(plan) and not is_cut(read_plan("a" * LONGEST_REPLY))
+    assert not is_cut(read_plan("Thought: Click it.\nAction: " + part * 50_000))  # the plan itself was read whole
 
 
 @pytest.mark.parametrize(

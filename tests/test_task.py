@@ -15,7 +15,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.errors import UserError
 from coda_lib.explore import train_pool
-from coda_lib.task import GRADES, Task, check, load_task, save_task, test_tasks
+from coda_lib.task import GRADES, Task, check, holds, load_task, save_task, test_tasks
 from coda_lib.trajectory import StopReason
 
 WHOLE: dict[str, Any] = {
@@ -74,6 +74,11 @@ BAD = [
     *((("evaluate", 0, "key"), value, "evaluate[0].key") for value in (None, 1, "", ["grid"])),
     *((("evaluate", 0, "pred"), value, "evaluate[0].pred") for value in ("eval", "", None, 1, ["equals"])),
     (("evaluate", 0), {"type": "state", "key": "grid"}, "evaluate[0].value"),
+    *((("evaluate", 0), {"type": "state", "key": "grid", "pred": pred, "value": value}, "evaluate[0].value")
+      for pred, values in {"at_least": ("3", None, [3]), "before": ("ab", 3, {})}.items() for value in values),
+    (("evaluate", 0, "value"), json.loads("[" * 500 + "]" * 500), "evaluate[0]"),
+    (("initialize", 0, "value"), json.loads('{"a": ' * 40 + "1" + "}" * 40), "initialize[0]"),
+    (("solution", 0), {"type": "x" * 20_000}, "solution[0]"), (("evaluate", 0, "value"), [0] * 9_000, "evaluate[0]"),
     *((("evaluate", 1, "value"), value, "evaluate[1].value") for value in ("STOP", None, 1, [])),
     *((("evaluate", 1, "args"), value, "evaluate[1].args") for value in ("531", None, [531], [""], {})),
     *((("ans",), value, "ans") for value in (531, "", ["531"], False)),
@@ -197,3 +202,17 @@ def test_grades_and_step_limits(tasks):
         assert len(task.solution) < task.steps, task.id
         stops = [item["value"] for item in task.evaluate if item["type"] == "stop"]
         assert (task.ans is not None) == ("ANS" in stops), task.id
+
+
+@pytest.mark.parametrize("pred", ["contains", "excludes", "at_least", "before", "has_row", "equals"])
+def test_what_cannot_be_said_of_a_value_does_not_hold(pred):
+    for actual in (None, True, 3, 2.5, "text", [], [[]], [3], {}, {"a": 1}):
+        for value in (None, True, 3, "x", [1], {"a": 1}, [[]]):
+            item = {"type": "state", "key": "k", "pred": pred, "value": value}
+            assert holds(item, {"k": actual}) in (True, False) and holds(item, {}) is False
+
+
+def test_a_file_too_large_to_be_a_task_is_not_read(tmp_path):
+    path = write(tmp_path, json.dumps(WHOLE) + " " * 2_000_000)
+    with pytest.raises(UserError, match="at most 1000000 bytes"):
+        load_task(path)

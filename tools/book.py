@@ -17,11 +17,14 @@ from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 from nbconvert import MarkdownExporter
 
+from coda_lib.markup import as_html, clean_html, without_html
+
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"
 SECTIONS = {"Notebooks": "*.ipynb", "Solutions": "solutions/*.ipynb"}
 WIDGET = "application/vnd.jupyter.widget-view+json"  # draws nothing without a kernel
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+COLORS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, in tracebacks
 OUTWARD = re.compile(r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
 
 
@@ -51,15 +54,30 @@ def notebook_page(source: Path, executed: Path) -> tuple[str, dict[str, bytes]]:
     notebook = nbformat.read(path, 4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [harmless(output) for output in cell.outputs if WIDGET not in output.get("data", {})]
         else:
             cell.source = python_markdown(cell.source)
     resources = {"unique_key": source.stem, "output_files_dir": f"{source.stem}_files"}
     text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
-    text = re.sub(r"<style scoped>.*?</style>", "", text, flags=re.DOTALL)
-    text = text.replace('<table border="1" class="dataframe">', "<table>")
     origin = f"Executed in the run `{executed.parent.name}`: `{path.name}`." if copies else "Without outputs: not executed here."
     return re.sub(r"(?m)^(# .*)$", rf"\1\n\n*{origin}*", text, count=1), resources["outputs"]
+
+
+def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """An output as a picture or as HTML that runs and loads nothing: a line end within it could end a code block of Markdown."""
+    data = output.get("data", {})
+    if "image/png" in data:
+        return nbformat.v4.new_output("display_data", {"image/png": data["image/png"]})
+    if "text/html" in data:
+        page = clean_html(re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL))
+        page = re.sub(r"<pre.*?</pre>", lambda match: match[0].replace("\n", "&#10;"), page, flags=re.DOTALL)
+        page = re.sub(r"\s*[\r\n]\s*", "\n", page.replace(' class="dataframe"', "")).replace("`", "&#96;").replace("~", "&#126;")
+    elif "text/markdown" in data:
+        return nbformat.v4.new_output("display_data", {"text/markdown": without_html(data["text/markdown"])})
+    else:
+        said = output.get("text") or "\n".join(output.get("traceback", ())) or data.get("text/plain", "")
+        page = f"<div class='highlight'><pre><code>{as_html(re.sub(COLORS, '', said).rstrip())}</code></pre></div>"
+    return nbformat.v4.new_output("display_data", {"text/html": page})
 
 
 def python_markdown(text: str) -> str:

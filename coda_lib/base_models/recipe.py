@@ -7,7 +7,6 @@ Each part is a folder that is complete once it holds figures.json: an interrupte
 from __future__ import annotations
 
 import json
-import pickle
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -18,19 +17,22 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
 from coda_lib.base_models import checks, sources
-from coda_lib.base_models.attempts import SHORT, Attempt, labelled_attempts
+from coda_lib.base_models.attempts import SHORT, Attempt, Question, labelled_attempts
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import demonstrations, judge_tasks
 from coda_lib.base_models.sources import BATCH, UNSURE
+from coda_lib.base_models.store import cached
 from coda_lib.base_models.text_attempts import text_attempts
 from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
 from coda_lib.base_models.walks import Transition, collect
 from coda_lib.config import load_profile
+from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.evaluation.deviations import load_deviations
-from coda_lib.files import atomic_path, read_json, remove, write_bytes, write_json, write_text
+from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.rollout import jobs, rollout
@@ -39,6 +41,7 @@ from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it
 SEED = 0
+KINDS = (Action, ActionType, Attempt, Element, Hindsight, Question, Transition)  # of what is stored
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Data:
     recipe: Recipe
 
     def _stored(self, name: str, make: Callable[[str], Any]) -> list[Any]:
-        return cached(self.folder / f"{name}.pickle", lambda: [make(app) for app in self.apps])
+        return cached(self.folder / f"{name}.parquet", lambda: [make(app) for app in self.apps], KINDS)
 
     @cached_property
     def walks(self) -> list[list[Transition]]:
@@ -125,13 +128,6 @@ class Data:
         names = list(dict.fromkeys(t.task_id for t in played))
         test = set(names[: len(names) // 6])
         return [t for t in played if t.task_id not in test], [t for t in played if t.task_id in test]
-
-
-def cached(path: Path, make: Callable[[], Any]) -> Any:
-    """The contents of a file, made first where there is none."""
-    if not path.exists():
-        write_bytes(path, pickle.dumps(make()))
-    return pickle.loads(path.read_bytes())  # our own file of this run, never one from elsewhere
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------------

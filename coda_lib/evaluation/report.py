@@ -18,6 +18,7 @@ from coda_lib.evaluation.ablations import layout as ablation_layout
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance
 from coda_lib.evaluation.tables import beside_paper
 from coda_lib.files import read_json, write_text
+from coda_lib.markup import as_markdown
 
 SYSTEM_LABELS = {
     "base": "Base planner → executor", "executor": "Executor alone", "stage1": "Stage-1 specialists*",
@@ -116,8 +117,12 @@ def claims_grid(table: pd.DataFrame) -> pd.DataFrame:
 
 def to_markdown(layout: pd.DataFrame, text: str) -> str:
     """A laid-out table under its caption, as GitHub Markdown."""
-    cells = layout.map(lambda cell: str(cell).replace("*", "\\*"))
-    return text.replace("*", "\\*") + "\n\n" + cells.to_markdown(index=False, disable_numparse=True) + "\n"
+    cells = layout.rename(columns=_literal).map(_literal)
+    return _literal(text) + "\n\n" + cells.to_markdown(index=False, disable_numparse=True) + "\n"
+
+
+def _literal(value: object) -> str:
+    return as_markdown(str(value)).replace("*", "\\*")
 
 
 def to_latex(layout: pd.DataFrame, text: str, label: str) -> str:

@@ -11,14 +11,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import openai
-from openai.types.chat import ChatCompletion
 
 from coda_lib.errors import UserError
+from coda_lib.models.bounded import BoundedClient
 from coda_lib.models.chat import Usage
 from coda_lib.trajectory import screenshot_png
 
 if TYPE_CHECKING:
     from coda_lib.models.chat import Message, Sampling, Sight
+
+
+_MOST_TOKENS = 2**40  # of one answer
 
 
 class Refused(UserError):
@@ -29,7 +32,8 @@ class EndpointModel:
     """A served model as a `ChatModel`: many requests side by side, with a deadline and bounded retries each.
 
     The client retries with backoff what can succeed a second time (no connection, a connection that breaks, time-outs, 408, 409,
-    429 and 5xx).  UserError names the server if it does not answer, or with something else; Refused tells what it said.
+    429 and 5xx); the deadline is that of each whole request.  UserError names the server if it does not answer, or with something
+    else; Refused tells what it said.
     Several samples of one prompt are the same conversation several times over: their seeds differ, and a server such as vLLM
     computes what they have in common once.
     """
@@ -40,7 +44,8 @@ class EndpointModel:
         self.name, self.url, self.concurrency = model, url, concurrency
         self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
         self.usage, self._lock = Usage(), Lock()
-        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries)
+        client = BoundedClient(deadline_s)
+        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries, http_client=client)
 
     def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
         return EndpointModel, self._made_of
@@ -59,25 +64,24 @@ class EndpointModel:
     def complete(self, messages: list[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The server's whole answer to one conversation (a chat completion as plain data)."""
         try:
-            answer = self._client.chat.completions.create(
+            raw = self._client.chat.completions.with_raw_response.create(
                 model=self.name, messages=[], temperature=sampling.temperature, top_p=sampling.top_p,
                 max_tokens=sampling.max_new_tokens, seed=seed,
                 extra_body={"messages": [_sent(message) for message in messages]},  # unread: the client would look at every part
             )  # fmt: skip
         except openai.APIConnectionError as error:  # time-outs, too
-            raise UserError(f"{self.url} does not answer ({error}): is the server running, and is the address right?") from error
+            why = f"{error} {error.__cause__ or ''}".strip()
+            raise UserError(f"{self.url} does not answer ({why}): is the server running, and is the address right?") from error
         except openai.APIStatusError as error:
-            raise Refused(f"{self.url} answered {error.status_code} for model {self.name!r}: {error.message}") from error
-        except json.JSONDecodeError as error:
-            raise UserError(f"{self.url} answered with broken JSON ({error}): what stands between it and you?") from error
-        if not isinstance(answer, ChatCompletion) or not answer.choices:
-            raise UserError(f"{self.url} answered with no chat completion: {str(answer)[:200]!r}; is the address right (…/v1)?")
+            said = _quote(error.message)
+            raise Refused(f"{self.url} answered {error.status_code} for model {self.name!r}: {said}") from error
+        try:
+            answer, used = read_answer(raw.content)
+        except ValueError as error:
+            raise UserError(f"{self.url} answered with {error}; is the address right (…/v1), and what stands between?") from error
         with self._lock:
-            self.usage.requests += 1
-            if answer.usage:
-                self.usage.prompt_tokens += answer.usage.prompt_tokens
-                self.usage.completion_tokens += answer.usage.completion_tokens
-        return answer.model_dump(mode="json")
+            self.usage += used
+        return answer
 
     @cached_property
     def sight(self) -> Sight:
@@ -87,9 +91,38 @@ class EndpointModel:
         return load_processor(self.name).image_processor.sight
 
 
+def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
+    """A chat completion as plain data that can be stored, and what it cost.  ValueError says what it is instead."""
+    try:
+        answer = json.loads(body)
+        json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"text that is no Unicode (a lone surrogate): {_quote(repr(body))}") from error
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError, and numbers of thousands of digits, too
+        raise ValueError(f"broken JSON ({_quote(str(error))}): {_quote(repr(body))}") from error
+    choices = answer.get("choices") if isinstance(answer, dict) else None
+    first = choices[0] if isinstance(choices, list) and choices else None
+    message = first.get("message") if isinstance(first, dict) else None
+    if not isinstance(message, dict):
+        raise ValueError(f"no chat completion: {_quote(repr(answer))}")
+    if not isinstance(message.get("content"), str | None):
+        raise ValueError(f"content that is no text: {_quote(repr(message['content']))}")
+    usage = answer.get("usage") or {"prompt_tokens": 0, "completion_tokens": 0}
+    figures = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
+    if not all(type(figure) is int and 0 <= figure < _MOST_TOKENS for figure in figures):
+        raise ValueError(f"usage that is no count of tokens: {_quote(repr(usage))}")
+    return answer, Usage(1, *figures)
+
+
 def reply_of(answer: dict[str, Any]) -> str:
     """The text of a chat completion; empty if it has none."""
     return answer["choices"][0]["message"].get("content") or ""
+
+
+def _quote(text: str) -> str:
+    """What a server said, short, on one line and without what a terminal would obey."""
+    shown = "".join(character if character.isprintable() else " " for character in text[:300])
+    return shown if len(text) <= 300 else f"{shown} …"
 
 
 def _sent(message: Message) -> dict[str, Any]:

@@ -114,7 +114,8 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
     logging.disable_progress_bar()  # of the weights, which are there at once
     try:
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True
+            path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True,
+            use_safetensors=True,  # other files of weights are pickles
         )
     except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         raise UserError(f"cannot load the checkpoint {path}: {error}") from error

@@ -15,6 +15,6 @@ PUBLIC = {  # module: names
         "steps_by_hand", "tiny_agent", "token_logprobs", "trainable",
     ],
     "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
-    "desktop": [],
+    "desktop": [], "pages": ["markdown", "markdown_table"],
 }  # fmt: skip
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

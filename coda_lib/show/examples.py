@@ -22,7 +22,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.evaluation import statistics
 from coda_lib.judge import Rule, positive_steps, read_verdict
 from coda_lib.models.chat import Message
-from coda_lib.planner import Observation
+from coda_lib.planner import Observation, is_cut
 from coda_lib.rollout import rollout
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, Trajectory, encode_image
@@ -82,18 +82,23 @@ def _as_text(part: Mapping) -> str:
 
 
 def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> pd.DataFrame:
-    """A row for each episode: task_id, grade, run, stop, steps, unparsed (steps without a readable reply), success."""
+    """A row for each episode: task_id, grade, run, stop, steps, unparsed, cut, success.
+
+    `unparsed` counts the steps without a readable reply, `cut` those whose plan was too long to be read whole.
+    """
     grades = {task.id: task.grade for task in tasks}
     rows = [
-        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), sum(bool(step.error) for step in t.steps), t.success)
+        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), sum(bool(step.error) for step in t.steps),
+         sum(is_cut(step.plan) for step in t.steps), t.success)
         for t in trajectories
-    ]
-    return pd.DataFrame(rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "success"])
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"])
 
 
 def by_stop(table: pd.DataFrame) -> pd.DataFrame:
-    """`episode_table` by stop reason: episodes, mean steps, unparsed steps, successes."""
-    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed", "sum")}
+    """`episode_table` by stop reason: episodes, mean steps, unparsed steps, cut plans, successes."""
+    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed", "sum"),
+               "cut_plans": ("cut", "sum")}  # fmt: skip
     return table.groupby("stop").agg(**columns, successes=("success", "sum")).round(1)
 
 

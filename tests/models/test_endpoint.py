@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import io
 import json
+import socket
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -32,7 +34,7 @@ def serve() -> Iterator:
 
     def start(answer) -> Server:
         server = Server(answer)
-        Thread(target=server.serve_forever, daemon=True).start()
+        Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         started.append(server)
         return server
 
@@ -106,6 +108,93 @@ def test_a_server_that_never_answers_is_given_up(serve):
     with pytest.raises(UserError, match="does not answer .*timed out"):
         EndpointModel(server.url, "m", deadline_s=0.1, retries=1).generate([conversation("a")] * 3, SAMPLING, 0)
     assert time.monotonic() - start < 2 and len(server.asked) <= 6
+
+
+def completion(content: object = "ok", **changes: object) -> bytes:
+    choices = [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}]
+    return json.dumps({"id": "x", "object": "chat.completion", "choices": choices, **changes}).encode()
+
+
+HOSTILE = [
+    (b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 9, "broken JSON"), (b"", "broken JSON"), (b"\xff\xfe{", "broken JSON"),
+    (b"[" * 100_000, "broken JSON"), (b'{"choices": ' * 99_999, "broken JSON"), (b'{"a": ' + b"9" * 9_999 + b"}", "broken JSON"),
+    (completion(x=[]).replace(b"[]", b"[" * 900 + b"]" * 900), None), (completion(x=float("nan")), "broken JSON"),
+    (completion("\ud800"), "lone surrogate"), (completion(id="a\udfffb"), "lone surrogate"),
+    (completion([{"type": "text", "text": "hi"}]), "content that is no text"), (completion({"a": 1}), "content that is no text"),
+    (completion(7), "content that is no text"), (completion(True), "content that is no text"), (completion(None), None),
+    (completion(choices={"0": 1}), "no chat completion"), (completion(choices=[7]), "no chat completion"),
+    (completion(choices=[{}]), "no chat completion"), (completion(choices=[{"message": "hi"}]), "no chat completion"),
+    (completion(choices=None), "no chat completion"), (b"[1]", "no chat completion"), (b"null", "no chat completion"),
+    (completion(usage=None), None), (completion(usage={}), None), (completion(usage=7), "usage that is no count"),
+    (completion(usage=[1]), "usage that is no count"),
+    *((completion(usage={"prompt_tokens": 1, "completion_tokens": n}), "usage that is no count")
+      for n in (None, -1, 2.5, "3", True, 10**30, [1])),
+    (completion(usage={"prompt_tokens": 1}), "usage that is no count"), (b"\x1b]0;owned\x07" * 9, "broken JSON"),
+    (b"HTTP/1.1 200 OK\r\n\r\n", "broken JSON"), (b"<html><script>alert(1)</script></html>", "broken JSON"),
+    (b"data: " + completion(), "broken JSON"), (completion("x" * 20_000_000), "more than 16000000 bytes"),
+    (gzip.compress(b" " * 50_000_000 + completion()), "broken JSON"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "message"), HOSTILE, ids=range(len(HOSTILE)))
+def test_a_hostile_answer_is_one_clear_error(serve, answer, message):
+    server = serve(lambda asked: (200, answer))
+    server.headers = {"Content-Encoding": "gzip"} if answer[:2] == b"\x1f\x8b" else {}
+    model = EndpointModel(server.url, "m", retries=0)
+    if message is None:
+        assert model.generate([conversation("a")], SAMPLING, 0)[0] in ("", "ok")
+        return
+    with pytest.raises(UserError, match=message) as caught:
+        model.generate([conversation("a")], SAMPLING, 0)
+    said = str(caught.value)
+    assert "127.0.0.1" in said and len(said) < 1_200 and said.isprintable()
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+def test_a_long_or_hostile_refusal_is_one_short_line(serve, status):
+    for said in (b"x" * 5_000_000, b"[" * 90_000, b"\x1b[2J\n\n" * 99, b'{"error": {"message": "\\ud800"}}', b"\xff" * 99):
+        server = serve(lambda asked, said=said: (status, said))
+        with pytest.raises(Refused, match=f"answered {status}") as caught:
+            EndpointModel(server.url, "m", retries=0).generate([conversation("a")], SAMPLING, 0)
+        assert len(str(caught.value)) < 1_000 and str(caught.value).isprintable()
+
+
+def test_a_server_leads_nowhere_else(serve):
+    inner = serve(lambda asked: (200, "secret"))
+    server = serve(lambda asked: (307, b""))
+    server.headers = {"Location": f"{inner.url}/chat/completions"}
+    with pytest.raises(Refused, match="answered 307"):
+        EndpointModel(server.url, "m", retries=0).generate([conversation("a")], SAMPLING, 0)
+    assert inner.asked == []
+
+
+@pytest.mark.parametrize("part", ["head", "body", "chunked", "status line"])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(part):
+    """The deadline is that of the whole request, wherever the server dawdles."""
+    head = {
+        "head": b"HTTP/1.1 200 OK\r\nX: ", "body": b"HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n",
+        "chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "status line": b"HTTP/1.1 200 ",
+    }[part]  # fmt: skip
+    drip = b"1\r\n \r\n" if part == "chunked" else b" "
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def dawdle() -> None:
+        connection, _ = listener.accept()
+        connection.recv(1)
+        connection.sendall(head)
+        try:
+            for _ in range(200):
+                connection.sendall(drip)
+                time.sleep(0.05)
+        except OSError:  # the client has gone
+            connection.close()
+
+    Thread(target=dawdle, daemon=True).start()
+    address, start = f"http://127.0.0.1:{listener.getsockname()[1]}/v1", time.monotonic()
+    model = EndpointModel(address, "m", deadline_s=0.6, retries=0)
+    with listener, pytest.raises(UserError, match="does not answer .*timed out"):
+        model.generate([conversation("a")], SAMPLING, 0)
+    assert time.monotonic() - start < 3
 
 
 def test_a_screenshot_is_encoded_once(serve, monkeypatch):

@@ -294,6 +294,12 @@ def edit_config(**changes: object) -> Callable[[Path], None]:
     return edit
 
 
+def pickle_weights(folder: Path) -> None:
+    """Whole weights as a pickle, in the file that transformers would take."""
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    (folder / "model.safetensors").unlink()
+
+
 def widen(folder: Path) -> None:
     path = folder / "config.json"
     config = json.loads(path.read_text())
@@ -314,6 +320,7 @@ def widen(folder: Path) -> None:
         (cut("config.json"), "cannot load the checkpoint"),
         (cut("tokenizer.json"), "processor"),
         (leave_a_pointer, "cannot load the checkpoint"),
+        (pickle_weights, "cannot load the checkpoint.*model.safetensors"),
         (widen, "cannot load the checkpoint"),
         (edit_config(model_type="bert", architectures=["BertModel"]), "holds a bert model; the kit needs .*qwen2_5_vl"),
         (edit_config(model_type="qwen2_vl"), "holds a qwen2_vl model"),

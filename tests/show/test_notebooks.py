@@ -206,7 +206,7 @@ def test_episodes_by_stop(episode):
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
     table = examples.episode_table([episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task])
     assert examples.by_stop(table).loc["DONE", ["episodes", "mean_steps", "successes"]].tolist() == [1, 3, 1]
-    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == [0, 0]
+    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == table["cut"].tolist() == [0, 0]
 
 
 def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():

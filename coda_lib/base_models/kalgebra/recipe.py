@@ -22,9 +22,10 @@ from coda_lib.base_models.hindsight import planner_row
 from coda_lib.base_models.kalgebra.goals import START, draw_goals, draw_task, draw_text
 from coda_lib.base_models.kalgebra.walks import Walk, walk
 from coda_lib.base_models.lessons import text_row
-from coda_lib.base_models.recipe import cached, load_checkpoint, part, publish_role, trained_agent
+from coda_lib.base_models.recipe import KINDS, load_checkpoint, part, publish_role, trained_agent
 from coda_lib.base_models.rows import SIZE, Row
 from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source
+from coda_lib.base_models.store import cached
 from coda_lib.base_models.training import Log, Network, train_language, train_vision
 from coda_lib.envs.desktop.kalgebra import KAlgebra
 from coda_lib.envs.scienceboard.tasks import AppTask
@@ -100,7 +101,7 @@ def _load_walk(folder: Path, number: int, length: int) -> Walk:
         with KAlgebra(fit=fitted) as env:
             return walk(env, random.Random(f"KAlgebra {SEED} {number}"), length)
 
-    return cached(folder / f"walk_{number}.pickle", make)
+    return cached(folder / f"walk_{number}.parquet", make, (*KINDS, Walk))
 
 
 def train_executor(folder: Path, walks: Sequence[Walk], test_walk: Walk, recipe: AdapterRecipe) -> dict[str, Any]:

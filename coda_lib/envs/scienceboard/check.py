@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from coda_lib.envs.scienceboard.costs import LambdaError, found
 from coda_lib.envs.scienceboard.files import BoardTask, Database, Equation, File, States, Stop, Value, Variable
-from coda_lib.envs.scienceboard.lambdas import Lambda, LambdaError
+from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
 
@@ -58,7 +58,7 @@ _MISSING = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError,
 def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
     """Whether an episode solved the task: every item of `evaluate` holds.
 
-    LambdaError if an expression costs too much, which is a fault of the task file.
+    LambdaError if an expression or a pattern costs too much, which is a fault of the task file.
     """
     return all(_holds(item, task, state, stop, answer) for item in task.evaluate)
 
@@ -121,4 +121,4 @@ def _states_hold(item: States, states: Mapping[str, Any]) -> bool:
     value = states[keys[0]]
     if item.pattern is None:
         return value == item.value
-    return re.search(item.pattern, value if isinstance(value, str) else json.dumps(value)) is not None
+    return found(item.pattern, value if isinstance(value, str) else json.dumps(value))

@@ -7,13 +7,13 @@ Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model, model_validator
 
 from coda_lib.applications import RealApp
+from coda_lib.envs.scienceboard.costs import check_pattern
 from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.errors import UserError
 
@@ -28,14 +28,6 @@ class Part(BaseModel):
 
 def _expression(source: str) -> str:
     Lambda(source)
-    return source
-
-
-def _pattern(source: str) -> str:
-    try:
-        re.compile(source)
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from error
     return source
 
 
@@ -134,7 +126,7 @@ class States(Part):
     key: Key
     find: Expression | None = None
     value: Any = None
-    pattern: Annotated[Text, AfterValidator(_pattern)] | None = None
+    pattern: Annotated[Text, AfterValidator(check_pattern)] | None = None
 
     @model_validator(mode="after")
     def _one_condition(self) -> States:

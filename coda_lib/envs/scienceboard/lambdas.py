@@ -2,7 +2,7 @@
 
 The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree is interpreted:
 values, arithmetic, comparisons, subscripts, comprehensions, some functions and methods, `:=`, and functions of `math`.  Anything
-else is an error when the file is loaded; an expression that costs too much is an error when it runs.
+else is an error when the file is loaded; an expression that costs too much (`costs`) is an error when it runs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import ast
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
+
+from coda_lib.envs.scienceboard.costs import ITEM, SIZED, Budget, LambdaError, quote
 
 DEPTH = 60  # of nesting
 LENGTH = 4_000  # characters of an expression
-STEPS = 1_000_000  # nodes of the expression and items of its values that one call may cost
-SIZE = 10_000  # items of a range, characters of a text, or repetitions of a sequence
-BITS = 4_096  # of an integer that it makes
 
 BINARY = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -33,6 +33,8 @@ FUNCTIONS = {
     f.__name__: f for f in
     (abs, all, any, bool, dict, enumerate, float, int, len, list, max, min, range, round, set, sorted, str, sum, tuple, zip)
 }  # fmt: skip
+MAKING = (dict, list, set, sorted, str, tuple)  # functions whose result is new
+SHALLOW = (any, all, bool, dict, enumerate, len, list, range, tuple, zip)  # those that look at no item's items
 METHODS = {
     str: {"count", "endswith", "find", "index", "isdigit", "join", "lower", "lstrip", "rstrip", "split", "startswith", "strip",
           "upper"},
@@ -55,14 +57,6 @@ _NODES = (
 )  # fmt: skip
 
 
-class LambdaError(ValueError):
-    """An expression that is not allowed, or that costs too much; the message quotes it."""
-
-
-def quote(source: str) -> str:
-    return repr(source if len(source) <= 200 else source[:197] + "...")
-
-
 def parse(source: str) -> ast.Lambda:
     """The syntax tree of a lambda.  LambdaError quotes the part that is not allowed."""
     try:
@@ -71,7 +65,10 @@ def parse(source: str) -> ast.Lambda:
         raise LambdaError(f"not an expression: {quote(source)} ({error})") from error
     if not isinstance(tree, ast.Lambda):
         raise LambdaError(f"not a lambda of at most {LENGTH} characters: {quote(source)}")
-    _check(tree, source)
+    try:
+        _check(tree, source)
+    except RecursionError as error:  # of what quotes a deep expression
+        raise LambdaError(f"nested too deeply: {quote(source)}") from error
     return tree
 
 
@@ -140,38 +137,19 @@ class Lambda:
     def __call__(self, *values: Any) -> Any:
         if len(values) != len(self.parameters):
             raise LambdaError(f"{len(values)} values for {quote(self.source)}")
-        return _Evaluation(self.source).of(self.tree.body, dict(zip(self.parameters, values, strict=True)))
+        evaluation = _Evaluation(self.source)
+        try:
+            return evaluation.of(self.tree.body, dict(zip(self.parameters, values, strict=True)))
+        except (RecursionError, MemoryError) as error:
+            raise evaluation.too_much() from error
 
 
-class _Evaluation:
-    """One call, and its cost so far."""
-
-    def __init__(self, source: str) -> None:
-        self.source, self.steps = source, 0
+class _Evaluation(Budget):
+    """One call, and what is left of its budget."""
 
     def of(self, node: ast.AST, names: dict[str, Any]) -> Any:
-        self._pay(1)
+        self.pay(1)
         return getattr(self, f"_{type(node).__name__.lower()}")(node, names)
-
-    def _pay(self, steps: int) -> None:
-        self.steps += steps
-        if self.steps > STEPS:
-            raise self._too_much()
-
-    def _too_much(self) -> LambdaError:
-        return LambdaError(f"costs too much: {quote(self.source)}")
-
-    def _weighed(self, value: Any) -> Any:
-        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or copying it."""
-        waiting = [value]
-        while waiting:
-            self._pay(1)
-            inner = waiting.pop()
-            if isinstance(inner, dict):
-                waiting += [*inner.keys(), *inner.values()]
-            elif isinstance(inner, list | tuple | set):
-                waiting += inner
-        return value
 
     def _all(self, nodes: Sequence[ast.AST], names: dict[str, Any]) -> list[Any]:
         return [self.of(node, names) for node in nodes]
@@ -192,22 +170,25 @@ class _Evaluation:
         return value
 
     def _subscript(self, node: ast.Subscript, names: dict[str, Any]) -> Any:
-        return self.of(node.value, names)[self.of(node.slice, names)]
+        value, index = self.of(node.value, names), self.of(node.slice, names)
+        if not isinstance(index, slice):
+            self.weighed(index)
+            return value[index]
+        self.counted(value)
+        return self.kept(value[index])
 
     def _slice(self, node: ast.Slice, names: dict[str, Any]) -> slice:
         return slice(*(part and self.of(part, names) for part in (node.lower, node.upper, node.step)))
 
     def _binop(self, node: ast.BinOp, names: dict[str, Any]) -> Any:
         left, right, kind = self.of(node.left, names), self.of(node.right, names), type(node.op)
-        if isinstance(left, int) and isinstance(right, int):
-            bits = left.bit_length() * max(right, 1) if kind is ast.Pow else left.bit_length() + right.bit_length()
-            if kind in (ast.Pow, ast.Mult) and bits > BITS:
-                raise self._too_much()
-        elif kind is ast.Mult and _repeated(left, right) > SIZE:
-            raise self._too_much()
-        elif kind is ast.Mod and isinstance(left, str):
+        if kind is ast.Mod and isinstance(left, str):
             raise LambdaError(f"not allowed: a format with '%' in {quote(self.source)}")
-        return self._weighed(BINARY[kind](left, right))
+        if before := {ast.Mult: self.product, ast.Pow: self.power, ast.Add: self.sum}.get(kind):
+            before(left, right)
+        if kind is ast.Sub and isinstance(left, set):
+            self.counted(left)
+        return self.kept(self.weighed(BINARY[kind](left, right)))
 
     def _unaryop(self, node: ast.UnaryOp, names: dict[str, Any]) -> Any:
         return UNARY[type(node.op)](self.of(node.operand, names))
@@ -224,18 +205,27 @@ class _Evaluation:
         left, value = self.of(node.left, names), True
         for kind, part in zip(node.ops, node.comparators, strict=True):
             right = self.of(part, names)
-            self._weighed([left, right])
+            self._before_comparing(kind, left, right)
             value = COMPARE[type(kind)](left, right)
             if not value:
                 break
             left = right
         return value
 
+    def _before_comparing(self, kind: ast.cmpop, left: Any, right: Any) -> None:
+        if isinstance(kind, ast.Is | ast.IsNot):
+            return
+        self.weighed(left)
+        if isinstance(kind, ast.In | ast.NotIn) and isinstance(right, str):
+            self.scanned(right, [left], stripped=False)
+        elif not isinstance(kind, ast.In | ast.NotIn) or not isinstance(right, dict | set):  # which find by hash
+            self.weighed(right)
+
     def _ifexp(self, node: ast.IfExp, names: dict[str, Any]) -> Any:
         return self.of(node.body if self.of(node.test, names) else node.orelse, names)
 
     def _list(self, node: ast.List, names: dict[str, Any]) -> list[Any]:
-        return self._weighed(self._all(node.elts, names))
+        return self.kept(self.weighed(self._all(node.elts, names)))
 
     def _tuple(self, node: ast.Tuple, names: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(self._list(node, names))
@@ -244,52 +234,64 @@ class _Evaluation:
         return set(self._list(node, names))
 
     def _dict(self, node: ast.Dict, names: dict[str, Any]) -> dict[Any, Any]:
-        return self._weighed(dict(zip(self._all(node.keys, names), self._all(node.values, names), strict=True)))
+        keys, values = self.weighed(self._all(node.keys, names)), self._all(node.values, names)
+        return self.kept(self.weighed(dict(zip(keys, values, strict=True))))
 
     def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
-        function = self._function(node.func, names)
-        given = self._weighed(self._all(node.args, names))
-        named = {keyword.arg: self.of(keyword.value, names) for keyword in node.keywords}
-        if function is range and len(range(*given)) > SIZE:
-            raise self._too_much()
-        if function is str and not isinstance((*given, "")[0], str | int | float | bool | None):
+        if isinstance(node.func, ast.Name):
+            call = partial(self._of_function, FUNCTIONS[node.func.id])
+        elif is_math(node.func):
+            call = MATH[node.func.attr]
+        else:
+            call = partial(self._of_method, self.of(node.func.value, names), node.func.attr)
+        given = self._all(node.args, names)
+        return call(*given, **{keyword.arg: self.of(keyword.value, names) for keyword in node.keywords})
+
+    def _of_function(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        if function in (dict, enumerate, set, zip):
+            given = [self.listed(value) for value in given]
+        for value in given:
+            (self.counted if function in SHALLOW else self.weighed)(value)
+        if function is range:
+            self.ranged(given)
+        elif function is round:
+            self.rounded(*given[:2])
+        elif function is str and not isinstance((*given, "")[0], str | int | float | bool | None):
             raise LambdaError(f"not allowed: str of a {type(given[0]).__name__} in {quote(self.source)}")
-        if function is sum and not all(isinstance(start, int | float) for start in given[1:]):
+        elif function is sum and not all(isinstance(start, int | float) for start in given[1:]):
             raise LambdaError(f"not allowed: sum of what is no number in {quote(self.source)}")
-        return self._weighed(function(*given, **named))
+        if function not in MAKING:
+            return function(*given, **named)
+        self.afford(sum(ITEM * len(value) for value in given if isinstance(value, (str, *SIZED))))
+        return self.kept(self.weighed(function(*given, **named)))
 
-    def _function(self, node: ast.AST, names: dict[str, Any]) -> Callable[..., Any]:
-        if isinstance(node, ast.Name):
-            return FUNCTIONS[node.id]
-        if is_math(node):
-            return MATH[node.attr]
-        value = self.of(node.value, names)
+    def _of_method(self, value: Any, name: str, *given: Any, **named: Any) -> Any:
         kind = dict if isinstance(value, Mapping) else type(value)
-        if node.attr not in METHODS.get(kind, ()):
-            raise AttributeError(f"{type(value).__name__!r} object has no attribute {node.attr!r}")
-        return self._joined(value) if node.attr == "join" else getattr(value, node.attr)
-
-    def _joined(self, between: str) -> Callable[[Any], str]:
-        def join(parts: Any) -> str:
-            parts = list(parts)
-            if sum(map(len, parts)) + len(between) * len(parts) > SIZE:
-                raise self._too_much()
-            return between.join(parts)
-
-        return join
+        if name not in METHODS.get(kind, ()):
+            raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
+        given = [self.weighed(self.listed(part)) for part in given]
+        if kind is str:
+            self.scanned(value, given or [""], stripped="strip" in name)
+            self.afford({"split": ITEM, "lower": 4, "upper": 4}.get(name, 0) * len(value))
+        elif kind is not dict:
+            self.weighed(value)
+        if name == "join":
+            self.joined(value, given)
+        made = getattr(value, name)(*given, **named)
+        return self.kept(self.weighed(made)) if kind in (str, set) else made
 
     def _listcomp(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
-        return self._weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)])
+        return self.kept(self.weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)]))
 
     def _setcomp(self, node: ast.SetComp, names: dict[str, Any]) -> set[Any]:
-        return set(self._listcomp(node, names))
+        return self.kept(set(self._listcomp(node, names)))
 
     def _generatorexp(self, node: ast.GeneratorExp, names: dict[str, Any]) -> Iterator[Any]:
         return (self.of(node.elt, inner) for inner in self._loops(node.generators, names))
 
     def _dictcomp(self, node: ast.DictComp, names: dict[str, Any]) -> dict[Any, Any]:
         turns = self._loops(node.generators, names)
-        return self._weighed({self.of(node.key, inner): self.of(node.value, inner) for inner in turns})
+        return self.kept(dict(self.weighed([(self.of(node.key, inner), self.of(node.value, inner)) for inner in turns])))
 
     def _loops(self, generators: Sequence[ast.comprehension], names: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The names inside a comprehension, for each of its iterations."""
@@ -298,6 +300,7 @@ class _Evaluation:
             return
         first, *rest = generators
         for value in self.of(first.iter, names):
+            self.pay(1 + len(names) // 50)  # they are copied
             inner = names | _bound(first.target, value)
             if all(self.of(test, inner) for test in first.ifs):
                 yield from self._loops(rest, inner)
@@ -308,13 +311,7 @@ def _bound(target: ast.AST, value: Any) -> dict[str, Any]:
         return {target.id: value}
     if not isinstance(target, ast.Tuple | ast.List):
         raise LambdaError(f"not allowed: {ast.unparse(target)!r} in the place of a name")
-    parts = list(value)
+    parts = value if isinstance(value, (str, *SIZED)) else list(value)
     if len(parts) != len(target.elts):
         raise ValueError(f"{len(parts)} values to unpack into {len(target.elts)} names")
     return {name: part for inner, part in zip(target.elts, parts, strict=True) for name, part in _bound(inner, part).items()}
-
-
-def _repeated(left: Any, right: Any) -> int:
-    """Items of a sequence that is multiplied by a number; 0 for other operands."""
-    items, times = (right, left) if isinstance(left, int) else (left, right)
-    return len(items) * times if isinstance(items, str | list | tuple) and isinstance(times, int) else 0

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
+import subprocess
+import sys
 import time
+from itertools import product
 from pathlib import Path
 
+import hostile_expressions
 import pytest
+from hostile_expressions import EXPRESSIONS, PATTERNS, TEXTS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coda_lib.envs.scienceboard.lambdas import Lambda, LambdaError
+from coda_lib.envs.scienceboard.costs import LambdaError, found
+from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.paths import REPO
 
 DUMP = {
@@ -101,6 +109,36 @@ def test_what_would_cost_too_much_ends_soon(source):
     with pytest.raises(LambdaError, match="costs too much|not allowed"):
         function(1)
     assert time.perf_counter() - start < 5
+
+
+def test_hostile_expressions_and_patterns_cost_less_than_a_second_and_100_mb():
+    assert len(set(EXPRESSIONS)) >= 200 and len(PATTERNS) * len(TEXTS) >= 60
+    done = subprocess.run(
+        [sys.executable, hostile_expressions.__file__], capture_output=True, text=True, timeout=300, check=False,
+        env=os.environ | {"PYTHONPATH": str(REPO)},
+    )  # fmt: skip
+    assert done.returncode == 0, (done.stdout.splitlines()[-1:], done.stderr)
+
+
+def test_what_a_budget_allows_is_as_python_has_it():
+    state = {"rows": [{"name": str(n), "value": n} for n in range(5_000)], "text": "one two\n" * 50_000}
+    for source in (
+        "lambda x: sorted([row['value'] for row in x['rows']])[-1]", "lambda x: len(set(x['text'].split()))",
+        "lambda x: sum(row['value'] for row in x['rows'])", "lambda x: 'two' in x['text'] and x['text'].count('one')",
+        "lambda x: [a + b for a, b in zip(range(9), range(9))]", "lambda x: dict(enumerate(x['text'][:9]))",
+        "lambda x: {row['name']: row for row in x['rows']}['77']", "lambda x: round(12345, -2) + round(1.005, 2)",
+        "lambda x: [(i, name) for i, name in enumerate(sorted(x))]", "lambda x: any(row == {'name': '9'} for row in x['rows'])",
+        "lambda x: {1, 2}.union([3]).difference(x)", "lambda x: 2 ** 64 in {2 ** 64, 3 ** 99}",
+        "lambda x: ''.join(x['text'][:99])",
+    ):  # fmt: skip
+        assert Lambda(source)(state) == eval(source)(state), source
+
+
+def test_a_pattern_is_searched_for_as_by_re():
+    for pattern, text in product(["a", "^b", r"(?i)A\Z", r"(\w)\1", "é|😀", "$", "(?=x)y"], ["", "a", "ba\n", "aab é", "😀"]):
+        assert found(pattern, text) == (re.search(pattern, text) is not None)
+    with pytest.raises(LambdaError, match="costs too much: the pattern"):
+        found("(a+)+$", "a" * 40 + "!")
 
 
 @given(st.text(max_size=80))

@@ -9,8 +9,8 @@ import pytest
 
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.scienceboard.check import check_board
+from coda_lib.envs.scienceboard.costs import LambdaError
 from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
-from coda_lib.envs.scienceboard.lambdas import LambdaError
 from coda_lib.errors import UserError
 from coda_lib.paths import REPO
 from coda_lib.trajectory import StopReason

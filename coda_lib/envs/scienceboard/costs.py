@@ -1,0 +1,186 @@
+"""What an expression or a pattern of a task file may cost: counted, so that a verdict does not depend on the machine's speed.
+
+Each value that an expression reads or makes is charged before or as it is made; nothing that Python itself would take long for
+(powers of 10, doubled lists, keys that collide) is begun.  A pattern is searched for in a process of its own, with a clock:
+nobody can count a search from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from coda_lib.errors import UserError
+
+STEPS = 200_000  # nodes of the expression, and reads of its values, that one call may cost: about 0.3 s
+MEMORY = 40_000_000  # bytes of all that one call makes
+SIZE = 10_000  # items of a range, characters of a joined or repeated text, or repetitions of a sequence
+BITS = 4_096  # of an integer that it makes
+DIGITS = 400  # to round to, on either side of the point
+ITEM = 40  # bytes of an item of a new list, about
+ITEMS, SCAN = 4, 1_000  # items of a list, and characters of a text, that are read in the time of one step
+NEEDLE = 100  # characters of a text looked for that can make a search in another text slower
+PATTERN_S = 0.3  # seconds of a processor that a search takes
+PATTERN_SIZE = 100_000_000  # bytes of its process
+PATTERN_LENGTH, SEARCHED = 1_000, 1_000_000  # characters of a pattern, and of the text that it is looked for in
+VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+SIZED = (list, tuple, set, dict, range, *VIEWS)
+
+
+class LambdaError(UserError, ValueError):
+    """An expression that is not allowed, or that costs too much; the message quotes it."""
+
+
+def quote(source: str) -> str:
+    return repr(source if len(source) <= 200 else source[:197] + "...")
+
+
+class Budget:
+    """What is left for one call of an expression.  Every method raises LambdaError, which quotes it, when that is used up."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.steps, self.memory, self.large = source, STEPS, MEMORY, 0
+
+    def too_much(self) -> LambdaError:
+        return LambdaError(f"costs too much: {quote(self.source)}")
+
+    def pay(self, steps: int) -> None:
+        self.steps -= steps
+        if self.steps < 0:
+            raise self.too_much()
+
+    def afford(self, size: int) -> None:
+        """Take so many bytes for something new."""
+        self.memory -= size
+        if self.memory < 0:
+            raise self.too_much()
+
+    def kept(self, value: Any) -> Any:
+        """The same new value, of which its own size counts, without that of its items."""
+        if isinstance(value, int) and value.bit_length() > BITS:
+            raise self.too_much()
+        self.afford(sys.getsizeof(value) + (ITEM * len(value) if isinstance(value, SIZED) else 0))
+        return value
+
+    def weighed(self, value: Any) -> Any:
+        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or hashing it.
+
+        Integers beyond 60 bits are charged more, the more there are: they can be chosen so that all have one hash, and the time
+        of a set grows with the square of their number.
+        """
+        waiting = [value]
+        self.pay(1)
+        while waiting:
+            inner = waiting.pop()
+            if isinstance(inner, SIZED):
+                self.pay(1 + len(inner) // ITEMS)
+                if isinstance(inner, dict):
+                    self.pay(len(inner) // ITEMS)
+                    waiting += inner.keys()
+                    inner = inner.values()
+                waiting += () if isinstance(inner, range) else inner
+            elif isinstance(inner, str | bytes):
+                self.pay(len(inner) // SCAN)
+            elif isinstance(inner, int) and inner.bit_length() > 60:
+                self.large += 1
+                self.pay(self.large // 4)
+        return value
+
+    def counted(self, value: Any) -> Any:
+        """The same value; its cost is the number of its own items."""
+        self.pay(1 + (len(value) // ITEMS if isinstance(value, SIZED) else len(value) // SCAN if isinstance(value, str) else 0))
+        return value
+
+    def listed(self, value: Any) -> Any:
+        """An iterator as a weighed list, any other value as it is: what becomes keys is counted before it is hashed."""
+        return self.weighed(list(value)) if isinstance(value, Iterator) else value
+
+    def product(self, left: Any, right: Any) -> None:
+        """Before `left * right`: that of two integers, or a repeated sequence."""
+        if isinstance(left, int) and isinstance(right, int):
+            if left.bit_length() + right.bit_length() > BITS:
+                raise self.too_much()
+            return
+        items, times = (right, left) if isinstance(left, int) else (left, right)
+        if isinstance(items, str | bytes | list | tuple) and isinstance(times, int) and len(items) * times > SIZE:
+            raise self.too_much()
+
+    def power(self, left: Any, right: Any) -> None:
+        """Before `left ** right`."""
+        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > BITS:
+            raise self.too_much()
+
+    def sum(self, left: Any, right: Any) -> None:
+        """Before `left + right` of two sequences."""
+        if isinstance(left, str | list | tuple) and isinstance(right, type(left)):
+            width = 4 if isinstance(left, str) else ITEM
+            if width * (len(left) + len(right)) > self.memory:
+                raise self.too_much()
+
+    def rounded(self, value: Any, digits: Any = None) -> None:
+        """Before `round(value, digits)`, which computes a power of 10."""
+        if isinstance(digits, int) and abs(digits) > DIGITS:
+            raise self.too_much()
+
+    def ranged(self, bounds: Sequence[Any]) -> None:
+        """Before `range(*bounds)`."""
+        try:
+            if len(range(*bounds)) > SIZE:
+                raise self.too_much()
+        except OverflowError as error:  # of `len`
+            raise self.too_much() from error
+
+    def joined(self, between: str, parts: Sequence[Any]) -> None:
+        """Before `between.join(*parts)`."""
+        if len(parts) == 1 and sum(len(part) + len(between) for part in parts[0]) > SIZE:
+            raise self.too_much()
+
+    def scanned(self, text: str, words: Sequence[Any], stripped: bool) -> None:
+        """Before a text is searched for others, or freed of their characters."""
+        most = sys.maxsize if stripped else NEEDLE
+        for word in words:
+            for part in word if isinstance(word, tuple) else (word,):
+                self.pay(1 + len(text) * min(len(part), most) // SCAN if isinstance(part, str) else 1)
+
+
+def check_pattern(pattern: str) -> str:
+    """The same regular expression.  ValueError says what is wrong with it."""
+    if len(pattern) > PATTERN_LENGTH:
+        raise ValueError(f"a regular expression has at most {PATTERN_LENGTH} characters, not {len(pattern)}")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what may mean another thing in a later Python
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError, MemoryError) as error:
+        raise ValueError(f"not a regular expression: {error}") from error
+    return pattern
+
+
+_SEARCH = """
+import json, re, resource, signal, sys, warnings
+warnings.simplefilter("ignore")
+pattern, text, seconds, size = json.load(sys.stdin)
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+signal.setitimer(signal.ITIMER_PROF, seconds)  # its signal ends the process, whatever it computes
+sys.exit(0 if re.search(pattern, text) else 3)
+"""
+
+
+def found(pattern: str, text: str) -> bool:
+    """Whether a pattern is somewhere in a text: searched in another process, for nothing ends a search in this one.
+
+    LambdaError if it takes more than `PATTERN_S` of a processor or `PATTERN_SIZE`.
+    """
+    if len(text) <= SEARCHED:
+        command = [sys.executable, "-I", "-S", "-c", _SEARCH]
+        asked = json.dumps([pattern, text, PATTERN_S, PATTERN_SIZE]).encode()
+        code = subprocess.run(command, input=asked, stderr=subprocess.DEVNULL, check=False).returncode
+        if code in (0, 3):
+            return code == 0
+    raise LambdaError(f"costs too much: the pattern {quote(pattern)} in a text of {len(text)} characters")

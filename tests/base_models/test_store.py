@@ -1,0 +1,102 @@
+"""What the recipes keep: the same objects come back, shared ones once, and a file can make nothing else."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from coda_lib.base_models import recipe
+from coda_lib.base_models.attempts import AttemptMaker, labelled_attempts
+from coda_lib.base_models.hindsight import hindsights
+from coda_lib.base_models.kalgebra.walks import Walk
+from coda_lib.base_models.lessons import demonstrations
+from coda_lib.base_models.store import cached, read, write
+from coda_lib.base_models.text_attempts import text_attempts
+from coda_lib.errors import UserError
+from coda_lib.paths import REPO
+
+PLAIN = [(), [1, -2.5, 1e300, float("inf"), True, None, "é\ud800\x00", b"\x89"], {"a": (1, [2]), 3: {}}, ["row", 0], ["list"]]
+
+
+def test_everything_that_a_recipe_makes_comes_back_as_it_was(walks, tmp_path):
+    app, walk = walks[0][0].app, walks[0]
+    made = [
+        walks, demonstrations(app, 2, 0.2, 0), text_attempts(app, 20, 0), labelled_attempts(walk, [], 3, 0),
+        Walk(walk, hindsights(app, walk)), [AttemptMaker(walk).screen(random.Random(0))], PLAIN,
+    ]  # fmt: skip
+    write(tmp_path / "a.parquet", made)
+    back = read(tmp_path / "a.parquet", (*recipe.KINDS, Walk))
+    assert back == made and repr(back) == repr(made)  # repr tells 1 from True and a member from its text
+    assert back[0][0][0].next_screen is back[0][0][1].screen
+    assert back[4].transitions[3] is back[0][0][3]
+
+
+def test_it_is_made_once(tmp_path):
+    calls = []
+    for _ in range(2):
+        assert cached(tmp_path / "a.parquet", lambda: calls.append(1) or [1], ()) == [1]
+    assert len(calls) == 1
+
+
+@dataclass
+class Stranger:
+    command: str
+
+
+class _Opens:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_file_of_a_named_folder_runs_nothing(tmp_path):
+    (tmp_path / "walks.pickle").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
+    (tmp_path / "walks.parquet").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
+    with pytest.raises(UserError, match="walks.parquet: cannot be read .*remove the file"):
+        _ = recipe.Data(tmp_path, ["gis"], recipe.Recipe()).walks
+    assert not (tmp_path / "hacked").exists()
+
+
+def _rows(*rows):
+    schema = pa.schema([("kind", pa.string()), ("fields", pa.string()), ("data", pa.binary())])
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"a": [1]}), _rows(), _rows(("Stranger", '["tuple", "id"]', None)),
+        _rows(("os.system", '["tuple", "id"]', None)),
+        _rows(("", '["row", 7]', None)), _rows(("", '["row", -1]', None)), _rows(("", '["row"]', None)), _rows(("", "[]", None)),
+        _rows(("", '["call", "id"]', None)), _rows(("", "{", None)), _rows(("", None, None)), _rows(("", "[" * 99_999, None)),
+        _rows(("", '["enum", "Stranger", "x"]', None)), _rows(("Action", '["tuple", "explode"]', None)),
+        _rows(("Action", '["tuple", 1, 2, 3, 4, 5, 6, 7, 8, 9]', None)), _rows(("Element", "7", None)),
+    ],
+)  # fmt: skip
+def test_a_foreign_file_is_one_clear_message(table, tmp_path):
+    pq.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(UserError, match="a.parquet: cannot be read"):
+        read(tmp_path / "a.parquet", recipe.KINDS)
+
+
+def test_what_is_not_known_is_not_written(tmp_path):
+    for value in ({1, 2}, object(), print):
+        with pytest.raises(TypeError, match="is not stored"):
+            write(tmp_path / "a.parquet", [value])
+    write(tmp_path / "b.parquet", Stranger("id"))
+    with pytest.raises(UserError, match="Stranger"):
+        read(tmp_path / "b.parquet", recipe.KINDS)
+
+
+def test_no_module_of_the_kit_unpickles():
+    """Of multiprocessing alone the kit takes pickles: those of its own children."""
+    words = ("import pickle", "pickle.", "joblib", "marshal", "shelve", "weights_only=False", "allow_pickle", "yaml.load(")
+    texts = {path.name: path.read_text() for path in REPO.glob("coda_lib/**/*.py")}
+    assert [(name, word) for name, text in texts.items() for word in words if word in text] == []
