@@ -4,19 +4,25 @@ What the interface does not say: statistics want a region and a selected raster 
 classification are those of the selected layer; contours want an interval and an elevation layer; a click on the map
 gives values only with the query tool, and only of what is visible; the table lists the peaks inside the region, if
 there is a peaks layer.
+
+What menus, map and slider offer is in the settings `catalog` (layers to add), `zones`, `palettes`, `names` (of peaks), `marks`,
+`ticks` and `extras` (of the commands Title and Go to); the names that there are, in `names.py`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from PySide6.QtCore import QPoint
 from PySide6.QtGui import QColor, QFont
+from PySide6.QtWidgets import QFrame, QPushButton
 
 from coda_lib.envs.sciencedesk.desk import Desk
 from coda_lib.envs.sciencedesk.gis import landscape as land
+from coda_lib.envs.sciencedesk.gis import names
 from coda_lib.envs.sciencedesk.gis.pictures import MAP, draw_histogram, draw_map, draw_table, map_objects, table_rows
 from coda_lib.envs.sciencedesk.widgets import Rows, Slider
 
@@ -28,33 +34,41 @@ class Gis(Desk):
         "tab": "Map", "layers": ["Elevation"], "hidden": [], "selected": "", "opacity": {}, "palette": "terrain",
         "grid": False, "legend": False, "scale": False, "region": "", "edges": [32, 0, 30, 0], "tool": "pan", "zoom": 1,
         "cx": 0.5, "cy": 0.5, "interval": 0, "light": 315, "classes": ["Elevation", 3], "stats": {}, "queried": "",
-        "filter": "", "sort": "name", "marked": "", "console": [],
+        "filter": "", "sort": "name", "marked": "", "console": [], "title": "", "names": list(names.FIRST_PEAKS),
+        "marks": list(names.FIRST_MARKS), "catalog": list(names.FIRST_LAYERS), "zones": list(names.FIRST_ZONES),
+        "palettes": list(names.PALETTES[:3]), "ticks": [25, 50, 75, 100], "extras": [],
     }  # fmt: skip
 
+    _offered: Sequence[Any] = ()  # the settings that menus and slider show
+
     def build(self) -> None:
-        self.add_menu("File", {"New map": lambda: self.reset({})})
-        self.add_menu("View", {"Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True),
-                               "Gray": ("palette", "gray"), "Terrain": ("palette", "terrain"),
-                               "Viridis": ("palette", "viridis")})  # fmt: skip
-        self.add_menu("Add", {f"Add {name.lower()}": lambda name=name: self._add(name)
-                              for name in ("Elevation", "Slope", "Hillshade", "Contours", "Peaks")})  # fmt: skip
+        self._files = self.add_menu("File", {"New map": lambda: self.reset({}), "Title": lambda: self.open_dialog(self._title)})
+        self._views = self.add_menu("View", {"Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True)}
+                                    | {name.capitalize(): ("palette", name) for name in names.PALETTES}
+                                    | {"Go to": lambda: self.open_dialog(self._place_dialog)})  # fmt: skip
+        self._adds = self.add_menu("Add", {f"Add {name.lower()}": lambda name=name: self._add(name)
+                                           for name in (*names.FIRST_LAYERS, *names.MADE_LAYERS)})  # fmt: skip
         self._layer_menu = self.add_menu("Layer", {"Hide": self._hide, "Remove": self._remove})
-        self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in land.ZONES}
-                      | {"Bounds": lambda: self.open_dialog(self._bounds)})  # fmt: skip
+        self._regions = self.add_menu("Region", {zone.capitalize(): ("region", zone) for zone in land.ZONES}
+                                      | {"Bounds": lambda: self.open_dialog(self._bounds)})  # fmt: skip
         self.add_menu("Raster", {"Statistics": self._statistics, "Reclass": self._reclass,
                                  "Interval": lambda: self.open_dialog(self._interval),
                                  "Light": lambda: self.open_dialog(self._light)})  # fmt: skip
         self.add_menu("Tools", {"Pan": ("tool", "pan"), "Zoom": ("tool", "zoom"), "Query": ("tool", "query")})
         self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
-        names = ("North", "South", "East", "West")
-        self._bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, names,
-                                       lambda: dict(zip(names, map(str, land.edges(self.values)), strict=True)))  # fmt: skip
+        sides = ("North", "South", "East", "West")
+        self._bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, sides,
+                                       lambda: dict(zip(sides, map(str, land.edges(self.values)), strict=True)))  # fmt: skip
         steps = [f"{step:0{width}}" for step in range(20, 501) for width in (2, 3)]
         self._interval = self.add_entry("Contour interval", "Step", "interval", steps, "Step is a number from 20 to 500")
         degrees = [f"{angle:0{width}}" for angle in range(361) for width in (1, 2, 3)]
         self._light = self.add_entry("Light", "Azimuth", "light", degrees, "Azimuth is a number from 0 to 360")
         self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"],
                                         lambda: {"Count": self.values["classes"][1]})  # fmt: skip
+
+        self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"][:20]), ["Text"],
+                                      lambda: {"Text": self.values["title"]})  # fmt: skip
+        self._place_dialog = self.add_dialog("Go to, in km", 108, self._go, ["East", "North"])
 
         self.list = self.add("Map", Rows("Layer list", self), 4, 4, 116, 132)
         self.list.setStyleSheet("QListWidget::item { height: 20px; }")
@@ -92,8 +106,33 @@ class Gis(Desk):
         label.setText(text)
         return label
 
+    @staticmethod
+    def _offer(menu: QFrame, entries: Iterable[str]) -> None:
+        """Let a menu show these of its entries alone, one below the other."""
+        buttons = {button.accessibleName(): button for button in menu.findChildren(QPushButton)}
+        shown = [buttons[name] for name in entries]
+        for button in buttons.values():
+            button.setVisible(button in shown)
+        for i, button in enumerate(shown):
+            button.move(1, 1 + 19 * i)
+        menu.resize(menu.width(), 2 + 19 * len(shown))
+
+    def _offer_what_is_set(self) -> None:
+        v = self.values
+        offered = [v[key] for key in ("extras", "palettes", "catalog", "zones", "ticks")]
+        if offered == self._offered:
+            return
+        self._offered = offered
+        self._offer(self._files, ["New map", *(name for name in v["extras"] if name == "Title")])
+        self._offer(self._views, ["Grid", "Legend", "Scale bar", *map(str.capitalize, v["palettes"]),
+                                  *(name for name in v["extras"] if name == "Go to")])  # fmt: skip
+        self._offer(self._adds, [f"Add {name.lower()}" for name in v["catalog"]])
+        self._offer(self._regions, [*map(str.capitalize, v["zones"]), "Bounds"])
+        self.slider.ticks = list(v["ticks"])
+
     def refresh(self) -> None:
         v = self.values
+        self._offer_what_is_set()
         self.list.fill(v["layers"], v["selected"])
         for i, layer in enumerate(v["layers"]):
             item, hidden = self.list.item(i), layer in v["hidden"]
@@ -102,7 +141,8 @@ class Gis(Desk):
                 font.setStrikeOut(hidden)
                 item.setFont(font)
                 item.setForeground(QColor("#a8a8a8" if hidden else "black"))
-        self.slider.value = v["opacity"].get(v["selected"], 100)
+        opacity = v["opacity"].get(v["selected"], 100)
+        self.slider.value = min(v["ticks"], key=lambda tick: abs(tick - opacity))
         self._heading.setText(f"Opacity: {v['selected'] or '-'}")
         stats = v["stats"] or dict.fromkeys(("layer", "region", "min", "max", "mean"), "-")
         unit = land.RASTERS.get(stats["layer"], "")
@@ -119,11 +159,16 @@ class Gis(Desk):
 
     def facts(self) -> dict[str, Any]:
         v, rows = self.values, land.listed(self.values)
+        answer = land.value_at(v, v["queried"]) if v["queried"] else ""
         return dict(zip(("north", "south", "east", "west"), land.edges(v), strict=True)) | {
             "listed": len(rows),
             "highest": max(rows, key=lambda name: land.peaks()[name][2], default=""),
-            "mean": v["stats"].get("mean", ""),
-            "answer": land.value_at(v, v["queried"]) if v["queried"] else "",
+            "answer": answer,
+            "reading": answer.partition(" ")[0],
+            "center_east": round(v["cx"] * land.EAST),
+            "center_north": round((1 - v["cy"]) * land.NORTH),
+        } | {key: v["stats"].get(key, "") for key in ("min", "max", "mean")} | {
+            key: land.peaks()[v["marked"]][column] if v["marked"] else "" for key, column in (("height", 2), ("steepness", 3))
         }
 
     # -- layers --------------------------------------------------------------------------------------------------------
@@ -236,6 +281,14 @@ class Gis(Desk):
         cx, cy = (round(min(1 - margin, max(margin, middle)), 3) for middle in (x, y))
         self.change(zoom=zoom, cx=cx, cy=cy)
 
+    def _go(self, texts: dict[str, str]) -> str | None:
+        if not all(re.fullmatch(r"[0-9]{1,2}", text) for text in texts.values()):
+            return "East and North are whole km"
+        east, north = (int(text) for text in texts.values())
+        if east > land.EAST or north > land.NORTH:
+            return f"North to {land.NORTH} km, east to {land.EAST} km"
+        return self._look(east / land.EAST, 1 - north / land.NORTH, self.values["zoom"])
+
     def _filter(self) -> None:
         text = self.query.text().strip().lower()
         found = re.fullmatch(r"(height|slope)\s*([<>=])\s*(\d{1,4})", text)
@@ -247,11 +300,16 @@ class Gis(Desk):
     def _run(self) -> None:
         command = self.command.text().strip().lower()
         program, _, argument = command.partition(" ")
+        number = int(argument) if re.fullmatch(r"[0-9]{1,3}", argument) else -1
         if program == "g.region" and argument in land.ZONES:
             self.values["region"], reply = argument, f"region {argument}"
-        elif program == "d.palette" and argument in ("gray", "terrain", "viridis"):
+        elif program == "d.palette" and argument in names.PALETTES:
             self.values["palette"], reply = argument, f"palette {argument}"
-        elif command in ("r.slope", "r.hillshade", "v.peaks"):
+        elif program == "r.light" and 0 <= number <= 360:
+            self.values["light"], reply = number, f"light {number}"
+        elif program == "r.interval" and 20 <= number <= 500:
+            self.values["interval"], reply = number, f"interval {number} m"
+        elif command in {"v.peaks", *(f"r.{layer.lower()}" for layer in ("Slope", "Hillshade", *names.MADE_LAYERS))}:
             layer = command[2:].capitalize()
             self._add(layer)
             reply = f"layer {layer}"

@@ -66,9 +66,9 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
-    tops = land.peaks() if "Peaks" in land.visible(v) else {}
+    tops = land.shown_peaks(v) if "Peaks" in land.visible(v) else {}
     boxes = {name: QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()}
-    boxes |= {name: QRect(-11, -7, 22, 14).translated(_at_px(v, *place).toPoint()) for name, place in land.MARKS.items()}
+    boxes |= {name: QRect(-11, -7, 22, 14).translated(_at_px(v, *land.MARKS[name]).toPoint()) for name in v["marks"]}
     return {name: box for name, box in boxes.items() if MAP.contains(box.center())}
 
 
@@ -82,8 +82,8 @@ def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
             painter.drawLine(_at_px(v, 0, i / 6), _at_px(v, 1, i / 6))
     if v["region"]:
         _draw_region(v, painter)
-    for name, place in land.MARKS.items():
-        center = _at_px(v, *place)
+    for name in v["marks"]:
+        center = _at_px(v, *land.MARKS[name])
         box = QRectF(center.x() - 11, center.y() - 7, 22, 14)
         painter.fillRect(box, QColor("#ffe14d") if name == v["queried"] else QColor(255, 255, 255, 170))
         painter.setPen(QColor("#222222"))
@@ -94,12 +94,19 @@ def draw_map(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         painter.fillRect(QRect(7, 19, MAP.width() // 3, 5), QColor("black"))
         painter.setPen(QColor("black"))
         painter.drawText(8, 15, f"{land.EAST / 3 / v['zoom']:g} km")
+    if v["title"]:
+        _draw_note(painter, v["title"], 3, QColor("white"))
     if v["queried"]:
-        painter.fillRect(QRect(84, 167, 89, 18), QColor("#ffe14d"))
-        painter.setPen(QColor("black"))
-        text = f"{v['queried']}: {land.value_at(v, v['queried'])}"
-        painter.drawText(QRect(87, 167, 86, 18), Qt.AlignmentFlag.AlignVCenter, text)
+        _draw_note(painter, f"{v['queried']}: {land.value_at(v, v['queried'])}", 167, QColor("#ffe14d"))
     _draw_legend(v, painter, QRect(MAP.right() + 1, 0, rect.width() - MAP.width(), rect.height()))
+
+
+def _draw_note(painter: QPainter, text: str, y: int, color: QColor) -> None:
+    """A line of text at the map's right edge, in a box as wide as it needs."""
+    width = min(MAP.width() - 1, max(89, painter.fontMetrics().horizontalAdvance(text) + 6))
+    painter.fillRect(QRect(MAP.width() - 1 - width, y, width, 18), color)
+    painter.setPen(QColor("black"))
+    painter.drawText(QRect(MAP.width() + 2 - width, y, width - 3, 18), Qt.AlignmentFlag.AlignVCenter, text)
 
 
 def _draw_layers(v: Mapping[str, Any], painter: QPainter) -> None:
@@ -119,13 +126,13 @@ def _draw_layers(v: Mapping[str, Any], painter: QPainter) -> None:
 
 
 def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
-    for name, (x, y, *_) in land.peaks().items():
+    for name, (x, y, *_) in land.shown_peaks(v).items():
         p = _at_px(v, x, y)
         chosen = name in (v["queried"], v["marked"])
         painter.setPen(QPen(QColor("white"), 1))
         painter.setBrush(QColor("#ffe14d" if chosen else "#d1242f"))
         painter.drawPolygon(QPolygonF([p + QPointF(-6, 4), p + QPointF(6, 4), p + QPointF(0, -8)]))
-        box = QRectF(p.x() + 7, p.y() - 8, 24, 13)
+        box = QRectF(p.x() + 7, p.y() - 8, max(24, painter.fontMetrics().horizontalAdvance(name) + 2), 13)
         painter.fillRect(box, QColor(255, 255, 255, 190))
         painter.setPen(QColor("black"))
         painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
