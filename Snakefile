@@ -59,6 +59,14 @@ def explored(pattern, *apps):
     return relative([path for path in map(EXPLORER.folder.joinpath, paths) if path.exists()]) if P.explored else paths
 
 
+def learned_from(wildcards):
+    """The judged rollouts that a novice or a specialist learns from, and the novice that a specialist begins as."""
+    base, app = explored("judged/base/{app}.parquet", wildcards.app), wildcards.app
+    if wildcards.trained == "novice" or "novice" not in P.explore:
+        return base
+    return [*base, f"judged/novice/{app}.parquet", f"novice/{app}/done.json"]
+
+
 def settings(*fields):
     values = P.model_dump(mode="json")
     return json.dumps({"profile": P.name, "seed": P.seed} | {field: values[field] for field in fields})
@@ -71,6 +79,7 @@ def model(role):
 def planner_files(wildcards):
     """The files of the checkpoint behind a planner or a system of Table 1."""
     made = {"specialist": f"specialist/{wildcards.app}/done.json", "stage1": f"specialist/{wildcards.app}/done.json"}
+    made |= {"novice": f"novice/{wildcards.app}/done.json"}
     made |= {"generalist": "generalist/done.json", "stage2": "generalist/done.json", "executor": []}
     name = wildcards.get("planner", wildcards.get("system"))
     return model("planner") if name == "base" else made[name]
@@ -89,7 +98,7 @@ def variant_votes(wildcards):
 
 
 def variant_settings(wildcards):
-    base = settings(*ACTING, *DRAWN, "apps", "judge", "judges", "specialize", "train_tasks", "test_tasks", "evaluation_runs")
+    base = settings(*ACTING, *DRAWN, "apps", "judge", "judges", "specialize", "explore", "test_tasks", "evaluation_runs")
     return json.dumps(json.loads(base) | {"variant": P.ablations[wildcards.variant].model_dump()})
 
 
@@ -119,7 +128,8 @@ STAGE = (
 wildcard_constraints:
     app="|".join(ALL_APPS),
     variant="[a-z0-9-]+",
-    planner="base|specialist",
+    planner="base|novice|specialist",
+    trained="novice|specialist",
     system="|".join(SYSTEMS),
 
 
@@ -208,7 +218,9 @@ rule explore:
         stage="explore/{planner}/{app}",
         kept=kept_of_exploring,
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, *DRAWN, *GENERATING, "train_tasks", "rollouts_per_task"),
+        settings=lambda wildcards: json.dumps(
+            json.loads(settings(*ACTING, *DRAWN, *GENERATING)) | {"explore": P.explore[wildcards.planner].model_dump(mode="json")}
+        ),
     threads: P.threads
     priority: 10
     resources:
@@ -246,16 +258,16 @@ rule specialize:
         notebook=book("06_specialize"),
         code=code("06_specialize"),
         data=model("planner") + model("executor"),
-        judged=lambda wildcards: explored("judged/base/{app}.parquet", wildcards.app),
+        judged=learned_from,
         prompts=prompts("planner", "executor"),
     output:
-        done="specialist/{app}/done.json",
-        executed="notebooks/06_specialize-{app}.ipynb",
+        done="{trained}/{app}/done.json",
+        executed="notebooks/06_specialize-{trained}-{app}.ipynb",
     params:
-        stage="specialize/{app}",
-        set=f"app={{app}} threads={P.specialize.threads}",
+        stage="specialize/{trained}/{app}",
+        set=f"planner={{trained}} app={{app}} threads={P.specialize.threads}",
         settings=settings("models", "serving", "prompts", "planner", "executor", "judge", "specialize"),
-        folder="specialist/{app}",
+        folder="{trained}/{app}",
     threads: P.specialize.threads
     priority: 10
     resources:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from coda_lib.applications import App
 from coda_lib.errors import UserError
@@ -24,20 +24,12 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-def load_rows(path: Path, kind: type[Section]) -> list[Any]:
-    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
-    try:
-        return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{display(path)} is no YAML: {error}") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
-
-
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
 
+EXPLORERS = ("base", "novice", "specialist")  # the planners that explore: the base one, after one round of training, after all
+
 Grade = Literal["A", "B", "C", "D"]
+Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]
 Role = Literal["planner", "executor", "judge", "generator"]
 
@@ -94,6 +86,14 @@ class JudgeSettings(SamplingSettings):
         if self.agree and self.agree > self.votes:
             raise ValueError(f"agree {self.agree} is more than votes {self.votes}")
         return self
+
+
+class ExploreSettings(Section):
+    """What a planner explores in each application: train tasks drawn for it."""
+
+    tasks: Count
+    grades: Annotated[dict[Grade, Positive], Field(min_length=1)]  # how many of each, in proportion
+    runs: Count  # episodes of each task
 
 
 class GeneratorSettings(SamplingSettings):
@@ -219,9 +219,7 @@ class Profile(Section):
     fleet: FleetSettings = FleetSettings()
     prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full"]
-    train_tasks: Count | None  # per application; None: all of them
-    train_grades: Annotated[tuple[Grade, ...], Field(min_length=1)]  # of the train tasks to choose from
-    rollouts_per_task: Count
+    explore: dict[Explorer, ExploreSettings]  # without a novice, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
     systems: Annotated[tuple[System, ...], Field(min_length=1)]
@@ -242,6 +240,8 @@ class Profile(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> Profile:
+        if missing := {"base", "specialist"} - self.explore.keys():
+            raise ValueError(f"explore: {' and '.join(sorted(missing))} missing")
         for field, values in (("apps", self.apps), ("systems", self.systems)):
             if len(set(values)) < len(values):
                 raise ValueError(f"{field} names one twice: {', '.join(values)}")

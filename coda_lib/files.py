@@ -11,8 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from coda_lib.errors import UserError
+
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from pydantic import BaseModel
 
 
 @contextmanager
@@ -78,3 +81,19 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of the file's bytes in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def load_rows(path: Path, kind: type[BaseModel]) -> list[Any]:
+    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
+    import yaml
+    from pydantic import TypeAdapter, ValidationError
+
+    from coda_lib.paths import display
+
+    try:
+        return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
+    except yaml.YAMLError as error:
+        raise UserError(f"{display(path)} is no YAML: {error}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error

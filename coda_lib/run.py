@@ -72,9 +72,11 @@ class Run:
         """The votes behind Table 2: of several judges, on a mix of the run's trajectories."""
         return self.folder / "judges" / f"{app}.parquet"
 
-    def specialist(self, app: str) -> Path:
-        """Checkpoint folder of an application's specialist; `checkpoints/` inside is the trainer's, for resuming."""
-        return self.folder / "specialist" / app
+    def specialist(self, app: str, planner: str = "specialist") -> Path:
+        """Checkpoint folder of an application's specialist, or of the 'novice' before it; `checkpoints/` inside is the trainer's,
+        for resuming.
+        """
+        return self.folder / planner / app
 
     @property
     def generalist(self) -> Path:
@@ -165,17 +167,19 @@ class Run:
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:
-        """Return the checkpoint behind a planner ('base', 'specialist', 'generalist') or a system of Table 1.
+        """Return the checkpoint behind a planner ('base', 'novice', 'specialist', 'generalist') or a system of Table 1.
 
         Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the generalist).
         """
         if planner in ("specialist", "stage1"):
             return str(self.specialist(app))
+        if planner == "novice":
+            return str(self.specialist(app, planner))
         if planner in ("generalist", "stage2"):
             return str(self.generalist)
         if planner == "executor":
             return None
         if planner == "base":
             return checkpoint_path(self.profile().models.planner)
-        known = "base, executor, specialist, generalist, stage1 or stage2"
+        known = "base, executor, novice, specialist, generalist, stage1 or stage2"
         raise UserError(f"unknown planner or system {planner!r}: choose {known}")

@@ -176,7 +176,7 @@ def prepared(here: Space, aim: Aim) -> Aim:
 def draw(
     here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
 ) -> list[Task]:
-    """`count` tasks of a region, by grade in the shares of `mix`; the same seed gives the same tasks.
+    """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
     Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
     application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
@@ -191,7 +191,7 @@ def draw_with_aims(
     if name not in REGIONS:
         raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
     rng = random.Random(f"{here.app} {name} {seed}")
-    wanted = {grade: int(count * share) for grade, share in mix.items()}
+    wanted = {grade: int(count * share / sum(mix.values())) for grade, share in mix.items()}
     wanted[max(mix, key=mix.get)] += count - sum(wanted.values())
     drawn: dict[str, list[tuple[tuple[Aim, ...], Task]]] = {grade: [] for grade in mix}
     taken: set[str] = set()

@@ -179,7 +179,7 @@ def tiny(tiny_planner, tiny_executor) -> tuple[str, ...]:
 
 def run_with(tmp_path, *overrides: str) -> Run:
     here = Run(str(tmp_path / "run"))
-    small = ("models.generator=setter", "generator.rounds=2", "generator.tasks=2", "rollouts_per_task=2", "step_limit=2")
+    small = ("models.generator=setter", "generator.rounds=2", "generator.tasks=2", "explore.base.runs=2", "step_limit=2")
     here.store(load_profile("smoke", (*small, *overrides)))
     return here
 
@@ -243,7 +243,7 @@ def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
 def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train tasks."""
     held_out = [task.instruction for task in test_tasks("gis")]
-    pool = common.template_tasks(load_profile("smoke", ("train_tasks=null",)), "gis")
+    pool = common.template_tasks(load_profile("smoke", ("explore.base.tasks=200",)), "base", "gis")
     proposals = [Proposal(instruction=task.instruction, steps=2) for task in pool]
     known = examples_of("gis")
     left = iter([one.instruction for one in sieve(proposals, known, held_out)[0]])

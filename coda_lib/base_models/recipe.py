@@ -55,11 +55,11 @@ class Recipe:
     pointing: int = 2_000  # steps of the executor's rows, for the reader
     reader: int = 1_000  # steps of 24 screens
     executor: int = 2_000  # steps of 32 screens with 8 plans each, 32 instructions or 32 texts
-    demonstrations: int = 400  # an application
+    demonstrations: int = 800  # an application
     how_tos: int = 400  # steps of 64 how-tos
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 300  # tasks of the judge an application that the base planner tries once
-    retries: int = 16  # further episodes at each of the short ones
+    retries: int = 4  # further episodes at each of the short ones
     attempts: int = 900  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
     rulings: int = 1_000  # steps of 64 attempts in words

@@ -22,12 +22,12 @@ import yaml
 from transformers import AutoConfig, Qwen2_5_VLConfig
 
 from coda_lib.bench.cost import Network
-from coda_lib.config import Hardware, Profile, TrainingSettings
+from coda_lib.config import ExploreSettings, Hardware, Profile, TrainingSettings
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
-from coda_lib.explore import train_pool
 from coda_lib.models.chat import Sight
 from coda_lib.paths import DATA, RESULTS, checkpoint_path
+from coda_lib.space import draw, space
 from coda_lib.task import Task, test_tasks
 
 MODELS = DATA / "models.yaml"
@@ -153,23 +153,23 @@ class _Run:
     def __init__(self, profile: Profile, hardware: Hardware, networks: dict[str, Network]):
         self.profile, self.hardware, self.networks = profile, hardware, networks
         self.gpus = hardware.nodes * hardware.gpus
-        pools = {app: train_pool(app, desk_class(app).defaults) for app in profile.apps}
-        train = [
-            task for app in profile.apps
-            for task in [each for each in pools[app] if each.grade in profile.train_grades][: profile.train_tasks]
-        ]  # fmt: skip
         test = [task for app in profile.apps for task in test_tasks(app)[: profile.test_tasks]]
-        self.explored = self._episodes(train, profile.rollouts_per_task)
-        if profile.models.generator:  # its tasks are not known yet: as many as it is asked for, of the same mean length
-            made = profile.generator.rounds * profile.generator.tasks * len(profile.apps)
-            self.explored = (made * profile.rollouts_per_task, self.explored[1])
+        self.explored = {planner: self._exploring(wanted) for planner, wanted in profile.explore.items()}
         self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
         self.plans = plan_request(networks["planner"], hardware)
         self.actions = action_request(networks["executor"], hardware)
-        screens = [_resized(networks["judge"], hardware)] * (ceil(self.explored[1]) + 1)
+        screens = [_resized(networks["judge"], hardware)] * (ceil(max(steps for _, steps in self.explored.values())) + 1)
         self.verdicts = Request(networks["judge"], hardware.prompt_tokens, screens, hardware.verdict_tokens)
         adapters, planner = profile.specialize.lora, networks["planner"]
         self.trained = planner.adapter_parameters(adapters) if adapters else planner.parameters  # in number
+
+    def _exploring(self, wanted: ExploreSettings) -> tuple[int, float]:
+        profile = self.profile
+        drawn = (draw(space(a), "train", wanted.tasks, profile.seed, desk_class(a).defaults, wanted.grades) for a in profile.apps)
+        count, steps = self._episodes([task for tasks in drawn for task in tasks], wanted.runs)
+        if profile.models.generator:  # its tasks are not known yet: as many as it is asked for, of the same mean length
+            count = profile.generator.rounds * profile.generator.tasks * len(profile.apps) * wanted.runs
+        return count, steps
 
     def _episodes(self, tasks: Sequence[Task], runs: int) -> tuple[int, float]:
         """Number of episodes, and the mean of their step limits."""
@@ -227,20 +227,19 @@ class _Run:
         )
 
     def stages(self, step: Sequence[Workload]) -> tuple[Workload, ...]:
-        profile, (episodes, steps) = self.profile, self.explored
-        judged = self.generated("judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency)
+        profile, exploring = self.profile, []
         times = profile.specialize.steps * len(profile.apps)
         specialize = Workload("specialize", *(
             times * sum(getattr(phase, field) for phase in step) for field in ("flops", "read", "written", "seconds")
         ))  # fmt: skip
         rows = profile.generalize.steps and profile.generalize.steps * profile.generalize.batch_size
+        for planner, (episodes, steps) in self.explored.items():
+            name = "explore" if planner == "base" else f"explore, {planner}s"
+            judged = self.generated("judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency)
+            exploring += [self.played(name, episodes, steps), judged, *([] if planner == "specialist" else [specialize])]
         rows = rows or profile.generalize.epochs * episodes * steps * self.hardware.kept
-        return (
-            self.played("explore", episodes, steps), judged, specialize,
-            self.played("explore, specialists", episodes, steps), judged,
-            self.training("generalize", self.plans, rows, self.passes(profile.generalize)),
-            self.played("evaluate", *self.tested),
-        )  # fmt: skip
+        generalize = self.training("generalize", self.plans, rows, self.passes(profile.generalize))
+        return (*exploring, generalize, self.played("evaluate", *self.tested))
 
     # -- memory and disk -------------------------------------------------------------------------------------------------
     def training_memory(self) -> Memory:
@@ -265,7 +264,7 @@ class _Run:
     def disk(self) -> float:
         """Trained weights and trainer checkpoints of each specialist and the generalist; screenshots."""
         trained = (len(self.profile.apps) + 1) * WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
-        screenshots = sum(episodes * (steps + 1) for episodes, steps in (self.explored, self.explored, self.tested))
+        screenshots = sum(episodes * (steps + 1) for episodes, steps in (*self.explored.values(), self.tested))
         return trained + screenshots * self.hardware.screenshot_kb * 1e3
 
     def missing(self, memory: Memory, disk: float) -> list[str]:

@@ -11,11 +11,12 @@ import pandas as pd
 from pydantic import Field
 
 from coda_lib.applications import APPS, App
-from coda_lib.config import Section, System, load_rows
+from coda_lib.config import Section, System
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
 from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
 from coda_lib.evaluation.votes import TRAJECTORY, difference
+from coda_lib.files import load_rows
 from coda_lib.judge import Rule
 from coda_lib.paths import DATA
 from coda_lib.run import Run

@@ -9,8 +9,9 @@ from typing import Any
 
 import pandas as pd
 
-from coda_lib.config import Profile, Section, load_rows
+from coda_lib.config import Profile, Section
 from coda_lib.errors import UserError
+from coda_lib.files import load_rows
 from coda_lib.paths import DATA
 
 LEDGER = DATA / "deviations.yaml"

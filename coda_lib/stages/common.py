@@ -17,10 +17,10 @@ import torch
 from coda_lib.agent import Agent, load_agent
 from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
-from coda_lib.explore import train_pool
 from coda_lib.fleet.tasksets import TaskSet, play_tasks
 from coda_lib.rollout import jobs
 from coda_lib.run import Run
+from coda_lib.space import draw, space
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
 
@@ -54,10 +54,13 @@ def system_agent(run: Run, system: str, app: str) -> Agent:
     return load_agent(run.profile(), system, run.planner_checkpoint(system, app))
 
 
-def template_tasks(profile: Profile, app: str) -> list[Task]:
-    """A seeded draw from the train pool's tasks of the profile's grades."""
-    pool = [task for task in train_pool(app, desk_class(app).defaults) if task.grade in profile.train_grades]
-    return _draw(pool, profile.train_tasks, stage_seed(profile, "train tasks", app))
+def template_tasks(profile: Profile, planner: str, app: str) -> list[Task]:
+    """The train tasks of a planner: a seeded draw from the train region of the application's task space.
+
+    UserError as of `space.draw`.
+    """
+    wanted, seed = profile.explore[planner], stage_seed(profile, "train tasks", planner, app)
+    return draw(space(app), "train", wanted.tasks, seed, desk_class(app).defaults, wanted.grades)
 
 
 def held_out_tasks(here: Run, app: str) -> list[Task]:

@@ -15,7 +15,7 @@ __all__ = ["begin", "run", "train_tasks"]
 
 
 def run(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Roll out a planner ('base' or 'specialist') on the train tasks; writes rollouts/{planner}/{app}.parquet.
+    """Roll out a planner ('base', 'novice' or 'specialist') on its train tasks; writes rollouts/{planner}/{app}.parquet.
 
     Where the profile has a generator, it makes the tasks while the base planner explores (`stages.rounds`).
     """
@@ -25,9 +25,9 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
 
         trajectories = explore_in_rounds(here, app, progress)
     else:
-        agent, tasks = system_agent(here, planner, app), train_tasks(here, app)
+        agent, tasks = system_agent(here, planner, app), train_tasks(here, app, planner)
         seed, folder = stage_seed(profile, "explore", planner, app), here.fleet("explore", planner, app)
-        trajectories = play(here, agent, app, tasks, profile.rollouts_per_task, seed, folder, progress)
+        trajectories = play(here, agent, app, tasks, profile.explore[planner].runs, seed, folder, progress)
         note_usage(here, f"explore/{planner}/{app}", **models_of(agent))
     save_trajectories(here.rollouts(planner, app), trajectories)
     Collection(here.fleet("explore", planner, app)).clear()
@@ -37,11 +37,11 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
     return trajectories
 
 
-def train_tasks(here: Run, app: str) -> list[Task]:
-    """The train tasks of a run, the same for every planner: from templates, or what its generator has made so far."""
+def train_tasks(here: Run, app: str, planner: str = "base") -> list[Task]:
+    """The train tasks of a planner: drawn for it, or what the run's generator has made so far, the same for every planner."""
     profile = here.explorer().profile()
     if profile.models.generator:
         from coda_lib.stages.rounds import generated_tasks
 
         return generated_tasks(here, app)
-    return template_tasks(profile, app)
+    return template_tasks(profile, planner, app)

@@ -42,7 +42,7 @@ def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, tot
                 rounds.append(generator.next_round(folder, feedback_of(last), stage_seed(profile, "generate", app, name)))
             tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
             seed = stage_seed(profile, name, "base", app)
-            played = play(here, agent, app, tasks, profile.rollouts_per_task, seed, fleet, progress)
+            played = play(here, agent, app, tasks, profile.explore["base"].runs, seed, fleet, progress)
             save_trajectories(attempts, judge.vote(played, stage_seed(profile, "judge", app, name)))
             remove(fleet)
         last = load_trajectories(attempts)

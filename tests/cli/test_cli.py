@@ -157,9 +157,9 @@ def test_dry_run_of_several_seeds(coda, fake_notebooks, fake_checkpoints, tmp_pa
     words = [word for change in fake_checkpoints for word in ("--set", change)]
     words += ["--profile", "smoke", "--run", str(tmp_path / "run"), "--notebooks", str(fake_notebooks), "--dry-run"]
     code, shown, _ = coda("reproduce", *words, "--set", "apps=[gis]", "--seeds", "7", "8", "--until", "specialize")
-    stages = ["explore/base/gis", "judge/base/gis", "specialize/gis"]
+    stages = ["explore/base/gis", "judge/base/gis", "specialize/specialist/gis"]
     assert code == 0 and not (tmp_path / "run" / "profile.yaml").exists()
-    assert shown.split() == [f"{tmp_path}/run:", *stages, f"{tmp_path}/run-seed8:", "specialize/gis"]
+    assert shown.split() == [f"{tmp_path}/run:", *stages, f"{tmp_path}/run-seed8:", "specialize/specialist/gis"]
 
 
 def test_tasks_list(coda):

@@ -18,7 +18,7 @@ from coda_lib.trajectory import load_trajectories
 
 ADDRESS = "http://127.0.0.1:9/v1"
 LIKELIEST = tuple(f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge"))  # chance would be another elsewhere
-SMALL = ("train_tasks=3", "rollouts_per_task=1", "step_limit=3", "apps=[gis]", *LIKELIEST)
+SMALL = ("explore.base.tasks=3", "explore.base.runs=1", "step_limit=3", "apps=[gis]", *LIKELIEST)
 
 
 def test_a_model_runs_where_the_profile_says():

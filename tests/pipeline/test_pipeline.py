@@ -64,10 +64,10 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
     assert stages[-1] == "results"
     before = {
         "judge/base/gis": "explore/base/gis",
-        "specialize/gis": "judge/base/gis",
-        "explore/specialist/gis": "specialize/gis",
+        "specialize/specialist/gis": "judge/base/gis",
+        "explore/specialist/gis": "specialize/specialist/gis",
         "generalize": "judge/specialist/gis",
-        "evaluate/stage1/gis": "specialize/gis",
+        "evaluate/stage1/gis": "specialize/specialist/gis",
         "evaluate/stage2/gis": "generalize",
         "reward": "judge/base/algebra",
     }
@@ -210,7 +210,7 @@ def test_a_failure_names_notebook_and_cell_and_loses_nothing(go, run, fake_noteb
     assert "stage judge/base/algebra failed:" in message and "04_judge.ipynb, cell 2" in message
     assert "ValueError: the judge is asleep" in message and "04_judge-base-algebra.failed.ipynb" in message
     replace_code(notebook, good)
-    assert go(until="specialize")[0] == ["judge/base/algebra", "specialize/algebra"]
+    assert go(until="specialize")[0] == ["judge/base/algebra", "specialize/specialist/algebra"]
     assert not list(run.notebooks.glob("*.failed.ipynb"))
 
 

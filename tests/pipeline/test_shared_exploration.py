@@ -67,14 +67,14 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     records = {record["stage"]: record for record in map(read_json, (two.folder / "stages").glob("*.json"))}
     assert len(records) == 12 and not OF_BASE & set(records)
     judged, scores = display(one.judged("base", "algebra")), display(one.judge_scores("base", "algebra"))
-    assert judged in records["specialize/algebra"]["inputs"] and judged in records["reward"]["inputs"]
+    assert judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
     assert display(one.rollouts("base", "algebra")) in records["judges/algebra"]["inputs"]
     assert scores in records["results"]["inputs"]
     assert not (two.folder / "rollouts" / "base").exists() and not (two.folder / "judged" / "base").exists()
     assert "0 stages to run" in go(1)
 
-    go(0, "judge", train_tasks=3)  # another exploration: what was trained on the former one is trained again
-    assert "12 stages to run" not in (shown := go(1)) and "specialize/algebra" in shown and "evaluate/base" not in shown
+    go(0, "judge", **{"explore.base.tasks": 3})  # another exploration: what was trained on the former one is trained again
+    assert "12 stages to run" not in (shown := go(1)) and "specialize/specialist/algebra" in shown and "evaluate/base" not in shown
 
 
 def test_what_the_first_run_lacks_is_one_message(study, go):

@@ -13,9 +13,7 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.agent import DualAgent, SoloAgent
 from coda_lib.config import FleetSettings, Profile, load_profile
-from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
-from coda_lib.explore import train_pool
 from coda_lib.judge import Judge, Rule
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel
@@ -28,7 +26,8 @@ from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 pytest_plugins = ("tiny_checkpoints",)
 
 SETTINGS = (
-    "apps=[algebra, gis]", "train_tasks=2", "rollouts_per_task=2", "test_tasks=2", "evaluation_runs=2", "step_limit=2",
+    "apps=[algebra, gis]", "explore.base.tasks=2", "explore.base.runs=2", "explore.specialist.tasks=2",
+    "explore.specialist.runs=2", "test_tasks=2", "evaluation_runs=2", "step_limit=2",
     "planner.max_new_tokens=3", "executor.max_new_tokens=3", "judge.max_new_tokens=3", "judge.votes=2", "seed=11",
     "specialize.steps=2", "generalize.steps=2",
 )  # fmt: skip
@@ -65,20 +64,17 @@ def test_every_stage_has_a_seed_of_its_own():
     seeds = [common.stage_seed(p, *n) for p in (profile, other) for n in names]
     assert len(set(seeds)) == len(seeds) and all(0 <= seed < 2**31 for seed in seeds)
     assert seeds[: len(names)] == [
-        common.stage_seed(smoke("train_tasks=9"), *n) for n in names
+        common.stage_seed(smoke("explore.base.tasks=9"), *n) for n in names
     ]  # of nothing but the seed
 
 
-def test_train_tasks_are_a_seeded_draw_from_the_pool():
-    pool = train_pool("gis", desk_class("gis").defaults)
-    drawn = common.template_tasks(smoke("train_tasks=9"), "gis")
-    assert len({task.id for task in drawn}) == 9 and all(task in pool for task in drawn)
-    assert drawn == common.template_tasks(smoke("train_tasks=9", "rollouts_per_task=5"), "gis")
-    assert drawn != common.template_tasks(smoke("train_tasks=9", "seed=8"), "gis")
-    easy = [task for task in pool if task.grade == "A"]
-    for number in ("null", "999"):
-        assert common.template_tasks(smoke(f"train_tasks={number}"), "gis") == easy
-        assert common.template_tasks(smoke(f"train_tasks={number}", "train_grades=[A, B, C, D]"), "gis") == pool
+def test_train_tasks_are_a_seeded_draw_from_the_train_region():
+    few = "explore.base.tasks=9"
+    drawn = common.template_tasks(smoke(few), "base", "gis")
+    assert len({task.id for task in drawn}) == 9 and all("-train-" in task.id for task in drawn)
+    assert drawn == common.template_tasks(smoke(few, "explore.base.runs=5"), "base", "gis")
+    assert drawn != common.template_tasks(smoke(few, "seed=8"), "base", "gis")
+    assert drawn != common.template_tasks(smoke("explore.specialist.tasks=9"), "specialist", "gis")  # each planner has its own
 
 
 def test_held_out_tasks_are_the_committed_ones(tmp_path):
@@ -97,7 +93,7 @@ def test_held_out_tasks_are_the_committed_ones(tmp_path):
 def test_runs_that_share_an_exploration_have_its_files_and_its_tasks(tmp_path):
     runs = [Run(str(tmp_path / name)) for name in ("one", "two", "three")]
     for seed, (run, explored) in enumerate(zip(runs, ("null", "one", "two"), strict=True)):
-        run.store(smoke(f"seed={seed}", f"explored={explored}", "train_tasks=3"))
+        run.store(smoke(f"seed={seed}", f"explored={explored}", "explore.base.tasks=3"))
     one, two, three = runs
     assert [run.explorer() for run in runs] == [one] * 3
     for run in (two, three):
@@ -108,16 +104,14 @@ def test_runs_that_share_an_exploration_have_its_files_and_its_tasks(tmp_path):
         assert run.evaluation("base", "gis").is_relative_to(run.folder)
         assert explore.train_tasks(run, "gis") == explore.train_tasks(one, "gis")
         assert common.held_out_tasks(run, "gis") == common.held_out_tasks(one, "gis")
-    two.store(smoke("seed=1", "train_tasks=3"))
+    two.store(smoke("seed=1", "explore.base.tasks=3"))
     assert explore.train_tasks(two, "gis") != explore.train_tasks(one, "gis")
     assert common.held_out_tasks(two, "gis") != common.held_out_tasks(one, "gis")
 
 
 def test_train_tasks_of_some_grades():
-    drawn = common.template_tasks(smoke("train_tasks=5", "train_grades=[B, C]"), "gis")
-    assert len(drawn) == 5 and {task.grade for task in drawn} <= {"B", "C"}
-    everything = common.template_tasks(smoke("train_tasks=null", "train_grades=[A, B, C, D]"), "gis")
-    assert {task.grade for task in everything} == set("ABCD")
+    drawn = common.template_tasks(smoke("explore.base.tasks=8", "explore.base.grades={B: 1, C: 3}"), "base", "gis")
+    assert [task.grade for task in drawn] == ["B"] * 2 + ["C"] * 6
 
 
 def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
@@ -176,7 +170,7 @@ def test_the_judges_votes_are_written_beside_the_rollouts(run):
 def test_a_stage_without_the_one_before_is_one_clear_message(run):
     for call in (
         lambda: judge.run(run, "base", "gis"),
-        lambda: specialize.run(run, "gis"),
+        lambda: specialize.run(run, "specialist", "gis"),
         lambda: generalize.run(run),
     ):
         with pytest.raises(UserError, match=r"cannot read trajectories from .*\.parquet"):
@@ -189,14 +183,14 @@ def test_training_without_a_clean_trajectory_is_one_clear_message(run):
         put(run, "base", app, [made_up(0, verdicts=(NO, NO))])
         put(run, "specialist", app, [made_up(0, verdicts=(NO, NO))])
     with pytest.raises(UserError, match="specialize: no positive step"):
-        specialize.run(run, "gis")
+        specialize.run(run, "specialist", "gis")
     with pytest.raises(UserError, match="generalize: no positive step"):
         generalize.run(run)
 
 
 def test_stage_1_and_2_write_planners_that_can_be_rolled_out(run, tiny_planner):
     put(run, "base", "gis", [made_up(0), made_up(1)])
-    assert specialize.run(run, "gis") == run.specialist("gis")
+    assert specialize.run(run, "specialist", "gis") == run.specialist("gis")
     put(run, "specialist", "gis", [made_up(2)])
     put(run, "specialist", "algebra", [made_up(3)])
     assert generalize.run(run) == run.generalist
@@ -238,7 +232,7 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
         judge.run(run, planner, "gis")
     score = json.loads(run.judge_scores("base", "gis").read_text())
     assert (score["positive_actions"], score["true_positive"]) == (steps, steps // 2)
-    specialize.run(run, "gis")
+    specialize.run(run, "specialist", "gis")
     generalize.run(run)
     assert rows == {"stage1": steps, "stage2": steps}
     assert len(ablations.training_rows(run, "gis", "voting")) == steps

@@ -19,7 +19,7 @@ from PIL import Image
 from pydantic import Field
 
 from coda_lib.action import Action
-from coda_lib.config import Section, load_rows
+from coda_lib.config import Section
 from coda_lib.envs.base import EnvironmentFault, picture_space
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard.check import BoardState, check_board
@@ -28,6 +28,7 @@ from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
+from coda_lib.files import load_rows
 from coda_lib.trajectory import StopReason, from_png
 
 STATE_PORT = 8000
