@@ -74,7 +74,8 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     assert "0 stages to run" in go(1)
 
     go(0, "judge", **{"explore.base.tasks": 3})  # another exploration: what was trained on the former one is trained again
-    assert "12 stages to run" not in (shown := go(1)) and "specialize/specialist/algebra" in shown and "evaluate/base" not in shown
+    shown = go(1)
+    assert "12 stages to run" not in shown and "specialize/specialist/algebra" in shown and "evaluate/base" not in shown
 
 
 def test_what_the_first_run_lacks_is_one_message(study, go):
