@@ -9,6 +9,7 @@ can get too good a score.  Here such replies are counted, and the strict score t
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections import Counter
@@ -240,9 +241,10 @@ def write_votes(votes: pd.DataFrame, folder: Path) -> None:
         message = {"role": "assistant", "content": row.reply + tag}
         judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
         write_json(folder / "judgments" / app / agent / safe_name(row.judge) / f"{task}.json", judgment)
-    lines = [(*key, label) for key, label in rows.items()]
-    table = pd.DataFrame(lines, columns=["benchmark", "task_id", "model_name", "trajectory_success"])
-    write_text(folder / "annotations.csv", table.to_csv(index=False, lineterminator="\n"))
+    table = csv.writer(text := io.StringIO(), lineterminator="\n")
+    table.writerow(("benchmark", "task_id", "model_name", "trajectory_success"))
+    table.writerows((*key, label) for key, label in rows.items())
+    write_text(folder / "annotations.csv", text.getvalue())
 
 
 def percent(share: Estimate) -> str:

@@ -130,6 +130,14 @@ def test_a_folder_is_filled_by_one_master_at_a_time(log, tmp_path):
     with kept.held({"agent": "clicker"}):
         with pytest.raises(UserError, match="is being filled by another process"):
             collect([(task("t"), 0)], specs(log), tmp_path / "fleet")
+        with pytest.raises(UserError, match="is being filled by another process"):
+            Collection(tmp_path / "fleet").clear()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "episodes").write_text("precious")
+    with pytest.raises(UserError, match="holds something else"):
+        collect([(task("t"), 0)], specs(log), tmp_path / "thesis")
+    with pytest.raises(UserError, match="is not removed"):
+        Collection(tmp_path / "thesis").clear()
     with pytest.raises(UserError, match="no fleet works in"):
         read_status(tmp_path / "none")
 
