@@ -26,7 +26,7 @@ BELONGS = {  # kind of folder: what the kit puts in it
     "fleet": frozenset(("episodes", "about.json", "status.json")),
     "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge", "kalgebra")),
 }  # fmt: skip
-PASSING = (".lock", ".snakemake")  # what a lock or a preview leaves in a folder that is not made yet
+PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 
 
 def kind_of(folder: Path) -> str | None:
@@ -43,7 +43,10 @@ def in_reference(path: Path) -> bool:
 
 def is_free(folder: Path) -> bool:
     """Whether nothing of anybody is in a folder: it is not there, or is empty."""
-    return not os.path.lexists(folder) or (folder.is_dir() and all(path.name in PASSING for path in folder.iterdir()))
+    if not folder.is_dir():
+        return not os.path.lexists(folder)
+    names = [path.name for path in folder.iterdir()]
+    return all(name == PREVIEW or final_name(name) == MARK != name for name in names)  # a killed process may leave half a mark
 
 
 def claim(folder: Path, kind: str) -> None:

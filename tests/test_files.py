@@ -168,6 +168,13 @@ def test_a_folder_of_somebody_else_is_not_claimed(tmp_path):
     (tmp_path / "thesis" / "profile.yaml").write_text("precious")
     with pytest.raises(UserError, match="holds something else and has no mark of this kit"):
         claim(tmp_path / "thesis", "run")
+    (tmp_path / "begun").mkdir()
+    (tmp_path / "begun" / "..coda.01234567.tmp").touch()  # of a process that was killed while it made the folder
+    claim(tmp_path / "begun", "run")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".coda").write_text("of another tool")
+    with pytest.raises(UserError, match="holds something else"):
+        claim(tmp_path / "other", "run")
     claim(tmp_path / "fleet", "fleet")
     with pytest.raises(UserError, match="holds something else"):
         claim(tmp_path / "fleet", "run")

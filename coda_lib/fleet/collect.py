@@ -24,7 +24,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.files import locked, read_json, safe_name, write_json
 from coda_lib.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
 from coda_lib.models.chat import Usage
-from coda_lib.owned import claim, remove
+from coda_lib.owned import belongs, claim, remove
 from coda_lib.rollout import TRIES
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
@@ -58,10 +58,10 @@ class Collection:
 
         UserError if another process fills the folder, or if it is not the kit's own.
         """
-        if self.folder.exists():
+        if kept := [path for path in (self.folder / "episodes", self.folder / "about.json") if path.exists()]:
             with self._locked():
-                remove(self.folder / "episodes")
-                remove(self.folder / "about.json")
+                for path in kept:
+                    remove(path)
 
     def _locked(self) -> AbstractContextManager:
         return locked(self.folder / ".lock", f"{self.folder} is being filled by another process: see `coda fleet status`")
@@ -72,7 +72,9 @@ class Collection:
 
         UserError if another master holds it, if its episodes were played otherwise than `about`, or if it holds something else.
         """
-        claim(self.folder, "fleet")
+        if not belongs(self.folder / "episodes"):  # in a run, where the folder may hold the record of a stage already
+            claim(self.folder, "fleet")
+        self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
             settings = self.folder / "about.json"
             if settings.exists() and read_json(settings) != about:
