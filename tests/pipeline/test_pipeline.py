@@ -103,7 +103,7 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
         preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
     run.folder.mkdir()
-    for name in ("thesis.tex", "profile.yaml"):  # many tools have a file of that name
+    for name in ("profile.yaml", "thesis.tex"):  # many tools have a file of that name
         (run.folder / name).write_text("precious")
         for fresh in (True, False):
             with pytest.raises(UserError, match="is not the folder of a run: it has no mark .coda; choose another name"):
