@@ -1,15 +1,24 @@
-"""Atomic writes: a file is the old one or the whole new one, even when the process is killed."""
+"""Atomic writes, safe names and locks: a file is the old one or the whole new one, even when the process is killed.
+
+Nothing is written over but plain files.  What removes is in `owned`.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
+import re
 import secrets
+import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
+
+from coda_lib.errors import UserError
 
 from coda_lib.errors import UserError
 
@@ -17,34 +26,122 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pydantic import BaseModel
 
+LONGEST_NAME = 150  # bytes of a file name that somebody else chose: a suffix and a temporary name fit beside it
+_KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file",
+}  # fmt: skip
+
+
+def require_file(path: Path) -> Path:
+    """Return a path that a file may be written to: nothing is there, or a plain file.
+
+    UserError for a folder, a link, a device or a pipe, which a rename would replace, and below what is no folder.
+    """
+    if (kind := _kind(path)) not in (None, "a file"):
+        raise UserError(f"{path} is {kind} and is not replaced by a file: name a new file, or one to write over")
+    _require_parent(path)
+    return path
+
+
+def require_folder(path: Path) -> Path:
+    """Return a path that files may be written in: a folder, or nothing yet.  UserError for all else."""
+    if not path.is_dir() and (kind := _kind(path)):
+        raise UserError(f"{path} is {kind} and no folder: name a folder")
+    _require_parent(path)
+    return path
+
+
+def require_new(path: Path) -> Path:
+    """Return a path where nothing is, or an empty folder.  UserError for all else, a link to nothing included."""
+    if (kind := _kind(path)) and not (kind == "a folder" and not any(path.iterdir())):
+        raise UserError(f"{path} is there already ({kind}): name another target")
+    _require_parent(path)
+    return path
+
+
+def _kind(path: Path) -> str | None:
+    return _KINDS.get(stat.S_IFMT(path.lstat().st_mode), "a device") if os.path.lexists(path) else None
+
+
+def _require_parent(path: Path) -> None:
+    above = next(folder for folder in path.absolute().parents if os.path.lexists(folder))
+    if not above.is_dir():
+        raise UserError(f"{path} cannot be written: {above} is no folder; name another place")
+
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Give a temporary path in the folder of `path` to write a file or a folder to; rename it to `path` on success.
+    """Give a temporary path in the folder of `path` to write a file to; rename it to `path` on success.
 
-    A folder replaces an existing folder. On an exception the temporary path is removed and `path` stays as it was.
+    On an exception the temporary file is removed and `path` stays as it was.  UserError as of `require_file`.
     """
+    require_file(path)
+    with temporary_beside(path) as temporary:
+        yield temporary
+        os.replace(temporary, require_file(path))
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a new temporary folder beside `path` to write in; rename it to `path` on success.
+
+    On an exception it is removed and nothing is at `path`.  UserError as of `require_new`.
+    """
+    require_new(path)
+    with temporary_beside(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        os.replace(temporary, require_new(path))
+
+
+@contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """Give a path in the folder of `path`, at which nothing is, and remove what is there in the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    temporary = temporary_name(path)
     try:
         yield temporary
-        if path.is_dir():
-            remove(path)
-        os.replace(temporary, path)
     finally:
-        remove(temporary)
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
 
 
-def remove(path: Path) -> None:
-    """Remove a file or a folder if it exists; a folder vanishes at once, by a rename, before its files are deleted."""
-    if path.is_dir() and not path.is_symlink():
-        import shutil
+def temporary_name(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
 
-        trash = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-        os.replace(path, trash)
-        shutil.rmtree(trash)
-    else:
-        path.unlink(missing_ok=True)
+
+def final_name(name: str) -> str:
+    """The name behind a temporary one that a killed process may have left; any other name as it is."""
+    match = re.fullmatch(r"\.(.+)\.[0-9a-f]{8}\.tmp", name)
+    return match[1] if match else name
+
+
+def safe_name(text: str) -> str:
+    """A file name for a text from elsewhere: it never leaves its folder, and different texts have different names.
+
+    >>> safe_name("A-01"), safe_name("../x"), safe_name("..")
+    ('A-01', '..%2Fx', '%2E%2E')
+    """
+    name = re.sub(r"[\x00-\x1f\x7f%/\\\ud800-\udfff]", lambda found: f"%{ord(found[0]):02X}", text)
+    name = name.replace(".", "%2E") if name in (".", "..") else name or "%"
+    if len(name.encode()) <= LONGEST_NAME:
+        return name
+    digest = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
+    return f"{name.encode()[: LONGEST_NAME - 18].decode(errors='ignore')}%-{digest}"
+
+
+@contextmanager
+def locked(path: Path, refusal: str) -> Iterator[IO[str]]:
+    """Hold the lock of a file, which the system frees when this process ends.  UserError `refusal` while another holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(refusal) from None
+        yield file
 
 
 def write_text(path: Path, text: str) -> None:
@@ -75,6 +172,17 @@ def records(frame: DataFrame) -> list[dict[str, Any]]:
 
 def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
+
+
+def whole_text(value: Any) -> Any:
+    """A value out of JSON in which halves of characters are marked as such: JSON can say them, and no file can hold them."""
+    if isinstance(value, str):
+        return value if value.isascii() else re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, list):
+        return list(map(whole_text, value))
+    if isinstance(value, dict):
+        return {whole_text(key): whole_text(item) for key, item in value.items()}
+    return value
 
 
 def sha256(path: Path) -> str:

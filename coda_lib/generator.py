@@ -20,7 +20,7 @@ from coda_lib.config import Count, Section
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError
 from coda_lib.explore import train_pool
-from coda_lib.files import atomic_path, read_json, write_json, write_text
+from coda_lib.files import new_folder, read_json, write_json, write_text
 from coda_lib.judge import read_verdict
 from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
@@ -240,7 +240,7 @@ def load_rounds(folder: Path, app: str) -> list[Round]:
 
 def _save(one: Round, folder: Path, model: str, exchange: Sequence[Message]) -> None:
     tasks = [{"instruction": task.instruction, "steps": task.steps - SPARE_STEPS} for task in one.tasks]
-    with atomic_path(folder) as temporary:
+    with new_folder(folder) as temporary:
         write_text(temporary / "manual.md", one.manual)
         write_json(temporary / "exchange.json", _plain(exchange))
         write_json(temporary / "round.json", {"model": model, "tasks": tasks, "dropped": [asdict(item) for item in one.dropped]})

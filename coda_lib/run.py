@@ -9,7 +9,8 @@ from pathlib import Path
 from coda_lib.config import Profile, load_profile, profile_text, read_profile
 from coda_lib.errors import UserError
 from coda_lib.files import write_text
-from coda_lib.paths import REFERENCE, RESULTS, checkpoint_path
+from coda_lib.owned import MARK, claim, is_free, kind_of
+from coda_lib.paths import REFERENCE, RESULTS, checkpoint_path, display
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,32 @@ class Run:
         return read_profile(self.profile_file) if self.profile_file.exists() else load_profile(default)
 
     def store(self, profile: Profile) -> None:
-        """Write the profile to the run's profile.yaml unless the very same is there."""
+        """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked as a run.
+
+        UserError if the folder holds another profile.yaml and is not marked: it is somebody else's.
+        """
         text = profile_text(profile)
-        if not self.profile_file.exists() or self.profile_file.read_text(encoding="utf-8") != text:
-            write_text(self.profile_file, text)
+        if is_free(self.folder):
+            claim(self.folder, "run")
+        if self.profile_file.exists():
+            if self.profile_file.read_text(encoding="utf-8") == text:
+                return
+            self.require_marked()
+        write_text(self.profile_file, text)
+
+    @property
+    def marked(self) -> bool:
+        """Whether the kit made the folder as that of a run."""
+        return kind_of(self.folder) == "run"
+
+    def require_marked(self) -> None:
+        """UserError unless the kit made the folder."""
+        if not self.marked:
+            mark = self.folder / MARK
+            raise UserError(
+                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose another name with --run"
+                + (f" (is it a run of an earlier version? Then: echo run > {mark})" if self.profile_file.exists() else "")
+            )
 
     @property
     def profile_file(self) -> Path:

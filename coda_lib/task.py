@@ -15,6 +15,7 @@ from typing import Any
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
+from coda_lib.files import write_text
 from coda_lib.paths import DATA
 from coda_lib.trajectory import StopReason
 
@@ -200,8 +201,7 @@ def task_record(task: Task) -> dict[str, Any]:
 
 def save_task(task: Task, path: Path) -> None:
     """Write a task file that `load_task` reads."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(task_record(task), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_text(path, json.dumps(task_record(task), indent=1, ensure_ascii=False) + "\n")
 
 
 def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:

@@ -11,7 +11,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,7 +24,7 @@ from coda_lib.evaluation.paper import OVERALL
 from coda_lib.evaluation.report import SYSTEM_LABELS, write_tables
 from coda_lib.evaluation.tables import over_seeds, siblings
 from coda_lib.evaluation.votes import load_table2_votes, load_votes, table2
-from coda_lib.files import atomic_path, write_text
+from coda_lib.files import write_table, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 
@@ -54,15 +55,27 @@ def copy_run(run: Run) -> Path:
     """
     if not run.report.exists():
         raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
-    load_votes(run).to_parquet(run.votes, index=False)
+    write_table(run.votes, load_votes(run))
     target = REFERENCE / run.folder.name
-    with atomic_path(target) as temporary:
+    with renewed(target) as temporary:
         for path in sorted({path for pattern in COMMITTED_FILES for path in run.folder.glob(pattern)}):
             if not path.name.endswith(".trajectories.parquet"):
                 copy = temporary / path.relative_to(run.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
     return target
+
+
+@contextmanager
+def renewed(folder: Path) -> Iterator[Path]:
+    """Give a new folder that takes the place of a committed one on success; the kit itself never removes one (`owned.remove`)."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix=".", dir=folder.parent) as scratch:
+        (new := Path(scratch) / "new").mkdir()
+        yield new
+        if folder.exists():
+            folder.rename(Path(scratch) / "old")
+        new.rename(folder)
 
 
 def pool(folder: Path) -> Path:
@@ -72,8 +85,7 @@ def pool(folder: Path) -> Path:
     table, compared, spread, name = over_seeds(siblings(Run(str(folder)), [REFERENCE]))
     write_tables(folder / "seeds", table, compared, name)
     write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
-    with atomic_path(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
-        temporary.mkdir()
+    with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
         for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
             if path.stem in TABLES:
                 shutil.copyfile(path, temporary / path.name)

@@ -32,8 +32,9 @@ from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.evaluation.deviations import load_deviations
-from coda_lib.files import atomic_path, read_json, remove, write_json, write_text
+from coda_lib.files import read_json, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
+from coda_lib.owned import replaced_folder
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.rollout import jobs, rollout
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
@@ -210,10 +211,10 @@ def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> 
     """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is complete already."""
     if not (done := folder / "figures.json").exists():
         log = folder.with_name(f"{folder.name}.jsonl")
-        remove(log)
+        write_text(log, "")
         words, network = load()
         figures = train(words, network, partial(_append, log))
-        with atomic_path(folder) as temporary:  # a checkpoint as a hub would hold it, processor and tokenizer beside the weights
+        with replaced_folder(folder) as temporary:  # as a hub would hold it, processor and tokenizer beside weights
             network.save_pretrained(temporary)
             words.save_pretrained(temporary)
         write_json(done, figures)
@@ -233,7 +234,7 @@ def trained_agent(folder: Path, name: str) -> Agent:
 
 def publish_role(folder: Path, role: str, checkpoints: Path) -> None:
     """Replace the checkpoint of a role under `checkpoints` by the one in `folder`."""
-    with atomic_path(checkpoints / role) as temporary:
+    with replaced_folder(checkpoints / role) as temporary:
         shutil.copytree(folder / role, temporary)
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from coda_lib.applications import DESKTOP_APPS
-from coda_lib.cli.console import JsonOption, err, out, print_json, show
+from coda_lib.cli.console import JsonOption, err, out, print_json, save_folder_option, save_option, show
 from coda_lib.errors import StageError, UserError
 from coda_lib.paths import RESULTS
 
@@ -55,13 +55,15 @@ def _installed(package: str) -> bool:
 @apps_app.command("check")
 def apps_check(
     kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
-    save: Annotated[Path | None, typer.Option(metavar="FOLDER", help="Save a screenshot of each.")] = None,
+    save: Annotated[Path | None, save_folder_option("FOLDER", "Save a screenshot of each.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Start each application, take a screenshot, read its state, reset it, and show the result."""
     from PIL import Image
 
     from coda_lib.bench.desktop import check_app
+    from coda_lib.files import write_bytes
+    from coda_lib.trajectory import encode_image
 
     checks = []
     with err.status("") as status:
@@ -70,8 +72,7 @@ def apps_check(
             checks.append(check_app(kind))
     for check in checks:
         if save and check.picture is not None:
-            save.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(check.picture).save(save / f"{check.kind.lower()}.png")
+            write_bytes(save / f"{check.kind.lower()}.png", encode_image(Image.fromarray(check.picture)))
     if as_json:
         names = ("kind", "fault", "start_s", "reset_s", "state", "isolated")
         print_json([{name: getattr(check, name) for name in names} for check in checks])
@@ -113,9 +114,7 @@ def apps_adapt(
 def apps_soak(
     kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
     minutes: Annotated[float, typer.Option(min=0, help="Duration in minutes.")] = 60,
-    save: Annotated[
-        Path | None, typer.Option(metavar="CSV", help="Save one row for each round through an application's tasks.")
-    ] = None,
+    save: Annotated[Path | None, save_option("CSV", "Save one row for each round through an application's tasks.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play the scripts of all tasks again and again; show failures, growth of memory and remaining processes."""

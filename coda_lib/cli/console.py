@@ -14,6 +14,7 @@ from rich.table import Table
 
 from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.errors import UserError
+from coda_lib.files import require_file, require_folder
 
 if TYPE_CHECKING:
     from coda_lib.run import Run
@@ -32,6 +33,16 @@ SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
 ]
 SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
+
+
+def save_option(metavar: str, help: str) -> Any:
+    """An option that names a file to write.  UserError, before anything is done, for what may not be replaced."""
+    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_file(path))
+
+
+def save_folder_option(metavar: str, help: str) -> Any:
+    """An option that names a folder to write in.  UserError, before anything is done, for what is no folder."""
+    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_folder(path))
 
 
 def show(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import Progress
@@ -20,13 +22,17 @@ from coda_lib.cli.console import (
     err,
     local_checkpoint,
     print_json,
+    save_option,
     show,
 )
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from coda_lib.agent import Agent
     from coda_lib.config import Profile
+    from coda_lib.fleet.tasksets import TaskSet
 
 
 def evaluate(
@@ -56,16 +62,14 @@ def evaluate(
         Path | None, typer.Option(metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends.")
     ] = None,
     settings: SettingsOption = None,
-    save: Annotated[Path | None, typer.Option(metavar="PARQUET", help="Write one row an episode.")] = None,
+    save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere."""
-    import numpy as np
     import pandas as pd
 
     from coda_lib.config import load_profile
-    from coda_lib.evaluation import statistics
-    from coda_lib.files import write_table
+    from coda_lib.files import locked, safe_name, write_table
     from coda_lib.fleet.collect import Collection
     from coda_lib.fleet.tasksets import board_sets, desk_sets, play_tasks
     from coda_lib.paths import RESULTS
@@ -82,6 +86,8 @@ def evaluate(
         raise UserError("--machines needs --on, the folder of the task files")
     if ray and not fleet.workers:
         raise UserError("--ray needs --workers, their number")
+    if keep and not fleet.workers:
+        raise UserError("--keep needs --workers: only a fleet saves its episodes while it plays")
     if on:
         sets = board_sets(on, machines, limit)
     else:
@@ -90,30 +96,46 @@ def evaluate(
     agent = chosen_agent(chosen, planner, executor)
     if on:
         sets = [each.fitted(agent.executor.model.sight) for each in sets]
-    tables = []
-    with Progress(console=err, transient=True) as progress:
-        for task_set in sets:
-            bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
-            played = play_tasks(
-                task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit, fleet,
-                (keep or RESULTS / "fleet") / task_set.name,
-                progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
-                report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
-            )  # fmt: skip
-            tables.append(episodes(played, task_set.tasks, agent.name, seed))
-            if save:
-                write_table(save, pd.concat(tables))
-    for task_set in sets if not keep else ():
-        Collection(RESULTS / "fleet" / task_set.name).clear()
-    rows = []
-    for task_set, table in zip(sets, tables, strict=True):
-        matrix = statistics.success_matrix(table)
-        for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
-            estimate = statistics.bootstrap_mean([scores], np.random.default_rng(seed), chosen.bootstrap_resamples)
-            rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
-                         "low": estimate.low, "high": estimate.high})  # fmt: skip
+    folders = [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
+    with ExitStack() as stack:
+        for folder in folders:  # until the results are printed: no other call takes these episodes for its own, or deletes them
+            refusal = f"another `coda evaluate` keeps its episodes in {folder}: wait for it, or name a folder with --keep"
+            stack.enter_context(locked(folder.with_name(f".{folder.name}.lock"), refusal))
+        tables = []
+        with Progress(console=err, transient=True) as progress:
+            for task_set, folder in zip_longest(sets, folders):
+                bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
+                played = play_tasks(
+                    task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit, fleet, folder,
+                    progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
+                    report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
+                )  # fmt: skip
+                tables.append(episodes(played, task_set.tasks, agent.name, seed))
+                if save:
+                    write_table(save, pd.concat(tables))
+        rows = [row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k, seed, chosen)]
+        _print(rows, {"planner": agent.name, "seed": seed, "runs": k}, as_json)
+        for folder in () if keep else folders:
+            Collection(folder).clear()
+
+
+def _measures(task_set: TaskSet, table: DataFrame, k: int, seed: int, settings: Profile) -> list[dict[str, Any]]:
+    """Average@k and Pass@k of a task set, with their intervals."""
+    import numpy as np
+
+    from coda_lib.evaluation import statistics
+
+    rows, matrix = [], statistics.success_matrix(table)
+    for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
+        estimate = statistics.bootstrap_mean([scores], np.random.default_rng(seed), settings.bootstrap_resamples)
+        rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
+                     "low": estimate.low, "high": estimate.high})  # fmt: skip
+    return rows
+
+
+def _print(rows: list[dict[str, Any]], about: dict[str, Any], as_json: bool) -> None:
     if as_json:
-        print_json({"planner": agent.name, "seed": seed, "runs": k, "results": rows})
+        print_json(about | {"results": rows})
         return
     for row in rows:
         row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[name] for name in ("value", "low", "high")))

@@ -31,6 +31,7 @@ from coda_lib.cli.console import (
     out,
     print_json,
     run_of,
+    save_option,
     show,
 )
 from coda_lib.errors import StageError, UserError
@@ -148,7 +149,7 @@ def episode(
     executor: ExecutorOption = None,
     profile: ProfileOption = "laptop",
     seed: SeedOption = None,
-    save: Annotated[Path | None, typer.Option(metavar="PNG", help="Write a picture of every step.")] = None,
+    save: Annotated[Path | None, save_option("PNG", "Write a picture of every step.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play one task and show plan and actions of each step."""

@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, show
+from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, save_folder_option, show
 from coda_lib.errors import UserError
-from coda_lib.files import records
+from coda_lib.files import new_folder, records, require_new, safe_name
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
@@ -63,7 +63,7 @@ def claims(run: RunArgument, as_json: JsonOption = False) -> None:
 
 def seeds(
     runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ only in the seed: names or folders.")],
-    save: Annotated[Path | None, typer.Option(metavar="DIR", help="Write table1 and comparisons (csv, md, tex) there.")] = None,
+    save: Annotated[Path | None, save_folder_option("DIR", "Write table1 and comparisons (csv, md, tex) there.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show Table 1 over several seeds of the same study: means over the seeds, and their spread."""
@@ -124,16 +124,16 @@ def judge_votes(
 @judge_app.command("export")
 def judge_export(
     run: RunArgument,
-    save: Annotated[Path, typer.Option(metavar="DIR", help="Where annotations.csv and the folder judgments go.")],
+    save: Annotated[Path, save_folder_option("DIR", "Where annotations.csv and the folder judgments go.")],
 ) -> None:
     """Write the judges' first votes of Table 2 of a run in AgentRewardBench's layout, with the check's outcome as truth."""
     from coda_lib.evaluation.votes import load_table2_votes
     from coda_lib.formats.judgments import write_votes
 
-    if save.exists() and any(save.iterdir()):
-        raise UserError(f"{save} is not empty: name another folder with --save")
+    require_new(save)
     votes = load_table2_votes(run_of(run))
-    write_votes(votes, save)
+    with new_folder(save) as temporary:
+        write_votes(votes, temporary)
     judges = ", ".join(votes["judge"].unique())
     out.print(f"{save}: annotations.csv, judgments by {judges}", markup=False, soft_wrap=True)
 
@@ -174,7 +174,7 @@ def judge_run(
     trajectories: Annotated[Path, typer.Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{experiment}/{task_id}.json.")],
     endpoint: Annotated[str, typer.Option(metavar="URL", help="Server with OpenAI's chat API, e.g. http://localhost:8000/v1.")],
     model: Annotated[str, typer.Option(help="The model's name there.")],
-    save: Annotated[Path, typer.Option(metavar="DIR", help="Where the judgments go.")] = Path("judgments"),
+    save: Annotated[Path, save_folder_option("DIR", "Where the judgments go.")] = Path("judgments"),
     judge: Annotated[str | None, typer.Option(help="The judge's name in the layout. Default: the model's.")] = None,
     screenshot: Annotated[bool, typer.Option(help="Show the last screenshot.")] = True,
     axtree: Annotated[bool, typer.Option(help="Show the last accessibility tree.")] = False,
@@ -192,7 +192,7 @@ def judge_run(
     with Progress(console=err, transient=True) as progress:
         bar = progress.add_task(model, total=None)
         counts, problems = judge_folder(
-            trajectories, save, served, (judge or model).replace("/", "_"), View(screenshot, axtree),
+            trajectories, save, served, safe_name((judge or model).replace("/", "_")), View(screenshot, axtree),
             progress=lambda done, total: progress.update(bar, completed=done, total=total),
         )  # fmt: skip
     for problem in problems:

@@ -11,7 +11,7 @@ import typer
 from rich.progress import track
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, show, tasks_of
+from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, save_option, show, tasks_of
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def tasks_draw(
     region: Annotated[str, typer.Option(help="train, development or test: regions of the task space share no goal.")],
     count: Annotated[int, typer.Option(min=1, help="Tasks of each application.")],
     seed: Annotated[int, typer.Option(help="The same seed draws the same tasks.")],
-    save: Annotated[Path | None, typer.Option(metavar="FILE", help="Write them for `coda evaluate --tasks`.")] = None,
+    save: Annotated[Path | None, save_option("FILE", "Write them for `coda evaluate --tasks`.")] = None,
     app_name: AppOption = None,
 ) -> None:
     """Draw tasks from the task space: other values, wordings, starts and combinations than any other region has."""
@@ -54,8 +54,6 @@ def tasks_draw(
     if save is None:
         show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
         return
-    if save.exists() and not save.is_file():
-        raise UserError(f"{save} is there and is no file: name a file to write")
     write_set(save, region, seed, tasks)
     out.print(f"{save}: {len(tasks)} tasks of the {region} region, seed {seed}", markup=False, soft_wrap=True)
 

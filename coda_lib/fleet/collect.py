@@ -6,26 +6,25 @@ task and run: if a worker or the master dies, no finished episode is lost or cou
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import psutil
 from PIL import Image
 
 from coda_lib.agent import models_of
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import read_json, remove, write_json
+from coda_lib.files import locked, read_json, safe_name, write_json
 from coda_lib.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
 from coda_lib.models.chat import Usage
+from coda_lib.owned import belongs, claim, remove
 from coda_lib.rollout import TRIES
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
@@ -43,7 +42,7 @@ class Collection:
         self.folder, self.status_file = folder, folder / "status.json"
 
     def file(self, job: Job) -> Path:
-        return self.folder / "episodes" / f"{quote(job.task.id, safe='')}.{job.run}.parquet"
+        return self.folder / "episodes" / f"{safe_name(job.task.id)}.{job.run}.parquet"
 
     def has(self, job: Job) -> bool:
         return self.file(job).exists()
@@ -55,19 +54,28 @@ class Collection:
         return load_trajectories(self.file(job))[0]
 
     def clear(self) -> None:
-        """Delete the episodes, so that the next call starts anew; the status stays."""
-        remove(self.folder / "episodes")
-        remove(self.folder / "about.json")
+        """Delete the episodes, so that the next call starts anew; the status stays.
+
+        UserError if another process fills the folder, or if it is not the kit's own.
+        """
+        if kept := [path for path in (self.folder / "episodes", self.folder / "about.json") if path.exists()]:
+            with self._locked():
+                for path in kept:
+                    remove(path)
+
+    def _locked(self) -> AbstractContextManager:
+        return locked(self.folder / ".lock", f"{self.folder} is being filled by another process: see `coda fleet status`")
 
     @contextmanager
     def held(self, about: dict[str, Any]) -> Iterator[None]:
-        """Lock the folder.  UserError if another master holds it, or if its episodes were played otherwise than `about`."""
+        """Lock the folder, which is made and marked if it is not there.
+
+        UserError if another master holds it, if its episodes were played otherwise than `about`, or if it holds something else.
+        """
+        if not belongs(self.folder / "episodes"):  # in a run, where the folder may hold the record of a stage already
+            claim(self.folder, "fleet")
         self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / ".lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(f"{self.folder} is being filled by another process: see `coda fleet status`") from None
+        with self._locked():
             settings = self.folder / "about.json"
             if settings.exists() and read_json(settings) != about:
                 raise UserError(f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give another folder")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from coda_lib.errors import UserError
+from coda_lib.files import new_folder
 from coda_lib.formats import agentrewardbench, logs
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
@@ -28,18 +30,23 @@ FORMATS = {
 def convert(source: Path, target: Path, to: str) -> tuple[str, int]:
     """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
 
-    UserError if there is nothing to read, if a file is not as it should be, or if the target is there already.
+    UserError if there is nothing to read, if a file is not as it should be, if the target is there already, or if two
+    trajectories are of the same episode; then nothing is written.
     """
     if to not in FORMATS:
         raise UserError(f"unknown format {to!r}: choose one of {', '.join(FORMATS)}")
     if not source.exists():
         raise UserError(f"there is no {source}")
-    if target.exists():
+    if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
     if known is None:
         expected = "a Parquet file of ours, result.out or result.txt of episodes, or {benchmark}/{agent}/{experiment}/{task}.json"
         raise UserError(f"{source} holds no trajectories: expected {expected}")
     trajectories = FORMATS[known].read(source)
-    FORMATS[to].write(trajectories, target)
+    if to == "coda":
+        save_trajectories(target, trajectories)
+    else:  # whole or not at all: half a folder could not be told from a whole one
+        with new_folder(target) as temporary:
+            FORMATS[to].write(trajectories, temporary)
     return known, len(trajectories)

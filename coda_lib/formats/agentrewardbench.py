@@ -8,9 +8,9 @@ from pathlib import Path
 from coda_lib.action import ActionError, parse_actions
 from coda_lib.agent import action_text
 from coda_lib.errors import UserError
-from coda_lib.files import write_json
+from coda_lib.files import safe_name, write_json
 from coda_lib.formats.judging import TrajectoryError, read_trajectory
-from coda_lib.formats.parts import read_picture, record_of, trajectory_of, unseen
+from coda_lib.formats.parts import read_picture, record_of, trajectory_of, twice, unseen
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 EXPERIMENT = "coda"
@@ -19,8 +19,10 @@ EXPERIMENT = "coda"
 def write(trajectories: Sequence[Trajectory], root: Path) -> None:
     """The application stands for the benchmark, planner and run for the agent; the actions are in the grammar of UI-TARS."""
     for trajectory in trajectories:
-        task, agent = trajectory.task_id.replace("/", "."), f"{trajectory.planner}-{trajectory.run}"
-        folder = root / trajectory.app / agent
+        task, agent = safe_name(trajectory.task_id.replace("/", ".")), f"{trajectory.planner}-{trajectory.run}"
+        folder = root / safe_name(trajectory.app) / safe_name(agent)
+        if (folder / EXPERIMENT / f"{task}.json").exists():
+            raise twice(trajectory)
         pictures = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
         names = [f"screenshots/{task}/{index}.png" for index in range(len(pictures))]
         for name, picture in zip(names, pictures, strict=True):

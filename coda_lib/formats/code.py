@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from coda_lib.action import CONTROL, Action, ActionError, ActionType
-from coda_lib.envs.pyautogui import code_of, pyautogui_calls
+from coda_lib.action import CONTROL, Action, ActionError, ActionType, hotkey_keys
+from coda_lib.envs.pyautogui import Call, code_of, pyautogui_calls
 
 Size = tuple[int, int]
 _POINTED = {pyautogui_calls(Action(kind, 0, 0), (1, 1))[0][0]: kind for kind in ActionType if kind.arguments == ["start"]}
@@ -23,8 +23,18 @@ def action_code(action: Action, size: Size) -> str:
     ('pyautogui.click(84, 126)', 'ANS 4 cm')
     """
     if not action.type.control:
-        return code_of(pyautogui_calls(action, size))
+        try:
+            return code_of(pyautogui_calls(action, size))
+        except ActionError:  # pyautogui cannot do it, and nothing was done; a log holds what the agent wanted
+            return code_of([_wanted(action)])
     return action.type.name if action.text is None else f"{action.type.name} {action.text}"
+
+
+def _wanted(action: Action) -> Call:
+    """The call for text that cannot be typed, or for a chord that is refused, which `read_code` reads back."""
+    if action.type is ActionType.TYPE:
+        return "write", (action.text,), {}
+    return "hotkey", hotkey_keys(action.text), {}
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:

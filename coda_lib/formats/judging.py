@@ -18,7 +18,7 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from coda_lib.errors import UserError
-from coda_lib.files import write_json
+from coda_lib.files import whole_text, write_json
 from coda_lib.models.chat import Message, Sampling
 from coda_lib.models.endpoint import EndpointModel, Refused
 from coda_lib.prompts import render
@@ -95,7 +95,7 @@ def judge_folder(
 def read_trajectory(path: Path) -> dict[str, Any]:
     """A trajectory file with the fields that a judge needs.  TrajectoryError names missing fields."""
     try:
-        trajectory = json.loads(path.read_text(encoding="utf-8"))
+        trajectory = whole_text(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, RecursionError) as error:
         raise TrajectoryError(f"no JSON ({error})") from error
     if not isinstance(trajectory, dict):

@@ -9,6 +9,7 @@ can get too good a score.  Here such replies are counted, and the strict score t
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
 from collections import Counter
@@ -22,7 +23,7 @@ import numpy as np
 
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import Estimate, precision_and_recall
-from coda_lib.files import write_json, write_text
+from coda_lib.files import safe_name, write_json, write_text
 from coda_lib.judge import JudgeScore, read_verdict
 
 if TYPE_CHECKING:
@@ -233,15 +234,17 @@ def write_votes(votes: pd.DataFrame, folder: Path) -> None:
     first = votes[votes["vote"].eq(0) & votes["success"].notna()]
     rows = {}
     for row in first.itertuples():
-        agent, task = f"{row.planner}-{row.run}", row.task_id.replace("/", ".")
-        rows[row.app, task, agent] = (YES if row.success else NO)[0].capitalize()
+        agent, task = safe_name(f"{row.planner}-{row.run}"), safe_name(row.task_id.replace("/", "."))
+        rows[app := safe_name(row.app), task, agent] = (YES if row.success else NO)[0].capitalize()
         verdict = read_verdict(row.reply)
         tag = f"\n<success>{(YES if verdict.correct else NO)[0].capitalize()}</success>" if verdict else ""
         message = {"role": "assistant", "content": row.reply + tag}
         judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
-        write_json(folder / "judgments" / row.app / agent / row.judge / f"{task}.json", judgment)
-    lines = [",".join((*key, label)) for key, label in rows.items()]
-    write_text(folder / "annotations.csv", "\n".join(["benchmark,task_id,model_name,trajectory_success", *lines]) + "\n")
+        write_json(folder / "judgments" / app / agent / safe_name(row.judge) / f"{task}.json", judgment)
+    table = csv.writer(text := io.StringIO(), lineterminator="\n")
+    table.writerow(("benchmark", "task_id", "model_name", "trajectory_success"))
+    table.writerows((*key, label) for key, label in rows.items())
+    write_text(folder / "annotations.csv", text.getvalue())
 
 
 def percent(share: Estimate) -> str:

@@ -12,9 +12,19 @@ from itertools import groupby
 from pathlib import Path
 
 from coda_lib.errors import UserError
-from coda_lib.files import write_json, write_text
+from coda_lib.files import safe_name, write_json, write_text
 from coda_lib.formats.code import action_code
-from coda_lib.formats.parts import actions_of, read_json, read_lines, read_picture, read_result, record_of, trajectory_of, unseen
+from coda_lib.formats.parts import (
+    actions_of,
+    read_json,
+    read_lines,
+    read_picture,
+    read_result,
+    record_of,
+    trajectory_of,
+    twice,
+    unseen,
+)
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
@@ -29,7 +39,10 @@ def _stamp(index: int) -> str:
 
 
 def _new_folder(root: Path, trajectory: Trajectory) -> Path:
-    folder = root / trajectory.app / trajectory.task_id.rpartition("/")[2] / f"{trajectory.planner}-{trajectory.run}"
+    task = trajectory.task_id.rpartition("/")[2]
+    folder = root / safe_name(trajectory.app) / safe_name(task) / safe_name(f"{trajectory.planner}-{trajectory.run}")
+    if folder.exists():
+        raise twice(trajectory)
     folder.mkdir(parents=True)
     return folder
 

@@ -13,6 +13,7 @@ from PIL import Image
 from coda_lib.action import Action, ActionError
 from coda_lib.envs.base import STOPS
 from coda_lib.errors import UserError
+from coda_lib.files import whole_text
 from coda_lib.formats.code import Size, read_code
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
@@ -24,6 +25,12 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
     return {name: getattr(trajectory, name) for name in names} | {
         "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps,
     }  # fmt: skip
+
+
+def twice(trajectory: Trajectory) -> UserError:
+    """The error of two trajectories that would be written to the same place."""
+    episode = f"run {trajectory.run} of {trajectory.task_id} by {trajectory.planner}"
+    return UserError(f"{episode} is there twice, or another task has its name in {trajectory.app}: convert them apart")
 
 
 def trajectory_of(
@@ -45,7 +52,7 @@ def trajectory_of(
 def read_json(path: Path) -> Any:
     """UserError names the file that is no JSON."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return whole_text(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as JSON ({error})") from error
 
@@ -61,7 +68,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            found.append(json.loads(line))
+            found.append(whole_text(json.loads(line)))
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, line {number}: no JSON ({error})") from error
         if not isinstance(found[-1], dict):

@@ -25,7 +25,8 @@ from rich.console import Console
 from coda_lib.config import Profile, profile_text
 from coda_lib.errors import StageError, UserError
 from coda_lib.evaluation.provenance import write_manifest
-from coda_lib.files import read_json, remove
+from coda_lib.files import read_json
+from coda_lib.owned import belongs, claim, in_reference, is_free, remove
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
 from coda_lib.pipeline.dependencies import data_files
 from coda_lib.pipeline.progress import Lines, clock
@@ -68,7 +69,8 @@ def reproduce(
 
     Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake profile.
     Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed goes on where it
-    was; a second one of the same name is refused while the first is alive.
+    was; a second one of the same name is refused while the first is alive. `fresh` removes what the kit put into the run's
+    folder and nothing else.
     """
     console = console or Console()
     start = time.time()
@@ -77,11 +79,11 @@ def reproduce(
     where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
     where += f", with the exploration of run {profile.explored}" if profile.explored else ""
     console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
-    run.folder.mkdir(parents=True, exist_ok=True)
+    claim(run.folder, "run")
     with _lock(run) as lock:
         if fresh:
-            for path in run.folder.iterdir():
-                if path not in (run.timings, run.folder / ".lock"):
+            for path in filter(belongs, list(run.folder.iterdir())):
+                if path != run.timings:
                     remove(path)
         run.store(profile)
         stages = preview(run, profile, until, notebooks, cluster=cluster)
@@ -138,10 +140,11 @@ def usable_cores() -> int:
 def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | None) -> None:
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
-    begun = run.profile_file.exists()
-    if not begun and run.folder.is_dir() and any(path.name[0] != "." for path in run.folder.iterdir()):
-        raise UserError(f"{display(run.folder)} is not the folder of a run; choose another name with --run")
-    if begun and not fresh and (name := run.profile().name) != profile.name:
+    if in_reference(run.folder):
+        raise UserError(f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run")
+    if not is_free(run.folder):
+        run.require_marked()
+    if run.profile_file.exists() and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run")
     if cluster and not (cluster / "config.yaml").is_file():
         raise UserError(f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")

@@ -22,7 +22,7 @@ import psutil
 import yaml
 
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import remove
+from coda_lib.owned import remove
 from coda_lib.paths import display
 from coda_lib.processes import meanwhile
 

@@ -19,7 +19,8 @@ from typing import Any
 import psutil
 
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import read_json, remove, sha256, write_json
+from coda_lib.files import read_json, sha256, write_json
+from coda_lib.owned import remove
 from coda_lib.paths import display
 from coda_lib.pipeline.notebook import execute, read_parameters
 from coda_lib.run import Run

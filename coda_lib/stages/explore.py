@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from coda_lib.agent import models_of
-from coda_lib.files import remove
 from coda_lib.fleet.collect import Collection
 from coda_lib.models.load import note_usage
+from coda_lib.owned import remove
 from coda_lib.run import Run
 from coda_lib.stages.common import Progress, begin, play, stage_seed, system_agent, template_tasks
 from coda_lib.task import Task

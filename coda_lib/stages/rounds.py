@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from coda_lib.agent import models_of
 from coda_lib.errors import StageError
-from coda_lib.files import remove
 from coda_lib.generator import Generator, feedback_of, load_rounds
 from coda_lib.judge import Judge
 from coda_lib.models.chat import Sampling
 from coda_lib.models.load import load_model, note_usage
+from coda_lib.owned import remove
 from coda_lib.paths import display
 from coda_lib.run import Run
 from coda_lib.stages.common import Progress, play, stage_seed, system_agent

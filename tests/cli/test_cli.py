@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -23,13 +24,14 @@ from coda_lib.cli import evaluate as cli_evaluate
 from coda_lib.cli import main as cli
 from coda_lib.cli import tasks as cli_tasks
 from coda_lib.cli.evaluate import chosen_agent
-from coda_lib.config import load_profile
+from coda_lib.config import FleetSettings, load_profile
 from coda_lib.envs.sciencedesk import script
 from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
+from coda_lib.fleet.collect import Collection
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.paths import NOTEBOOKS, REPO
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO
 from coda_lib.pipeline import drive as pipeline
 from coda_lib.planner import Planner
 from coda_lib.run import Run
@@ -243,6 +245,75 @@ def test_evaluate(coda, scripted, tmp_path):
     assert len(pd.read_parquet(tmp_path / "e.parquet")) == 6
     code, shown, _ = coda(*words)
     assert "astron" in shown and "Pass@2" in shown and "0.0 [0.0, " in shown
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1", "apps soak --minutes 0"],
+)  # fmt: skip
+def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_path):
+    """Before anything is played: `--save results` replaced all runs by a picture."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "run").write_text("precious")
+    (tmp_path / "link").symlink_to(tmp_path / "results" / "run")
+    os.mkfifo(tmp_path / "pipe")
+    for name, kind in (("results", "a folder"), ("link", "a link"), ("pipe", "a pipe")):
+        code, shown, errors = coda(*command.split(), "--save", str(tmp_path / name))
+        assert code == 2 and shown == "" and f"{name} is {kind} and is not replaced by a file: name a new file" in errors
+    assert coda(*command.split(), "--save", str(tmp_path / "link" / "x"))[0] == 2
+    assert (tmp_path / "results" / "run").read_text() == "precious" and (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["apps check", f"seeds {REFERENCE / 'laptop'}", f"judge export {REFERENCE / 'laptop'}",
+     "judge run --trajectories . --endpoint http://localhost:9/v1 --model m"],
+)  # fmt: skip
+def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    code, shown, errors = coda(*command.split(), "--save", str(tmp_path / "file"))
+    assert code == 2 and shown == "" and "is a file and no folder: name a folder" in errors
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.fixture
+def kept(monkeypatch, tmp_path):
+    """Give the folder where `coda evaluate` keeps a fleet's episodes of astron, with one of an interrupted fleet in it."""
+    from coda_lib import paths
+    from coda_lib.fleet import tasksets
+
+    monkeypatch.setattr(paths, "RESULTS", tmp_path)
+    folder, alone = tmp_path / "fleet" / "astron", tasksets.play_tasks
+
+    def play_tasks(task_set, agent, todo, seed, concurrency, limit, fleet, folder, **listeners):
+        if fleet.workers:
+            with Collection(folder).held({}), pytest.raises(UserError, match="keeps its episodes in"):
+                cli_evaluate.evaluate("none", "astron", profile="smoke", workers=2)
+            if (folder / "fault").exists():
+                raise UserError("interrupted")
+        return alone(task_set, agent, todo, seed, concurrency, limit, FleetSettings(), folder, **listeners)
+
+    monkeypatch.setattr(tasksets, "play_tasks", play_tasks)
+    with Collection(folder).held({}):
+        (folder / "episodes").mkdir()
+        (folder / "episodes" / "A-01.0.parquet").write_text("an hour's work")
+    return folder
+
+
+def test_evaluate_deletes_no_episodes_but_its_own_fleets(coda, scripted, kept, tmp_path):
+    words = "evaluate --app astron --runs 1 --first 1 --profile smoke".split()
+    code, shown, _ = coda(*words)
+    assert code == 0 and "astron" in shown and (kept / "episodes" / "A-01.0.parquet").exists()
+    (kept / "fault").touch()
+    assert coda(*words, "--workers", "2")[0] == 2 and (kept / "episodes" / "A-01.0.parquet").exists()  # the next call goes on
+    (kept / "fault").unlink()
+    with Collection(kept).held({}):
+        code, shown, errors = coda(*words, "--workers", "2")
+        assert code == 2 and "is being filled by another process" in errors and (kept / "episodes").exists()
+    code, shown, _ = coda(*words, "--workers", "2")
+    assert code == 0 and "astron" in shown and not (kept / "episodes").exists()
+    code, _, errors = coda(*words, "--keep", str(tmp_path / "mine"))
+    assert code == 2 and "--keep needs --workers" in errors
 
 
 def test_bench(coda, monkeypatch):

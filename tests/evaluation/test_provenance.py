@@ -1,46 +1,13 @@
-"""Atomic files and the manifest of a run."""
+"""The manifest of a run."""
 
 from __future__ import annotations
 
 import subprocess
 
-import pytest
-
 from coda_lib.config import load_profile
 from coda_lib.evaluation.provenance import build_manifest, code_state, hardware, package_versions, write_manifest
-from coda_lib.files import atomic_path, read_json, remove, sha256, write_bytes, write_json, write_text
+from coda_lib.files import read_json, sha256, write_json, write_text
 from coda_lib.run import Run
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_no_other(tmp_path):
-    path = tmp_path / "deep" / "a.txt"
-    write_text(path, "old")
-    with pytest.raises(OSError, match="disk full"), atomic_path(path) as temporary:
-        temporary.write_text("half")
-        raise OSError("disk full")
-    assert path.read_text() == "old"
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_a_folder_is_replaced_as_a_whole(tmp_path):
-    folder = tmp_path / "model"
-    for content in ("one", "two"):
-        with atomic_path(folder) as temporary:
-            temporary.mkdir()
-            (temporary / content).write_text(content)
-    assert [path.name for path in folder.iterdir()] == ["two"]
-    assert list(tmp_path.iterdir()) == [folder]
-    remove(folder)
-    remove(folder)  # nothing there is fine
-    assert not list(tmp_path.iterdir())
-
-
-def test_json_bytes_and_hashes(tmp_path):
-    write_json(tmp_path / "a.json", {"β": 0.1, "a": None})
-    assert read_json(tmp_path / "a.json") == {"β": 0.1, "a": None}
-    assert "β" in (tmp_path / "a.json").read_text(encoding="utf-8")
-    write_bytes(tmp_path / "b", b"abc")
-    assert sha256(tmp_path / "b") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2
 
 
 def git(folder, *words: str) -> str:

@@ -19,15 +19,18 @@ import pytest
 from fleet_parts import Clicker, Counter, Once, task
 
 from coda_lib.agent import DualAgent
+from coda_lib.config import load_profile
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
+from coda_lib.files import write_json
 from coda_lib.fleet.collect import LOSSES, STRIKES, Collection, collect, read_status
 from coda_lib.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Planner
 from coda_lib.rollout import jobs, play
+from coda_lib.run import Run
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import StopReason
 
@@ -130,8 +133,26 @@ def test_a_folder_is_filled_by_one_master_at_a_time(log, tmp_path):
     with kept.held({"agent": "clicker"}):
         with pytest.raises(UserError, match="is being filled by another process"):
             collect([(task("t"), 0)], specs(log), tmp_path / "fleet")
+        with pytest.raises(UserError, match="is being filled by another process"):
+            Collection(tmp_path / "fleet").clear()
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "episodes").write_text("precious")
+    with pytest.raises(UserError, match="holds something else"):
+        collect([(task("t"), 0)], specs(log), tmp_path / "thesis")
+    with pytest.raises(UserError, match="is not removed"):
+        Collection(tmp_path / "thesis").clear()
     with pytest.raises(UserError, match="no fleet works in"):
         read_status(tmp_path / "none")
+
+
+def test_a_fleet_in_a_run_keeps_its_episodes_beside_the_record_of_the_stage(log, tmp_path):
+    run = Run(str(tmp_path / "run"))
+    run.store(load_profile("smoke"))
+    folder = run.fleet("explore", "base", "gis")
+    write_json(folder / "fingerprint.json", {})  # as of `pipeline.runner`
+    assert len(collect([(task("t"), 0)], specs(log), folder)) == 1
+    Collection(folder).clear()
+    assert not (folder / "episodes").exists() and (folder / "fingerprint.json").exists()
 
 
 @pytest.mark.slow

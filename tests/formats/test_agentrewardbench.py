@@ -189,4 +189,4 @@ def test_the_command_writes_the_votes_behind_table_2(coda, tmp_path):
     code, shown, _ = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
     assert code == 0 and "judgments by judge, low, base" in shown
     code, _, said = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
-    assert code == 2 and "not empty" in said
+    assert code == 2 and "is there already (a folder): name another" in said

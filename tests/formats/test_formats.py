@@ -61,6 +61,74 @@ def test_from_one_to_another_and_back(name, other, tmp_path):
     assert sorted(FORMATS[other].read(tmp_path / "two"), key=key) == sorted(FORMATS[name].read(tmp_path / "one"), key=key)
 
 
+# ---- what names and texts may hold ---------------------------------------------------------------------------------------
+
+HOSTILE = ("/abs/olute", "../../up", "..", ".", "", "a/../../../b", "nul\0", "x" * 400)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_no_name_in_a_trajectory_leads_out_of_the_target(name, tmp_path):
+    ours = [
+        made_up(3 * i + j, **{field: f"{tmp_path}{text}" if text == "/abs/olute" else text})
+        for i, text in enumerate(HOSTILE) for j, field in enumerate(("task_id", "app", "planner"))
+    ]  # fmt: skip
+    save_trajectories(tmp_path / "in" / "a.parquet", ours)
+    convert(tmp_path / "in" / "a.parquet", tmp_path / "in" / "there", name)
+    assert {path.name for path in tmp_path.iterdir()} == {"in"} and {p.name for p in (tmp_path / "in").iterdir()} == {
+        "a.parquet", "there",
+    }  # fmt: skip
+    key = lambda t: (t.task_id, t.app, t.planner)  # noqa: E731
+    assert sorted(FORMATS[name].read(tmp_path / "in" / "there"), key=key) == sorted(ours, key=key)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_conversion_that_fails_leaves_nothing(name, tmp_path):
+    for ours, fault in (
+        ([made_up(1), made_up(2), made_up(1)], "there twice"),
+        ([made_up(1), replace(made_up(1), instruction="another")], "run 0 of algebra/T-01 by script is there twice"),
+    ):
+        save_trajectories(tmp_path / "a.parquet", ours)
+        with pytest.raises(UserError, match=fault):
+            convert(tmp_path / "a.parquet", tmp_path / "there", name)
+        assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_a_target_that_is_a_link_to_nothing_is_there(tmp_path):
+    save_trajectories(tmp_path / "a.parquet", [made_up()])
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    for to in FORMATS:
+        with pytest.raises(UserError, match="is there already"):
+            convert(tmp_path / "a.parquet", tmp_path / "link", to)
+    assert not (tmp_path / "elsewhere").exists()
+
+
+UNTYPABLE = ("Å", "50 µm at 37 °C", "a\nβ\t<", "\x07", "漢字 🧬", "x" * 3000)
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_cannot_be_typed_is_converted_all_the_same(name, tmp_path):
+    """Of the laptop's biochem rollouts 395 in 608 hold such text: the model wrote it, and nothing was typed."""
+    acts = [*map(Action.type_text, UNTYPABLE), Action.hotkey("win d"), Action.hotkey("ctrl alt delete"), Action.hotkey("nokey")]
+    ours = [made_up(1, [("plan", act) for act in acts], success=False, stop=StopReason.STEP_LIMIT)]
+    save_trajectories(tmp_path / "a.parquet", ours)
+    convert(tmp_path / "a.parquet", tmp_path / name, name)
+    assert FORMATS[name].read(tmp_path / name) == ours
+
+
+def test_halves_of_characters_in_logs_of_others_can_be_written(tmp_path):
+    lines = [{"actions": ["ANS \ud83d"], "screenshot": "0.png"}]
+    episode(tmp_path / "logs", lines, "1")
+    for to in FORMATS:
+        convert(tmp_path / "logs", tmp_path / to, to)
+    assert load_trajectories(tmp_path / "coda")[0].answer == "\ufffd"
+
+
+@given(st.text(st.characters(exclude_characters="\r", exclude_categories=["Cs"]), min_size=1, max_size=40))
+def test_any_text_is_read_as_it_was_written(text):
+    act = Action.type_text(text)
+    assert read_code(action_code(act, (80, 60)), (80, 60)) == (act,)
+
+
 # ---- what others have written ----------------------------------------------------------------------------------------
 
 

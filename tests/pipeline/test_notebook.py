@@ -13,6 +13,7 @@ import pytest
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
+from coda_lib.owned import claim
 from coda_lib.pipeline.notebook import declared_parameters, execute, read_parameters
 from coda_lib.pipeline.runner import run_stage
 from coda_lib.run import Run
@@ -116,7 +117,9 @@ def test_wrong_parameters_of_a_stage_are_recorded(make_notebook, tmp_path):
 
 
 def test_a_resumable_stage_keeps_what_was_begun_alike_and_nothing_else(make_notebook, tmp_path):
-    run, folder = stage_run(tmp_path), tmp_path / "model"
+    run = stage_run(tmp_path)
+    claim(run.folder, "run")
+    folder = run.generalist
     code = (
         f"from pathlib import Path\nfolder = Path({str(folder)!r})\n(folder / 'checkpoints').mkdir(exist_ok=True)\n"
         "with (folder / 'checkpoints' / 'log').open('a') as log:\n    _ = log.write('x')\n"
@@ -137,6 +140,21 @@ def test_a_resumable_stage_keeps_what_was_begun_alike_and_nothing_else(make_note
     with pytest.raises(StageError, match="AssertionError"):
         attempt("steps=0")
     assert attempt() == "x"
+
+
+def test_a_stage_removes_no_folder_that_is_not_the_runs_own(make_notebook, tmp_path):
+    run, notebook = stage_run(tmp_path), make_notebook("a.ipynb", TYPED, "1")
+    claim(run.folder, "run")
+    for folder in (tmp_path / "thesis", run.folder / "thesis"):
+        folder.mkdir()
+        (folder / "thesis.tex").write_text("precious")
+        with pytest.raises(UserError, match="thesis is not removed"):
+            run_stage(run, "train", notebook, run.notebooks / "a.ipynb", [], [], [], "{}", folder)
+        assert (folder / "thesis.tex").exists()
+    (tmp_path / "b.ipynb").write_text("somebody's")
+    with pytest.raises(UserError, match=r"b\.ipynb is not removed"):
+        execute(notebook, tmp_path / "b.ipynb", {})
+    assert (tmp_path / "b.ipynb").read_text() == "somebody's"
 
 
 def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):

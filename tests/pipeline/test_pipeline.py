@@ -16,6 +16,7 @@ import pytest
 from fake_notebooks import write_notebook
 from rich.console import Console
 
+from coda_lib import owned
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, write_json
@@ -102,10 +103,45 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
         preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
     run.folder.mkdir()
-    (run.folder / "thesis.tex").write_text("precious")
-    with pytest.raises(UserError, match="is not the folder of a run"):
-        reproduce(run, profile, 1, fresh=True, notebooks=fake_notebooks)
-    assert (run.folder / "thesis.tex").exists()
+    for name in ("profile.yaml", "thesis.tex"):  # many tools have a file of that name
+        (run.folder / name).write_text("precious")
+        for fresh in (True, False):
+            with pytest.raises(UserError, match="is not the folder of a run: it has no mark .coda; choose another name"):
+                reproduce(run, profile, 1, fresh=fresh, notebooks=fake_notebooks)
+    assert {path.name: path.read_text() for path in run.folder.iterdir()} == dict.fromkeys(
+        ("thesis.tex", "profile.yaml"), "precious"
+    )
+
+
+def test_committed_results_are_never_written_or_cleared(tmp_path, monkeypatch, fake_notebooks, fake_checkpoints):
+    monkeypatch.setattr(owned, "REFERENCE", tmp_path / "results" / "reference")
+    (tmp_path / "link").symlink_to(tmp_path / "results")
+    there = Run(str(tmp_path / "results" / "reference" / "laptop"))
+    there.store(load_profile("laptop"))  # marked, as a run that was put there by hand
+    profile = load_profile("laptop", fake_checkpoints)
+    for folder in (there.folder, tmp_path / "results" / "reference", tmp_path / "link" / "reference" / "laptop"):
+        for fresh in (True, False):
+            with pytest.raises(UserError, match="belongs to the committed results"):
+                reproduce(Run(str(folder)), profile, 1, "quickstart", fresh, notebooks=fake_notebooks)
+    with pytest.raises(UserError, match="is not removed"):
+        owned.remove(there.profile_file)
+    assert sorted(path.name for path in there.folder.iterdir()) == [".coda", "profile.yaml"]
+
+
+def test_fresh_leaves_what_the_kit_did_not_make(go, run, tmp_path):
+    go(until="explore")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "data").write_text("precious")
+    (run.folder / "notes.md").write_text("mine")
+    (run.folder / ".git").mkdir()
+    (run.folder / "judged").symlink_to(tmp_path / "elsewhere")
+    (run.folder / ".report.html.01234567.tmp").write_text("of a process that was killed")
+    timings = read_json(run.timings)
+    assert go(until="explore", fresh=True)[0] == ["explore/base/algebra"]
+    assert read_json(run.timings).keys() == timings.keys()
+    assert (run.folder / "notes.md").read_text() == "mine" and (run.folder / ".git").is_dir()
+    assert (tmp_path / "elsewhere" / "data").read_text() == "precious"  # a link goes, and not what it leads to
+    assert not (run.folder / "judged").exists() and not (run.folder / ".report.html.01234567.tmp").exists()
 
 
 def test_code_behind_a_notebook(tmp_path):
@@ -114,7 +150,7 @@ def test_code_behind_a_notebook(tmp_path):
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
-    expected = ("__init__", "run", "paths", "errors", "config", "applications", "files")
+    expected = ("__init__", "run", "paths", "errors", "config", "applications", "files", "owned")
     assert modules == {f"coda_lib/{name}.py" for name in expected}
     shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_lib.evaluation import report\nimport coda_lib.pipeline.drive")
     assert REPO / "coda_lib/evaluation/report.py" in code_files(shown)

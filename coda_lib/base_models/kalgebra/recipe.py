@@ -34,6 +34,7 @@ from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import wilson
 from coda_lib.files import write_json, write_table, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel
+from coda_lib.owned import claim
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.trajectory import Trajectory
@@ -76,9 +77,10 @@ def texts(app: str) -> tuple[str, ...]:
 def adapt(folder: Path, recipe: AdapterRecipe) -> dict[str, dict[str, Any]]:
     """Walk, train executor and planner in `folder`, and measure them; returns the figures of each, and of both together.
 
-    UserError where KAlgebra is not installed.
+    UserError where KAlgebra is not installed, and for a folder that holds something else.
     """
     KAlgebra(fit=fitted)  # UserError before anything is begun
+    claim(folder, "models")
     walks, test_walk = load_walks(folder, recipe)
     return {
         "executor": train_executor(folder, walks, test_walk, recipe),
