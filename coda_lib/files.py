@@ -20,8 +20,6 @@ from typing import IO, TYPE_CHECKING, Any
 
 from coda_lib.errors import UserError
 
-from coda_lib.errors import UserError
-
 if TYPE_CHECKING:
     from pandas import DataFrame
     from pydantic import BaseModel

@@ -20,7 +20,7 @@ MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
         ("ablations", "base_models", "claims.json", "evaluation", "figures", "fleet", "generalist", "generated", "judged",
-         "judges", "manifest.json", "notebooks", "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log",
+         "judges", "manifest.json", "notebooks", "novice", "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log",
          ".snakemake", "specialist", "stages", "tables", "timings.json", "usage")
     ),
     "fleet": frozenset(("episodes", "about.json", "status.json")),
