@@ -1,7 +1,8 @@
-"""Exploration: train tasks, composed of human-written goals.
+"""Goals, aims and the tasks composed of them.
 
-In the paper a large language model makes them from a few human tasks of each application (section 4); `coda_lib.generator` does
-that.  Here the human tasks are the goals in data/tasks/seeds/APP.yaml; other values and combinations give the train pool.
+In the paper a large language model makes the train tasks from a few human tasks of each application (section 4), as
+`coda_lib.generator` does.  Without one they are drawn from task spaces of human-written goals (`coda_lib.space`).  The committed
+test tasks were drawn from the goals in data/tasks/seeds/APP.yaml.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ import yaml
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA, display
-from coda_lib.task import Task, test_tasks
+from coda_lib.task import Task
 
-POOL_SIZE = 90  # train tasks an application
 _SLACK = 4  # steps allowed beyond the scripted solution and its DONE
 
 
@@ -209,27 +209,3 @@ def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[T
         goals_seen.add(task.goal)
         tasks.append(replace(task, id=f"{app}/{task.grade}-{len(tasks) + 1:02d}"))
     return [task for grade in "ABCD" for task in drawn[grade]]
-
-
-def train_pool(app: str, defaults: Mapping[str, Any]) -> list[Task]:
-    """The train tasks of an application, always the same ones: single aims, then pairs and triples.
-
-    No train task has the instruction or the goal state of a test task.
-
-    >>> from coda_lib.envs.sciencedesk.env import desk_class
-    >>> pool = train_pool("algebra", desk_class("algebra").defaults)
-    >>> len(pool), pool[0].instruction
-    (90, 'Delete the variable b.')
-    """
-    taken = {name for task in test_tasks(app) for name in (task.instruction, task.goal)}
-    rng = random.Random(f"train pool of {app}")
-    singles = [(aim,) for aim in aims(app)]
-    rng.shuffle(singles)
-    pool: list[Task] = []
-    for parts in [*singles[: POOL_SIZE // 2], *combinations(app, 2, rng)[:200], *combinations(app, 3, rng)[:200]]:
-        quota = {1: POOL_SIZE // 2, 2: POOL_SIZE * 5 // 6, 3: POOL_SIZE}[len(parts)]
-        task = compose(app, parts, defaults, f"{app}/train-{len(pool):03d}")
-        if len(pool) < quota and not {task.instruction, task.goal} & taken:
-            taken |= {task.instruction, task.goal}
-            pool.append(task)
-    return pool

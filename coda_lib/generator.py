@@ -7,7 +7,6 @@ manual.md, round.json (the tasks, and the dropped ones with the reason) and exch
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -19,11 +18,11 @@ from pydantic import Field, StringConstraints, ValidationError
 from coda_lib.config import Count, Section
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import StageError
-from coda_lib.explore import train_pool
 from coda_lib.files import new_folder, read_json, write_json, write_text
 from coda_lib.judge import read_verdict
 from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
+from coda_lib.space import draw, space
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
 
@@ -221,9 +220,9 @@ def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
 
 
 def examples_of(app: str) -> list[str]:
-    """A few human-written instructions of one goal each, always the same ones."""
-    by_people = [task.instruction for task in train_pool(app, desk_class(app).defaults) if task.grade in "AB"]
-    return random.Random(f"examples of {app}").sample(by_people, EXAMPLES)
+    """A few human-written instructions of one goal each, always the same ones; they are to be trained on."""
+    drawn = draw(space(app), "train", EXAMPLES, 0, desk_class(app).defaults, {"A": 1, "B": 1})
+    return [task.instruction for task in drawn]
 
 
 def load_rounds(folder: Path, app: str) -> list[Round]:

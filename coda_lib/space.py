@@ -70,10 +70,17 @@ def space(app: str) -> Space:
     """The task space of an application.  UserError for an unknown one, and for one that has none."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
-    path = DATA / "tasks" / "spaces" / f"{app}.yaml"
-    if not path.is_file():
-        raise UserError(f"{app} has no task space: write {display(path)}; its form is explained in algebra.yaml there")
-    return read_space(app, path)
+    if not has_space(app):
+        raise UserError(f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there")
+    return read_space(app, _file(app))
+
+
+def has_space(app: str) -> bool:
+    return _file(app).is_file()
+
+
+def _file(app: str) -> Path:
+    return DATA / "tasks" / "spaces" / f"{app}.yaml"
 
 
 def read_space(app: str, path: Path) -> Space:

@@ -12,7 +12,7 @@ from coda_lib import explore
 from coda_lib.applications import ALL_APPS, APPLICATIONS
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
-from coda_lib.explore import POOL_SIZE, Aim, Goal, aims, combinations, compose, draw_test_tasks, goals, train_pool
+from coda_lib.explore import Aim, Goal, aims, combinations, compose, draw_test_tasks, goals
 from coda_lib.task import Task, test_tasks
 
 DEFAULTS = {"grid": False, "digits": 3, "xmin": -5.0, "variables": {}, "locked": False}
@@ -134,29 +134,6 @@ def test_the_test_tasks_that_the_seeded_drawing_gives_are_committed(app):
 def as_file(task: Task) -> dict:
     """What a task is once it has been written and read."""
     return json.loads(json.dumps(vars(task)))
-
-
-@pytest.mark.parametrize("app", ALL_APPS)
-def test_the_train_pool_is_the_same_every_time(app):
-    defaults = desk_class(app).defaults
-    first = train_pool(app, defaults)
-    state = random.getstate()
-    random.seed(0)
-    assert train_pool(app, defaults) == first and len(first) == POOL_SIZE
-    random.setstate(state)
-    assert {len(task.evaluate) > 1 for task in first} == {True, False}
-
-
-def test_the_train_pool_leaves_out_what_is_a_test_task(monkeypatch):
-    defaults = desk_class("algebra").defaults
-    usual = train_pool("algebra", defaults)
-    by_words = replace(usual[0], id="algebra/A-01", evaluate=({"type": "state", "key": "none", "value": 1},))
-    by_goal = replace(usual[1], id="algebra/A-02", instruction="Something else.")
-    more = [*test_tasks("algebra"), by_words, by_goal]
-    monkeypatch.setattr(explore, "test_tasks", lambda app: more)
-    pool = train_pool("algebra", defaults)
-    assert usual[0].instruction not in {task.instruction for task in pool}
-    assert usual[1].goal not in {task.goal for task in pool}
 
 
 def test_an_application_without_goals_is_one_clear_error(tmp_path, monkeypatch):

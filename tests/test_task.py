@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from coda_lib.applications import ALL_APPS, APPS
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.applications import ALL_APPS
+from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.errors import UserError
-from coda_lib.explore import train_pool
 from coda_lib.task import GRADES, Task, check, holds, load_task, save_task, test_tasks
 from coda_lib.trajectory import StopReason
 
@@ -165,39 +164,28 @@ def test_the_goal_is_what_is_asked_for_in_any_order():
 
 
 @pytest.fixture(scope="module", params=ALL_APPS)
-def tasks(request) -> tuple[str, list[Task], list[Task]]:
-    """Give an application, its test tasks and its train tasks."""
-    return request.param, test_tasks(request.param), train_pool(request.param, desk_class(request.param).defaults)
-
-
-def test_there_are_at_least_300_train_tasks():
-    assert sum(len(train_pool(app, desk_class(app).defaults)) for app in APPS) >= 300
+def tasks(request) -> tuple[str, list[Task]]:
+    """Give an application and its test tasks."""
+    return request.param, test_tasks(request.param)
 
 
 def test_every_task_is_solved_by_its_script_and_not_by_doing_nothing(tasks):
-    app, test, train = tasks
+    app, test = tasks
     env = ScienceDesk(app)
-    assert [task.id for task in [*test, *train] if not solve(env, task)] == []
-    assert [task.id for task in [*test, *train] if idle(env, task)] == []
-
-
-def test_no_test_task_is_in_the_train_pool(tasks):
-    _, test, train = tasks
-    for what in ("instruction", "goal"):
-        assert not {getattr(task, what) for task in test} & {getattr(task, what) for task in train}
+    assert [task.id for task in test if not solve(env, task)] == []
+    assert [task.id for task in test if idle(env, task)] == []
 
 
 def test_no_task_is_there_twice(tasks):
-    _, test, train = tasks
-    for some in (test, train):
-        for what in ("id", "instruction", "goal"):
-            assert [value for value, n in Counter(getattr(task, what) for task in some).items() if n > 1] == []
+    _, test = tasks
+    for what in ("id", "instruction", "goal"):
+        assert [value for value, n in Counter(getattr(task, what) for task in test).items() if n > 1] == []
 
 
 def test_grades_and_step_limits(tasks):
-    app, test, train = tasks
+    app, test = tasks
     assert {task.grade for task in test} == set(GRADES)
-    for task in [*test, *train]:
+    for task in test:
         assert task.app == app and task.id.startswith(f"{app}/")
         assert len(task.solution) < task.steps, task.id
         stops = [item["value"] for item in task.evaluate if item["type"] == "stop"]

@@ -81,24 +81,15 @@ def applications(name: str | None) -> tuple[str, ...]:
     return APPS if name is None else (name,)
 
 
-def tasks_of(name: str, split: str) -> list[Task]:
-    """The test or train tasks of an application.  UserError for another split."""
-    from coda_lib.envs.sciencedesk.env import desk_class
-    from coda_lib.explore import train_pool
+def find_task(identity: str) -> Task:
+    """The test task with this id, such as algebra/A-01.  UserError for an unknown one."""
     from coda_lib.task import test_tasks
 
-    if split not in ("test", "train"):
-        raise UserError(f"unknown split {split!r}: choose test or train")
-    return test_tasks(name) if split == "test" else train_pool(name, desk_class(name).defaults)
-
-
-def find_task(identity: str) -> Task:
-    """The test or train task with this id, such as algebra/A-01.  UserError for an unknown one."""
     name, slash, _ = identity.partition("/")
     if not slash:
         raise UserError(f"{identity!r} is not a task: write APP/TASK, such as algebra/A-01")
     (name,) = applications(name)
-    known = {task.id: task for split in ("test", "train") for task in tasks_of(name, split)}
+    known = {task.id: task for task in test_tasks(name)}
     if identity not in known:
         raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` lists the tasks")
     return known[identity]

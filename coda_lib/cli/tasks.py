@@ -11,7 +11,7 @@ import typer
 from rich.progress import track
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, save_option, show, tasks_of
+from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, save_option, show
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,16 +24,17 @@ tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be so
 @tasks_app.command("list")
 def tasks_list(
     app_name: AppOption = None,
-    split: Annotated[str, typer.Option(help="test (held out) or train (explored).")] = "test",
     as_json: JsonOption = False,
 ) -> None:
-    """List tasks with their step limit and instruction."""
-    tasks = [task for name in applications(app_name) for task in tasks_of(name, split)]
+    """List the test tasks with their step limit and instruction."""
+    from coda_lib.task import test_tasks
+
+    tasks = [task for name in applications(app_name) for task in test_tasks(name)]
     if as_json:
         print_json([asdict(task) for task in tasks])
         return
     show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
-    out.print(f"{len(tasks)} {split} tasks")
+    out.print(f"{len(tasks)} test tasks")
 
 
 @tasks_app.command("draw")
@@ -65,9 +66,11 @@ def tasks_check(
         typer.Argument(metavar="PATH", help="A file of `coda tasks draw`, or a folder of ScienceBoard's task files, instead."),
     ] = None,
     app_name: AppOption = None,
+    count: Annotated[int, typer.Option(min=1, help="Tasks drawn from each region of a task space.")] = 40,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same tasks.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the tasks: each is solved by its script and not by doing nothing, and no test task is in the train pool.
+    """Prove the test tasks, and some drawn from each region of the task spaces: solved by the script, not by doing nothing.
 
     Without --app, all applications are checked, also those that no model is trained on.  With a file, its tasks are.  With a
     folder, the command says which task files in it and below it can be read, and what is wrong with the others.
@@ -76,7 +79,8 @@ def tasks_check(
         _check_folder(folder, as_json)
         return
     from coda_lib.envs.sciencedesk.env import desk_class
-    from coda_lib.space import read_set
+    from coda_lib.space import REGIONS, draw, has_space, read_set, space
+    from coda_lib.task import test_tasks
 
     desk_class("algebra")  # UserError if Qt cannot be loaded
     rows, problems = [], []
@@ -86,11 +90,10 @@ def tasks_check(
             _prove(name, "drawn", [task for task in drawn if task.app == name], rows, problems)
     else:
         for name in applications(app_name) if app_name else ALL_APPS:
-            test, train = tasks_of(name, "test"), tasks_of(name, "train")
-            for split, tasks in (("test", test), ("train", train)):
-                _prove(name, split, tasks, rows, problems)
-            explored = {text for task in train for text in (task.instruction, task.goal)}
-            problems += [f"{task.id}: in the train pool" for task in test if {task.instruction, task.goal} & explored]
+            _prove(name, "test", test_tasks(name), rows, problems)
+            for region in REGIONS if has_space(name) else ():
+                drawn = draw(space(name), region, count, seed, desk_class(name).defaults)
+                _prove(name, f"drawn {region}", drawn, rows, problems)
     if as_json:
         print_json({"splits": rows, "problems": problems})
     else:
@@ -98,9 +101,8 @@ def tasks_check(
         counts: Counter[str] = Counter()
         for row in rows:
             counts[row["split"]] += row["tasks"]
-        fine = "each is solved by its script alone" if folder else "no test task is in the train pool"
-        totals = " and ".join(f"{count} {split} tasks" for split, count in counts.items())
-        out.print(f"{totals}; {'problems:' if problems else fine}")
+        totals = " and ".join(f"{number} {split} tasks" for split, number in counts.items())
+        out.print(f"{totals}; {'problems:' if problems else 'each is solved by its script alone'}")
     _end(problems, as_json)
 
 

@@ -22,7 +22,6 @@ from coda_lib.agent import DualAgent
 from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.cli import evaluate as cli_evaluate
 from coda_lib.cli import main as cli
-from coda_lib.cli import tasks as cli_tasks
 from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.config import FleetSettings, load_profile
 from coda_lib.envs.sciencedesk import script
@@ -87,7 +86,6 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --seeds 7 8 --set seed=9", "--seeds and --set seed= exclude each other"),
         ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
         ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra"),
-        ("tasks list --split all", "unknown split 'all': choose test or train"),
         ("episode A-01", "'A-01' is not a task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` lists the tasks"),
         ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
@@ -194,8 +192,9 @@ def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkey
         "gis/A-91: solved by doing nothing": {"initialize": ({"func": "set", "key": "grid", "value": True},), "solution": ()},
     }
     for problem, change in wrong.items():
-        tasks = {"test": [task, replace(task, id="gis/A-91", **change)], "train": []}
-        monkeypatch.setattr(cli_tasks, "tasks_of", lambda name, split, tasks=tasks: tasks[split])
+        tasks = [task, replace(task, id="gis/A-91", **change)]
+        monkeypatch.setattr("coda_lib.task.test_tasks", lambda name, tasks=tasks: tasks)
+        monkeypatch.setattr("coda_lib.space.has_space", lambda name: False)
         code, shown, _ = coda("tasks", "check", "--app", "gis", "--json")
         (found,) = json.loads(shown)["problems"]
         assert code == 1 and found.startswith(problem)
