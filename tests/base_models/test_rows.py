@@ -92,7 +92,7 @@ def test_hindsight_asks_for_what_was_achieved(walks):
         assert len({decision.goal for decision in decisions}) > 5
         for done in (decision for decision in decisions if decision.step is None):
             checks = wishes[done.instruction].checks
-            assert wishes[done.instruction].goal.name == done.goal and all(holds(item, done.after) for item in checks)
+            assert all(holds(item, done.after) for item in checks)
             assert not all(holds(item, done.history[0].before) for item in checks) and len(done.history) <= 2
 
 
@@ -181,7 +181,7 @@ def test_what_is_read_out_is_what_the_screen_says(walks):
 
 def test_an_episode_gone_astray_asks_the_same(walks):
     rng, walk = random.Random(2), walks[0]
-    long = [h for h in hindsights("algebra", walk) if h.aimless and h.step]
+    long = [h for h in hindsights("algebra", walk) if len(h.aimless) == 3 and h.step]
     for hindsight in long[:30]:
         astray = with_past(hindsight, rng)
         assert (astray.instruction, astray.step, astray.screen) == (hindsight.instruction, hindsight.step, hindsight.screen)
