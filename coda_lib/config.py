@@ -9,7 +9,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from coda_lib.applications import App
-from coda_lib.errors import UserError
+from coda_lib.errors import UserError, describe
 from coda_lib.paths import PROFILES, display
 
 Count = Annotated[int, Field(ge=1)]
@@ -238,6 +238,18 @@ class Profile(Section):
     bootstrap_resamples: Count
     threads: Count = 1  # torch threads of the stages that do not set their own
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_earlier_runs(cls, values: Any) -> Any:
+        """Runs from before the task spaces had one draw from a pool of 90 tasks for every planner."""
+        if not isinstance(values, dict) or "train_tasks" not in values:
+            return values
+        names = {"tasks": "train_tasks", "grades": "train_grades", "runs": "rollouts_per_task"}
+        old = {name: values[field] for name, field in names.items()}
+        old |= {"tasks": old["tasks"] or 90, "grades": dict.fromkeys(old["grades"], 1)}
+        kept = {field: value for field, value in values.items() if field not in names.values()}
+        return kept | {"explore": {"base": old, "specialist": old}}
+
     @model_validator(mode="after")
     def _agree(self) -> Profile:
         if missing := {"base", "specialist"} - self.explore.keys():
@@ -279,7 +291,7 @@ def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:
         return Profile.model_validate(values)
     except ValidationError as error:
         source = display(path) + (f" with --set {' --set '.join(overrides)}" if overrides else "")
-        raise UserError(f"{source}: {_describe(error.errors())}") from error
+        raise UserError(f"{source}: {describe(error.errors())}") from error
 
 
 def profile_text(profile: Profile) -> str:
@@ -301,20 +313,3 @@ def _apply(override: str, values: dict[str, Any]) -> None:
         values[last] = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
-
-
-def _describe(errors: list[Any]) -> str:
-    """Return one line for all errors; the length of a list is no news when its items are at fault."""
-    if len(errors) > 1:
-        errors = [item for item in errors if item["type"] != "too_short"]
-    return "; ".join(_describe_one(item) for item in errors)
-
-
-def _describe_one(item: Any) -> str:
-    field = ".".join(str(part) for part in item["loc"])
-    if item["type"] == "extra_forbidden":
-        return f"{field}: unknown field"
-    if item["type"] == "missing":
-        return f"{field}: missing"
-    message = ": ".join(filter(None, [field, item["msg"].removeprefix("Value error, ")]))
-    return message if isinstance(item["input"], dict) else f"{message} (got {item['input']!r})"
