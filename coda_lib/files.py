@@ -194,12 +194,10 @@ def load_rows(path: Path, kind: type[BaseModel]) -> list[Any]:
     import yaml
     from pydantic import TypeAdapter, ValidationError
 
-    from coda_lib.paths import display
-
     try:
         return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
     except yaml.YAMLError as error:
-        raise UserError(f"{display(path)} is no YAML: {error}") from error
+        raise UserError(f"{path} is no YAML: {error}") from error
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{display(path)}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
