@@ -103,8 +103,7 @@ def judge_votes(
     profile = here.profile()
     votes = load_table2_votes(here) if table2 else load_votes(here)
     rules = table2_rules(profile.judge) if table2 else voting_rules(profile.judge)
-    drawing = {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
-    compared = grouped(votes, by, rules, **drawing) if by else compare_rules(votes, rules, **drawing)
+    compared = grouped(votes, by, rules) if by else compare_rules(votes, rules)
     if as_json:
         print_json(records(compared))
         return

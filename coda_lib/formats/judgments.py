@@ -102,9 +102,9 @@ class Score:
 
     def shares(self) -> tuple[Estimate, Estimate, Estimate, Estimate]:
         """Precision and recall, published and strict, with 95 % intervals as of `statistics.ratio`."""
-        read, rng = self._read(), np.random.default_rng(0)
+        read = self._read()
         published, strict = (
-            precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some], rng)
+            precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some])
             for some, accepted in ((read, [j.reading for j in read]), (self.judged, [j.strict for j in self.judged]))
         )
         return *published, *strict
