@@ -143,6 +143,7 @@ def judge_score(
     annotations: Annotated[Path, typer.Option(metavar="FILE", help="People's labels: AgentRewardBench's annotations.csv.")],
     split: Annotated[str | None, typer.Option(help="Only this split: test or dev. Default: all trajectories.")] = None,
     splits: Annotated[Path | None, typer.Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")] = None,
+    agents: Annotated[bool, typer.Option("--agents", help="The published figures of each agent too, as in --json.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score judgments of AgentRewardBench as the benchmark does, and strictly: a missing verdict is a wrong one."""
@@ -156,13 +157,18 @@ def judge_score(
         print_json(arb.record(scored))
         return
     rows = []
-    for one in scored.scores:
+    for one in (score for score in scored.scores if score.agent == arb.ALL):
         shares = [arb.percent(share) for share in one.shares()]
         missing = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
         rows.append((one.judge, one.benchmark, len(one.judged), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], missing))
     measures = ("precision", "recall", "coverage", "strict precision", "strict recall", "no verdict")
     show(("judge", "benchmark", "n", *measures), rows)
     out.print("percent, with 95 % intervals over tasks", markup=False)
+    out.print("\nAs the published scorer counts and rounds, without intervals:", markup=False)
+    names = {"total": "n", **{name: name for name in ("accuracy", "precision", "recall")}, "f1": "F1", "npv": "NPV", "tnr": "TNR"}
+    found = [(one, one.published_figures()) for one in scored.scores if agents or one.agent == arb.ALL]
+    cells = ((one.judge, one.benchmark, one.agent, *(figures[name] for name in names)) for one, figures in found)
+    show(("judge", "benchmark", "agent", *names.values()), cells)
     out.print(f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further annotations")
     for judge, count in scored.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
