@@ -41,7 +41,7 @@ COMMITTED_FILES = (
 SHOWN = "laptop"
 COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
     ("coda audit", "What the paper's own tables bear out"),
-    ("coda claims results/reference/laptop", "What a run says about each of the paper's claims"),
+    ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
     ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),

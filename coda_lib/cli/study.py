@@ -14,6 +14,9 @@ from coda_lib.errors import UserError
 from coda_lib.files import new_folder, records, require_new, safe_name
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names under results/, or folders.")
+]
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
 
@@ -36,18 +39,17 @@ def audit(as_json: JsonOption = False) -> None:
     show(("metric", "model", "solved", "of", "percent, 95 % interval"), rows)
 
 
-def claims(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Decide the paper's claims by a run: supported, contradicted or undecided, with the evidence."""
+def claims(runs: RunsArgument, as_json: JsonOption = False) -> None:
+    """Decide the paper's claims by a run, or several seeds together: supported, contradicted or undecided, with the evidence."""
     from coda_lib.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance
     from coda_lib.evaluation.votes import votes_and_rules
 
-    here = run_of(run)
-    profile = here.profile()
-    provenance = Provenance.of(profile)
-    drawing = (profile.bootstrap_resamples, profile.seed, provenance)
-    episodes, systems = load_systems(here)
-    table = decide_claims(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
+    folders = [run_of(run) for run in runs]
+    episodes, systems, profile = load_systems(folders)
+    seed, k = (0, profile.evaluation_runs) if folders[1:] else (profile.seed, None)  # of several, the draws of `coda seeds`
+    how = (profile.bootstrap_resamples, seed, Provenance.of(profile), k)
+    table = decide_claims(load_claims(), episodes, *votes_and_rules(folders), systems, profile.apps, *how)
     if as_json:
         print_json(records(table))
         return
@@ -55,14 +57,15 @@ def claims(run: RunArgument, as_json: JsonOption = False) -> None:
     for row in table.dropna(subset="difference").itertuples():
         paper = "no figure" if row.reported != row.reported else f"{row.reported:+.1f}"
         rows.append((row.claim, row.metric, paper, f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", row.verdict))
-    show(("claim", "metric", "paper", "this run", "verdict"), rows)
+    show(("claim", "metric", "paper", "these runs" if runs[1:] else "this run", "verdict"), rows)
     for row in table[table["difference"].isna()].itertuples():
         out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
-    out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
+    seeds = f"; seeds {', '.join(str(folder.profile().seed) for folder in folders)} together" if runs[1:] else ""
+    out.print(f"percentage points, with 95 % intervals; not corrected for the number of claims{seeds}", soft_wrap=True)
 
 
 def seeds(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ only in the seed: names or folders.")],
+    runs: RunsArgument,
     save: Annotated[Path | None, save_folder_option("DIR", "Write table1 and comparisons (csv, md, tex) there.")] = None,
     as_json: JsonOption = False,
 ) -> None:

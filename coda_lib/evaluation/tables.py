@@ -193,8 +193,12 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
     parts = [load_episodes(run).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
-    k = profiles[0].evaluation_runs
-    return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True), profiles[0]
+    return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
+
+
+def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
+    """One table of several with the same tasks, `run` numbered on from one to the next; each has at most `k` runs of a task."""
+    return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True)
 
 
 def _settings(profile: Profile) -> dict:

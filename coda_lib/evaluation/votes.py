@@ -17,6 +17,7 @@ from coda_lib.config import JudgeSettings, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.paper import LABELS, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
+from coda_lib.evaluation.tables import numbered_on
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.run import Run
@@ -187,12 +188,16 @@ def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
 # ---- votes of a run --------------------------------------------------------------------------------------------------
 
 
-def votes_and_rules(run: Run) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
-    """The votes behind Table 2 and its rules; for a run without Table 2 the votes of its judge, if any, and `voting_rules`."""
-    profile = run.profile()
-    if all(run.judges(app).is_file() for app in profile.apps):
-        return load_table2_votes(run), table2_rules(profile.judge)
-    return find_votes(run), voting_rules(profile.judge)
+def votes_and_rules(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
+    """The votes behind Table 2 and its rules; unless all runs have these, the votes of their judges, if any, and `voting_rules`.
+
+    The runs have the same profile but for the seed; the attempts at a task are numbered on from run to run.
+    """
+    profile = runs[0].profile()
+    whole = all(run.judges(app).is_file() for run in runs for app in profile.apps)
+    parts = [(load_table2_votes if whole else find_votes)(run) for run in runs]
+    most = max((part["run"].max() + 1 for part in parts if len(part)), default=0)
+    return numbered_on(parts, most), (table2_rules if whole else voting_rules)(profile.judge)
 
 
 def load_table2_votes(run: Run) -> pd.DataFrame:

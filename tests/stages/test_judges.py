@@ -103,10 +103,10 @@ def test_the_command_tells_the_rules_of_table_2(run, scripted, coda):
 
 
 def test_claims_rest_on_the_mix_where_there_is_one(run, scripted):
-    votes, asked = votes_and_rules(run)
+    votes, asked = votes_and_rules([run])
     assert votes.empty and [rule.name for rule in asked] == ["single", "voting@2", "voting@3", "voting@4"]
     rated = judges.run(run, "gis")
-    votes, asked = votes_and_rules(run)
+    votes, asked = votes_and_rules([run])
     assert len(votes) == len(rated) and asked == table2_rules(run.profile().judge)
 
 
