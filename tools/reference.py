@@ -1,5 +1,8 @@
 """The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README and docs/ show.
 
+`python -m tools.reference` alone makes the tables of all committed runs again from their episodes and votes, after a change in
+how figures or intervals are computed, and renews the same pages.
+
 The parts between marks such as `<!-- results -->`: Table 1 over all committed seeds of `SHOWN`'s study,
 Table 2, the ablations, and what the commands print about them.
 """
@@ -19,14 +22,16 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from coda_lib.errors import UserError
-from coda_lib.evaluation.ablations import TABLES, committed_tables
+from coda_lib.evaluation.ablations import TABLES, committed_tables, executors, novel, variants
 from coda_lib.evaluation.paper import OVERALL
-from coda_lib.evaluation.report import SYSTEM_LABELS, write_tables
-from coda_lib.evaluation.tables import over_seeds, siblings
-from coda_lib.evaluation.votes import load_table2_votes, load_votes, table2
+from coda_lib.evaluation.report import BESIDE_NOTE, SYSTEM_LABELS, caption, html_report, write_tables
+from coda_lib.evaluation.results import save_tables
+from coda_lib.evaluation.tables import comparisons, load_episodes, over_seeds, siblings, table1, table_settings
+from coda_lib.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
 from coda_lib.files import write_table, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
+from coda_lib.show.figures import judge_bars, save, table1_bars
 
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
@@ -36,7 +41,7 @@ COMMITTED_FILES = (
 SHOWN = "laptop"
 COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
     ("coda audit", "What the paper's own tables bear out"),
-    ("coda claims results/reference/laptop", "What a run says about each of the paper's claims"),
+    ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
     ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),
@@ -92,6 +97,31 @@ def pool(folder: Path) -> Path:
     return folder / "seeds"
 
 
+def renew(run: Run) -> None:
+    """Make again what a committed run says with intervals, from its episodes, votes and logs: tables, pictures, report.html.
+
+    Its claims, deviations and manifest stay those of the run.
+    """
+    profile, name = run.profile(), run.folder.name
+    how, setup = (profile.bootstrap_resamples, profile.seed), table_settings(profile)
+    episodes, votes, rules = load_episodes(run), load_votes(run), voting_rules(profile.judge)
+    table = table1(episodes, profile.systems, **setup)
+    write_tables(run.tables, table, comparisons(episodes, profile.systems, *how, **setup), name)
+    bars = {"table1": (table1_bars(table, text := caption(table, name)), f"{text} {BESIDE_NOTE}")}
+    judge = {planner: judge_table(votes[votes["planner"] == planner], rules[-1]) for planner in ("base", "specialist")}
+    for planner, who in {"base": "the base planner", "specialist": "the specialists"}.items():
+        text = f"Run {name}, {setup['provenance']}: votes on rollouts of {who} at train tasks."
+        file = "judge_base" if planner == "base" else "judge_specialists"
+        bars[file] = (judge_bars(judge[planner], text), f"Precision and recall of the judge. {text}")
+    for file, (figure, text) in bars.items():
+        save(figure, run.figures / file, text)
+    shares = {"judge": pd.concat([part.assign(planner=planner) for planner, part in judge.items()])}
+    save_tables(run, votes=compare_rules(votes, rules), table2=table2(load_table2_votes(run), profile), **shares)
+    if (run.tables / "ablations.csv").is_file():
+        save_tables(run, ablations=variants(run, *how), executors=executors(run, *how), novel=novel(run, "spectra", *how))
+    html_report(run.folder)
+
+
 def overall_section(folder: Path) -> str:
     """The README's part: Overall Average@k of each system over all seeds, beside the paper's."""
     table = pd.read_csv(folder / "seeds" / "beside_paper.csv")
@@ -114,8 +144,7 @@ def results_section(folder: Path) -> str:
 def judge_section(folder: Path) -> str:
     """Table 2 of a reference run beside the paper's figures on ScienceBoard."""
     run = Run(str(folder))
-    profile = run.profile()
-    table = table2(load_table2_votes(run), profile, profile.bootstrap_resamples, profile.seed)
+    table = table2(load_table2_votes(run), run.profile())
     lines = [
         f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] | {row.paper_precision:.1f} "
         f"| {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] | {row.paper_recall:.1f} |"
@@ -174,7 +203,9 @@ def show(folder: Path, root: Path = REPO) -> None:
 
 
 if __name__ == "__main__":
-    folder = copy_run(Run(sys.argv[1]))
+    for name in sys.argv[1:]:
+        print(f"copied to {copy_run(Run(name))}")
+    for table in sorted(REFERENCE.glob("*/tables/table1.csv")) if not sys.argv[1:] else ():
+        renew(Run(str(table.parents[1])))
     pool(REFERENCE / SHOWN)
     show(REFERENCE / SHOWN)
-    print(f"copied to {folder}")

@@ -113,21 +113,19 @@ def evaluate(
                 tables.append(episodes(played, task_set.tasks, agent.name, seed))
                 if save:
                     write_table(save, pd.concat(tables))
-        rows = [row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k, seed, chosen)]
+        rows = [row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k)]
         _print(rows, {"planner": agent.name, "seed": seed, "runs": k}, as_json)
         for folder in () if keep else folders:
             Collection(folder).clear()
 
 
-def _measures(task_set: TaskSet, table: DataFrame, k: int, seed: int, settings: Profile) -> list[dict[str, Any]]:
+def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any]]:
     """Average@k and Pass@k of a task set, with their intervals."""
-    import numpy as np
-
     from coda_lib.evaluation import statistics
 
     rows, matrix = [], statistics.success_matrix(table)
     for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
-        estimate = statistics.bootstrap_mean([scores], np.random.default_rng(seed), settings.bootstrap_resamples)
+        estimate = statistics.mean_over_tasks([scores])
         rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
                      "low": estimate.low, "high": estimate.high})  # fmt: skip
     return rows

@@ -14,6 +14,9 @@ from coda_lib.errors import UserError
 from coda_lib.files import new_folder, records, require_new, safe_name
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
+RunsArgument = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names under results/, or folders.")
+]
 judge_app = typer.Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
 
@@ -36,18 +39,17 @@ def audit(as_json: JsonOption = False) -> None:
     show(("metric", "model", "solved", "of", "percent, 95 % interval"), rows)
 
 
-def claims(run: RunArgument, as_json: JsonOption = False) -> None:
-    """Decide the paper's claims by a run: supported, contradicted or undecided, with the evidence."""
+def claims(runs: RunsArgument, as_json: JsonOption = False) -> None:
+    """Decide the paper's claims by a run, or several seeds together: supported, contradicted or undecided, with the evidence."""
     from coda_lib.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_lib.evaluation.paper import Provenance
     from coda_lib.evaluation.votes import votes_and_rules
 
-    here = run_of(run)
-    profile = here.profile()
-    provenance = Provenance.of(profile)
-    drawing = (profile.bootstrap_resamples, profile.seed, provenance)
-    episodes, systems = load_systems(here)
-    table = decide_claims(load_claims(), episodes, *votes_and_rules(here), systems, profile.apps, *drawing)
+    folders = [run_of(run) for run in runs]
+    episodes, systems, profile = load_systems(folders)
+    seed, k = (0, profile.evaluation_runs) if folders[1:] else (profile.seed, None)  # of several, the draws of `coda seeds`
+    how = (profile.bootstrap_resamples, seed, Provenance.of(profile), k)
+    table = decide_claims(load_claims(), episodes, *votes_and_rules(folders), systems, profile.apps, *how)
     if as_json:
         print_json(records(table))
         return
@@ -55,14 +57,15 @@ def claims(run: RunArgument, as_json: JsonOption = False) -> None:
     for row in table.dropna(subset="difference").itertuples():
         paper = "no figure" if row.reported != row.reported else f"{row.reported:+.1f}"
         rows.append((row.claim, row.metric, paper, f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]", row.verdict))
-    show(("claim", "metric", "paper", "this run", "verdict"), rows)
+    show(("claim", "metric", "paper", "these runs" if runs[1:] else "this run", "verdict"), rows)
     for row in table[table["difference"].isna()].itertuples():
         out.print(f"not tested ({row.rests_on}): {row.claim}", markup=False, soft_wrap=True)
-    out.print("percentage points, with 95 % intervals; not corrected for the number of claims")
+    seeds = f"; seeds {', '.join(str(folder.profile().seed) for folder in folders)} together" if runs[1:] else ""
+    out.print(f"percentage points, with 95 % intervals; not corrected for the number of claims{seeds}", soft_wrap=True)
 
 
 def seeds(
-    runs: Annotated[list[str], typer.Argument(metavar="RUN...", help="Runs that differ only in the seed: names or folders.")],
+    runs: RunsArgument,
     save: Annotated[Path | None, save_folder_option("DIR", "Write table1 and comparisons (csv, md, tex) there.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -103,8 +106,7 @@ def judge_votes(
     profile = here.profile()
     votes = load_table2_votes(here) if table2 else load_votes(here)
     rules = table2_rules(profile.judge) if table2 else voting_rules(profile.judge)
-    drawing = {"resamples": profile.bootstrap_resamples, "seed": profile.seed}
-    compared = grouped(votes, by, rules, **drawing) if by else compare_rules(votes, rules, **drawing)
+    compared = grouped(votes, by, rules) if by else compare_rules(votes, rules)
     if as_json:
         print_json(records(compared))
         return
@@ -144,6 +146,7 @@ def judge_score(
     annotations: Annotated[Path, typer.Option(metavar="FILE", help="People's labels: AgentRewardBench's annotations.csv.")],
     split: Annotated[str | None, typer.Option(help="Only this split: test or dev. Default: all trajectories.")] = None,
     splits: Annotated[Path | None, typer.Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")] = None,
+    agents: Annotated[bool, typer.Option("--agents", help="The published figures of each agent too, as in --json.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score judgments of AgentRewardBench as the benchmark does, and strictly: a missing verdict is a wrong one."""
@@ -157,13 +160,18 @@ def judge_score(
         print_json(arb.record(scored))
         return
     rows = []
-    for one in scored.scores:
+    for one in (score for score in scored.scores if score.agent == arb.ALL):
         shares = [arb.percent(share) for share in one.shares()]
         missing = ", ".join(f"{problem} {count}" for problem, count in one.problems.items())
         rows.append((one.judge, one.benchmark, len(one.judged), *shares[:2], f"{100 * one.coverage:.1f}", *shares[2:], missing))
     measures = ("precision", "recall", "coverage", "strict precision", "strict recall", "no verdict")
     show(("judge", "benchmark", "n", *measures), rows)
     out.print("percent, with 95 % intervals over tasks", markup=False)
+    out.print("\nAs the published scorer counts and rounds, without intervals:", markup=False)
+    names = {"total": "n", **{name: name for name in ("accuracy", "precision", "recall")}, "f1": "F1", "npv": "NPV", "tnr": "TNR"}
+    found = [(one, one.published_figures()) for one in scored.scores if agents or one.agent == arb.ALL]
+    cells = ((one.judge, one.benchmark, one.agent, *(figures[name] for name in names)) for one, figures in found)
+    show(("judge", "benchmark", "agent", *names.values()), cells)
     out.print(f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further annotations")
     for judge, count in scored.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)

@@ -47,14 +47,13 @@ def _against(
     episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int
 ) -> pd.DataFrame:
     """Overall Average@k of each system, and its difference to `first`."""
-    drawing = {"resamples": resamples, "seed": seed}
-    table = table1(episodes, systems, apps=apps, **drawing)
+    table = table1(episodes, systems, apps=apps)
     table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
     matrices = success_matrices(episodes, systems, apps)
     gaps = {}
     for system in systems:
         if system != first:
-            gap = compare(matrices, "Average", (first, system), OVERALL, apps=apps, **drawing)
+            gap = compare(matrices, "Average", (first, system), OVERALL, resamples, seed, apps=apps)
             gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
     gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
     return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]

@@ -1,4 +1,4 @@
-"""The paper's claims, data/claims.yaml, decided on a run: supported, contradicted or undecided."""
+"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or undecided."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pandas as pd
 from pydantic import Field
 
 from coda_lib.applications import APPS, App
-from coda_lib.config import Section, System
+from coda_lib.config import Profile, Section, System
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
-from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_episodes, success_matrices
+from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_seeds, numbered_on, success_matrices
 from coda_lib.evaluation.votes import TRAJECTORY, difference
 from coda_lib.files import load_rows
 from coda_lib.judge import Rule
@@ -65,12 +65,16 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
     return load_rows(path, Claim)
 
 
-def load_systems(run: Run) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The episodes and names of the systems of a run, with `JOINT` where that ablation was run."""
-    episodes, systems = load_episodes(run), run.profile().systems
-    if not run.ablation(JOINT).is_file():
-        return episodes, systems
-    return pd.concat([episodes, pd.read_parquet(run.ablation(JOINT))]), (*systems, JOINT)
+def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Profile]:
+    """The episodes and names of the systems of runs that differ in the seed alone, with `JOINT` where all have that ablation.
+
+    Episodes and profile are those of `load_seeds`, with its errors.
+    """
+    episodes, profile = load_seeds(runs)
+    if not all(run.ablation(JOINT).is_file() for run in runs):
+        return episodes, profile.systems, profile
+    joint = numbered_on([pd.read_parquet(run.ablation(JOINT)) for run in runs], profile.evaluation_runs)
+    return pd.concat([episodes, joint]), (*profile.systems, JOINT), profile
 
 
 def decide_claims(
@@ -83,8 +87,12 @@ def decide_claims(
     resamples: int = RESAMPLES,
     seed: int = 0,
     provenance: Provenance = Provenance.MEASURED,
+    k: int | None = None,
 ) -> pd.DataFrame:
     """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
+
+    With the episodes of several seeds (`load_systems`) it is theirs together: a task's score is the mean over the seeds, each of
+    which has `k` of its runs (default: all).
 
     Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage
     points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules),
@@ -102,14 +110,14 @@ def decide_claims(
             case RulesTest() as test:
                 decided = [_of_rules(test, votes, rules, *drawing, provenance)]
             case DifferenceTest() as test:
-                decided = _of_systems(test, matrices, systems, apps, *drawing, provenance)
+                decided = _of_systems(test, matrices, systems, apps, *drawing, provenance, k)
         rows += [{"claim": claim.claim} | row for row in decided]
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
 
 
 def _of_systems(
     test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int, seed: int,
-    provenance: Provenance,
+    provenance: Provenance, k: int | None,
 ) -> list[dict]:  # fmt: skip
     pair = (test.first, test.second)
     wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
@@ -119,9 +127,10 @@ def _of_systems(
     where = "all applications" if test.application == OVERALL else LABELS[test.application]
     rows = []
     for family in test.metrics:
-        gap = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance)
+        gap = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance, k=k)
         reported = [paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair]
-        rests_on = f"{pair[0]} and {pair[1]}, {where}: {gap['tasks']} tasks, {gap['runs']} runs each"
+        runs = f"{gap['runs']} runs each" if k in (None, gap["runs"]) else f"{k} runs each with {gap['runs'] // k} seeds"
+        rests_on = f"{pair[0]} and {pair[1]}, {where}: {gap['tasks']} tasks, {runs}"
         rows.append(gap | {"reported": reported[1] - reported[0], "verdict": _verdict(gap), "rests_on": rests_on})
     return rows
 

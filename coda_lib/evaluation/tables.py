@@ -44,25 +44,21 @@ def load_episodes(run: Run, systems: Sequence[str] | None = None, greedy: bool =
 
 
 def table_settings(profile: Profile) -> dict[str, Any]:
-    """What a profile sets of `table1` and `comparisons`: applications, resamples, seed, provenance."""
-    return {
-        "apps": profile.apps, "resamples": profile.bootstrap_resamples, "seed": profile.seed,
-        "provenance": Provenance.of(profile),
-    }  # fmt: skip
+    """What a profile sets of `table1`, `comparisons` and `endings`: applications and provenance."""
+    return {"apps": profile.apps, "provenance": Provenance.of(profile)}
 
 
 def table1(
-    episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, resamples: int = RESAMPLES, seed: int = 0, *,
-    apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+    episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, *, apps: Sequence[str] = APPS,
+    provenance: Provenance = Provenance.MEASURED, k: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Table 1 of a run, or of several seeds (`load_seeds`), a row per cell.
 
     Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
     and Pass@k with k the number of runs of a seed (default: all runs of a task); with several seeds they are means over
     the seeds.  Value, low and high are percent, low to high the 95 % interval.
-    `interval` names its method: Wilson's for Pass@k of one application (tasks are independent trials), a bootstrap
-    over tasks for Average@k, stratified by application for Overall, the unweighted mean of `apps`.  Every cell draws
-    from its own generator with the same seed, so that it does not depend on the other cells.
+    `interval` names its method: Wilson's, with tasks as the trials (`statistics.mean_over_tasks`).  Overall is the unweighted
+    mean of `apps`.
 
     Raises EpisodesError unless all systems have the same tasks and runs.
 
@@ -76,10 +72,7 @@ def table1(
     for family, system, application in product(FAMILIES, systems, (*apps, OVERALL)):
         chosen = [matrices[system, app] for app in _members(application, apps)]
         scores = [_scores(family, matrix, k) for matrix in chosen]
-        if family == "Pass" and application != OVERALL:
-            estimate = statistics.wilson(scores[0].sum(), len(scores[0]))
-        else:
-            estimate = statistics.bootstrap_mean(scores, np.random.default_rng(seed), resamples)
+        estimate = statistics.mean_over_tasks(scores)
         rows.append(
             {
                 "metric": f"{family}@{k or chosen[0].shape[1]}",
@@ -98,7 +91,8 @@ def comparisons(
 ) -> pd.DataFrame:  # fmt: skip
     """Paired differences between systems, a row per metric, pair and application or Overall.
 
-    The pairs are those of PAIRS that `systems` contains.  Columns: metric, first, second, application, difference
+    The pairs are those of PAIRS that `systems` contains.  Every row draws from its own generator with the same seed, so that it
+    does not depend on the other rows.  Columns: metric, first, second, application, difference
     (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k of one seed only,
     Overall pools all tasks), low, high (95 %, paired bootstrap over tasks), tasks, runs, interval, provenance.  The p values
     are not corrected for the number of comparisons.
@@ -199,8 +193,12 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
     parts = [load_episodes(run).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
-    k = profiles[0].evaluation_runs
-    return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True), profiles[0]
+    return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
+
+
+def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
+    """One table of several with the same tasks, `run` numbered on from one to the next; each has at most `k` runs of a task."""
+    return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True)
 
 
 def _settings(profile: Profile) -> dict:
@@ -233,7 +231,8 @@ def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
 def over_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
     """`table1`, `comparisons` and `by_seed` of several seeds of a study, and what captions call them; errors of `load_seeds`."""
     episodes, profile = load_seeds(runs)
-    drawing = {"apps": profile.apps, "provenance": Provenance.of(profile), "k": profile.evaluation_runs}
-    table, compared = (make(episodes, profile.systems, profile.bootstrap_resamples, **drawing) for make in (table1, comparisons))
+    settings = table_settings(profile) | {"k": profile.evaluation_runs}
+    table = table1(episodes, profile.systems, **settings)
+    compared = comparisons(episodes, profile.systems, profile.bootstrap_resamples, **settings)
     name = f"{profile.name}, seeds {', '.join(map(str, episodes['seed'].unique()))}"
     return table, compared, by_seed(episodes), name

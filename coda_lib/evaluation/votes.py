@@ -17,6 +17,7 @@ from coda_lib.config import JudgeSettings, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.paper import LABELS, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
+from coda_lib.evaluation.tables import numbered_on
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.run import Run
@@ -34,11 +35,11 @@ PAPER_ROWS = (  # of the paper's Table 2, in the order of `table2_rules`
 # ---- Table 2 and its rules -------------------------------------------------------------------------------------------
 
 
-def table2(votes: pd.DataFrame, profile: Profile, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def table2(votes: pd.DataFrame, profile: Profile) -> pd.DataFrame:
     """Table 2 of a run, columns as of `compare_rules`, with the paper's on ScienceBoard: paper_precision, paper_recall."""
     paper = load_table2().query("benchmark == 'scienceboard'").pivot(index="method", columns="measure", values="value")
     reported = paper.loc[list(PAPER_ROWS)].add_prefix("paper_").reset_index(drop=True)
-    return compare_rules(votes, table2_rules(profile.judge), resamples, seed).join(reported)
+    return compare_rules(votes, table2_rules(profile.judge)).join(reported)
 
 
 def table2_rules(settings: JudgeSettings) -> tuple[Rule, ...]:
@@ -64,7 +65,7 @@ def voting_rules(settings: JudgeSettings) -> tuple[Rule, ...]:
     return tuple(Rule.of(settings, ("judge", n), name="single" if n == 1 else "") for n in counts)
 
 
-def compare_rules(votes: pd.DataFrame, rules: Iterable[Rule], resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def compare_rules(votes: pd.DataFrame, rules: Iterable[Rule]) -> pd.DataFrame:
     """Table 2 of a run, a row per rule.
 
     Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall, recall_low, recall_high
@@ -74,15 +75,14 @@ def compare_rules(votes: pd.DataFrame, rules: Iterable[Rule], resamples: int = R
     Trajectories without an outcome are left out.
     """
     ballots = cast(votes[votes["success"].notna()])
-    return pd.DataFrame([_row(rule, ballots.join(apply(rule, ballots)), resamples, seed) for rule in rules])
+    return pd.DataFrame([_row(rule, ballots.join(apply(rule, ballots))) for rule in rules])
 
 
-def _row(rule: Rule, judged: pd.DataFrame, resamples: int, seed: int) -> dict:
+def _row(rule: Rule, judged: pd.DataFrame) -> dict:
     truth = judged["success"].astype(bool)
     score = JudgeScore.of(judged["accepted"], truth)
     labels = judged["steps"].where(judged["clean"], 0)
-    tasks, rng = judged.index.get_level_values("task_id"), np.random.default_rng(seed)
-    precision, recall = precision_and_recall(tasks, judged["accepted"], truth, rng, resamples)
+    precision, recall = precision_and_recall(judged.index.get_level_values("task_id"), judged["accepted"], truth)
     return {
         "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes, "accepted": score.accepted,
         **_percent("precision", precision), **_percent("recall", recall),
@@ -96,22 +96,22 @@ def _percent(name: str, share: Estimate) -> dict[str, float]:
     return {name: 100 * share.value, f"{name}_low": 100 * share.low, f"{name}_high": 100 * share.high}
 
 
-def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule], **drawing: int) -> pd.DataFrame:
+def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule]) -> pd.DataFrame:
     """`compare_rules` for each group of trajectories, by application or planner for instance."""
     parts = [
-        compare_rules(group, rules, **drawing).assign(**dict(zip(by, names, strict=True)))
+        compare_rules(group, rules).assign(**dict(zip(by, names, strict=True)))
         for names, group in votes.groupby(list(by))
     ]
     columns = [name for name in parts[0] if name not in by]
     return pd.concat(parts, ignore_index=True)[[*by, *columns]]
 
 
-def judge_table(votes: pd.DataFrame, rule: Rule, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+def judge_table(votes: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     """Precision and recall of a rule in each application, for `show.judge_bars`; intervals as of `compare_rules`.
 
     Columns: application, measure, value, low, high (percent; empty where there is none), of (trajectories).
     """
-    table = grouped(votes, ["app"], [rule], resamples=resamples, seed=seed).set_index("app")
+    table = grouped(votes, ["app"], [rule]).set_index("app")
     rows = [
         (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app, whole]))
         for app in sorted(table.index, key=list(LABELS).index)
@@ -188,12 +188,16 @@ def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
 # ---- votes of a run --------------------------------------------------------------------------------------------------
 
 
-def votes_and_rules(run: Run) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
-    """The votes behind Table 2 and its rules; for a run without Table 2 the votes of its judge, if any, and `voting_rules`."""
-    profile = run.profile()
-    if all(run.judges(app).is_file() for app in profile.apps):
-        return load_table2_votes(run), table2_rules(profile.judge)
-    return find_votes(run), voting_rules(profile.judge)
+def votes_and_rules(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
+    """The votes behind Table 2 and its rules; unless all runs have these, the votes of their judges, if any, and `voting_rules`.
+
+    The runs have the same profile but for the seed; the attempts at a task are numbered on from run to run.
+    """
+    profile = runs[0].profile()
+    whole = all(run.judges(app).is_file() for run in runs for app in profile.apps)
+    parts = [(load_table2_votes if whole else find_votes)(run) for run in runs]
+    most = max((part["run"].max() + 1 for part in parts if len(part)), default=0)
+    return numbered_on(parts, most), (table2_rules if whole else voting_rules)(profile.judge)
 
 
 def load_table2_votes(run: Run) -> pd.DataFrame:

@@ -2,8 +2,9 @@
 
 Layout (github.com/McGill-NLP/agent-reward-bench, scripts/score_judgments.py, eval/metrics.py, judge/): one reply of a judge is
 `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`; the human labels are rows of annotations.csv.  The published scorer drops
-a trajectory whose judgment is missing or has no reply, and reads a reply without a verdict as a "no": a judge that fails often
-can get too good a score.  Here such replies are counted, and the strict score takes each for a wrong verdict.
+a trajectory whose judgment is missing, leaves one without a reply out of precision and recall (not out of accuracy), and reads a
+reply without a verdict as a "no": a judge that fails often can get too good a score.  Its figures are `Score.published_figures`.
+Here such replies are counted, and the strict score takes each for a wrong verdict.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
 YES, NO = ("successful", "yes", "success"), ("unsuccessful", "no", "failure", "unsuccesful")  # the last is the benchmark's own
+MARKS, MARK_WORDS = ("2.", "3.", "4."), ("suboptimal", "somewhat successful", "partially successful")
 ALL = "all"
 
 
@@ -39,8 +42,9 @@ class Problem(StrEnum):
 
     MISSING = "missing"  # no file
     UNREADABLE = "unreadable"  # an empty file, no JSON, or not of the benchmark's form; the published scorer stops there
-    NO_REPLY = "no reply"  # the model gave none: left out by the published scorer
+    NO_REPLY = "no reply"  # the model gave none: neither yes nor no to the published scorer
     NO_TAG = "no verdict tag"  # a reply without a verdict: "failure" to the published scorer
+    MARK = "mark"  # of another question, 2 to 4: neither yes nor no to the published scorer
     UNKNOWN = "unknown verdict"  # a verdict in words that are not the benchmark's; the published scorer stops there
 
 
@@ -62,6 +66,7 @@ class Annotation:
 class Judged(NamedTuple):
     """A trajectory with a human label."""
 
+    agent: str
     task_id: str
     success: bool  # the label
     reading: bool | None  # of the published scorer: accepted or refused; None: neither
@@ -75,10 +80,11 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """A judge against the human labels; trajectories labelled "unsure" are left out."""
+    """A judge against the human labels of an agent's trajectories, or all agents'; those labelled "unsure" are left out."""
 
     judge: str
     benchmark: str
+    agent: str
     judged: tuple[Judged, ...]
 
     @property
@@ -100,11 +106,32 @@ class Score:
     def strict(self) -> JudgeScore:
         return JudgeScore.of([j.strict for j in self.judged], [j.success for j in self.judged])
 
+    def published_figures(self) -> dict[str, float]:
+        """What the published scorer writes in a row of metrics_{split}.csv: total, and the rest in percent, rounded as there.
+
+        `total` and accuracy count a trajectory that is read as neither accepted nor refused, as a wrong verdict; so does `tnr`,
+        the share of the failures that are refused, but not `npv`, the share of the refused that are failures.
+        """
+        counted = [j for j in self.judged if j.reading is not None or j.problem in (Problem.NO_REPLY, Problem.MARK)]
+        pairs = Counter((j.success, j.reading) for j in counted)
+        right, refused = pairs[True, True], pairs[False, False]
+        failures = sum(not j.success for j in counted)
+        shares = {  # name: part, whole
+            "accuracy": (right + refused, len(counted)), "precision": (right, right + pairs[False, True]),
+            "recall": (right, right + pairs[True, False]), "npv": (refused, refused + pairs[True, False]),
+            "tnr": (refused, failures),
+        }  # fmt: skip
+        exact = {name: part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
+        four = {name: round(exact[name], 4) for name in ("accuracy", "precision", "recall")}  # F1 is that of rounded shares
+        both = four["precision"] + four["recall"]
+        exact |= {"accuracy": four["accuracy"], "f1": 2 * four["precision"] * four["recall"] / both if both else 0.0}
+        return {"total": len(counted)} | {name: round(100 * share, 1) for name, share in exact.items()}
+
     def shares(self) -> tuple[Estimate, Estimate, Estimate, Estimate]:
         """Precision and recall, published and strict, with 95 % intervals as of `statistics.ratio`."""
-        read, rng = self._read(), np.random.default_rng(0)
+        read = self._read()
         published, strict = (
-            precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some], rng)
+            precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some])
             for some, accepted in ((read, [j.reading for j in read]), (self.judged, [j.strict for j in self.judged]))
         )
         return *published, *strict
@@ -159,7 +186,7 @@ def _read_csv(path: Path, option: str, columns: Sequence[str]) -> list[tuple[int
 
 
 def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0, split: set[str] | None = None) -> Scores:
-    """Score every judge under `judgments`, for each benchmark and over all trajectories together.
+    """Score every judge under `judgments`, for each benchmark and agent, and over all benchmarks and agents together (`ALL`).
 
     `split` holds the task ids that count; None counts all.  UserError if there is no judgment at all.
     """
@@ -182,9 +209,12 @@ def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> It
     judged = []
     for a in annotations:
         reading, problem = read_judgment(judgments / a.benchmark / a.agent / judge / f"{a.task_id}.json", judge)
-        judged.append((a.group, Judged(a.task_id, bool(a.success), reading, problem)))
-    for name in (*sorted({group for group, _ in judged}), ALL):
-        yield Score(judge, name, tuple(one for group, one in judged if name in (group, ALL)))
+        judged.append((a.group, Judged(a.agent, a.task_id, bool(a.success), reading, problem)))
+    groups, agents = sorted({group for group, _ in judged}), sorted({one.agent for _, one in judged})
+    for name, agent in product((*groups, ALL), (*agents, ALL)):
+        of = tuple(one for group, one in judged if name in (group, ALL) and agent in (one.agent, ALL))
+        if of or name == agent == ALL:
+            yield Score(judge, name, agent, of)
 
 
 def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
@@ -205,8 +235,9 @@ def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
         return False, Problem.NO_TAG
     if (label := _label(verdict)) in (*YES, *NO):
         return label in YES, None
-    worst = label.startswith("1.") or "complete failure" in label  # read as the lowest mark of another question, which is 1
-    return worst or None, Problem.UNKNOWN
+    if label.startswith("1.") or "complete failure" in label:  # read as the lowest mark of another question, which is 1
+        return True, Problem.UNKNOWN
+    return None, Problem.MARK if label.startswith(MARKS) or any(words in label for words in MARK_WORDS) else Problem.UNKNOWN
 
 
 def _verdict(reply: str, judge: str) -> str | None:
@@ -263,15 +294,12 @@ def record(scores: Scores) -> dict[str, Any]:
 
 
 def _record(score: Score, published: JudgeScore, strict: JudgeScore) -> dict[str, Any]:
-    shares = {
-        "precision": published.precision, "recall": published.recall, "coverage": score.coverage,
-        "strict_precision": strict.precision, "strict_recall": strict.recall,
-    }  # fmt: skip
+    shares = {"coverage": score.coverage, "strict_precision": strict.precision, "strict_recall": strict.recall}
     return {
-        "judge": score.judge, "benchmark": score.benchmark, "trajectories": len(score.judged),
+        "judge": score.judge, "benchmark": score.benchmark, "agent": score.agent, "trajectories": len(score.judged),
         "true_positive": published.true_positive, "false_positive": published.false_positive,
         "false_negative": published.successes - published.true_positive,
         "true_negative": published.trajectories - published.successes - published.false_positive,
-        **{name: round(100 * (share or 0.0), 1) for name, share in shares.items()},
+        **score.published_figures(), **{name: round(100 * (share or 0.0), 1) for name, share in shares.items()},
         "no_verdict": score.problems,
     }  # fmt: skip

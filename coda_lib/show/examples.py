@@ -102,16 +102,15 @@ def by_stop(table: pd.DataFrame) -> pd.DataFrame:
     return table.groupby("stop").agg(**columns, successes=("success", "sum")).round(1)
 
 
-def success_by_grade(episodes: pd.DataFrame, resamples: int, seed: int = 0) -> pd.DataFrame:
-    """Average@k and Pass@k of one system by grade: percent with 95 % interval (bootstrap over tasks; Wilson's).
+def success_by_grade(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Average@k and Pass@k of one system by grade: percent with 95 % interval as in Table 1.
 
     Empty where no task has a check, such as those of a task generator.
     """
     checked, k, rows = episodes.dropna(subset="success"), episodes["run"].nunique(), {}
     for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
         success = part["success"].astype(float).groupby(part["task_id"])
-        average = statistics.bootstrap_mean([success.mean().to_numpy()], np.random.default_rng(seed), resamples)
-        passed = statistics.wilson(int(success.max().sum()), success.ngroups)
+        average, passed = (statistics.mean_over_tasks([scores.to_numpy()]) for scores in (success.mean(), success.max()))
         rows[grade] = (success.ngroups, _interval(average), _interval(passed))
     return pd.DataFrame.from_dict(rows, "index", columns=["tasks", f"Average@{k}", f"Pass@{k}"]).rename_axis("grade")
 
@@ -139,8 +138,8 @@ def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"])
 
 
-def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task], resamples: int, seed: int = 0) -> pd.DataFrame:
-    """Precision and recall of `vote_table` by grade: percent with 95 % interval (bootstrap over tasks).
+def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
+    """Precision and recall of `vote_table` by grade: percent with 95 % interval over tasks.
 
     Empty where no task has a check, such as those of a task generator.
     """
@@ -148,7 +147,7 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task], resamples: int, s
     checked = votes.dropna(subset="success").assign(grade=lambda table: table["task_id"].map(grades))
     for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
         accepted, success = part["accepted"].astype(bool), part["success"].astype(bool)
-        estimates = statistics.precision_and_recall(part["task_id"], accepted, success, np.random.default_rng(seed), resamples)
+        estimates = statistics.precision_and_recall(part["task_id"], accepted, success)
         rows[grade] = (len(part), success.sum(), accepted.sum(), *map(_interval, estimates))
     columns = ["trajectories", "successes", "accepted", "precision", "recall"]
     return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("grade")

@@ -16,14 +16,14 @@ from coda_lib.errors import UserError
 from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide_claims, load_claims, load_systems
 from coda_lib.evaluation.paper import Provenance
 from coda_lib.evaluation.statistics import EpisodesError
-from coda_lib.evaluation.votes import COLUMNS, difference, voting_rules
+from coda_lib.evaluation.votes import COLUMNS, TRAJECTORY, difference, votes_and_rules, voting_rules
 from coda_lib.files import write_table
 from coda_lib.run import Run
 
 
-def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4) -> pd.DataFrame:
+def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4, seed: int = 0) -> pd.DataFrame:
     """Episodes of systems that succeed with these chances, whatever the task."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(seed)
     return pd.DataFrame(
         {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE", "success": bool(rng.random() < chance)}
         for system, chance in chances.items() for app in APPS for t in range(tasks) for r in range(runs)
@@ -88,9 +88,9 @@ def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_
     found = episodes({"base": 0.3, "executor": 0.3, "stage1": 0.5, "stage2": 0.7, JOINT: 0.2})
     for pair, part in found[found["system"] != JOINT].groupby(["system", "app"]):
         write_table(run.evaluation(*pair), part)
-    assert load_systems(run)[1] == SYSTEMS
+    assert load_systems([run])[1] == SYSTEMS
     write_table(run.ablation(JOINT), found[found["system"] == JOINT])
-    both, systems = load_systems(run)
+    both, systems, _ = load_systems([run])
     table = decide_claims(load_claims(), both, *NONE, systems, APPS, 300).set_index("claim")
     assert systems == (*SYSTEMS, JOINT) and set(table.loc[claim, "verdict"]) == {"supported"}
     assert table.loc[claim, "reported"].isna().all() and (table.loc[claim, "low"] > 0).all()
@@ -135,6 +135,50 @@ def test_every_claim_is_there_once_and_says_where_it_is_made():
     claims = load_claims(CLAIMS)
     assert len({claim.id for claim in claims}) == len(claims) == len({claim.claim for claim in claims}) > 10
     assert all(isinstance(claim, Claim) and claim.source for claim in claims)
+
+
+@pytest.fixture
+def seeds(tmp_path) -> list[Run]:
+    """Three runs in which stage 1 is a little better: too little for one of them, not for the three.  Each has the same votes."""
+    runs, tasks, attempts = [], 14, 4
+    for seed in (1, 2, 5):
+        here = Run(str(tmp_path / f"seed{seed}"))
+        here.store(load_profile("laptop", (f"seed={seed}", f"evaluation_runs={attempts}", "bootstrap_resamples=1000")))
+        chances = {"base": 0.3, "executor": 0.3, "stage1": 0.36, "stage2": 0.3}
+        for pair, part in episodes(chances, tasks, attempts, seed).groupby(["system", "app"]):
+            write_table(here.evaluation(*pair), part)
+        write_table(here.votes, VOTES)
+        runs.append(here)
+    return runs
+
+
+def test_several_runs_are_decided_together(seeds, coda):
+    claim, names = "Specialists beat the base planner", [run.name for run in seeds]
+    told = [json.loads(coda("claims", *some, "--json")[1]) for some in ([names[0]], [names[1]], [names[2]], names)]
+    rows = [next(row for row in rows if (row["claim"], row["metric"]) == (claim, "Average@4")) for rows in told]
+    assert [row["verdict"] for row in rows] == ["undecided"] * 3 + ["supported"]
+    assert rows[3]["difference"] == pytest.approx(np.mean([row["difference"] for row in rows[:3]]))
+    assert rows[3]["high"] - rows[3]["low"] < min(row["high"] - row["low"] for row in rows[:3])
+    assert rows[3]["rests_on"] == "base and stage1, all applications: 56 tasks, 4 runs each with 3 seeds"
+    passed = [next(row for row in rows if row["metric"] == "Pass@4" and row["claim"] == claim) for rows in told]
+    assert passed[3]["difference"] == pytest.approx(np.mean([row["difference"] for row in passed[:3]]))
+    code, shown, _ = coda("claims", *names)
+    assert code == 0 and "these runs" in shown and "seeds 1, 2, 5 together" in shown
+
+
+def test_the_votes_of_several_runs_count_by_task_and_not_as_more_tasks(seeds):
+    (one, rules), (three, same) = votes_and_rules(seeds[:1]), votes_and_rules(seeds)
+    assert rules == same and len(three) == 3 * len(one) and not three.duplicated([*TRAJECTORY, "judge", "vote"]).any()
+    gaps = [difference(votes, "precision", rules[0], rules[3], 2000) for votes in (one, three)]
+    assert gaps[0] == pytest.approx(gaps[1])  # the same replies on the same tasks say nothing more
+
+
+def test_runs_of_other_studies_are_not_decided_together(seeds, coda, tmp_path):
+    other = Run(str(tmp_path / "other"))
+    other.store(load_profile("laptop", ("seed=4", "evaluation_runs=5")))
+    code, _, error = coda("claims", seeds[0].name, other.name)
+    assert code == 2 and "is another study than" in error and "evaluation_runs" in error
+    assert "two runs have the same seed" in coda("claims", seeds[0].name, seeds[0].name)[2]
 
 
 def test_the_command(tmp_path, coda):

@@ -38,13 +38,13 @@ def test_shares_are_means_over_tasks_and_applications_without_what_the_environme
         (PLAIN.id, True, "DONE", 4), (PLAIN.id, False, "DONE", 1), (PLAIN.id, None, "ENVIRONMENT_ERROR", 1),
         (QUESTION.id, True, "ANS", 6), (QUESTION.id, True, "ANS", 6),
     )  # fmt: skip
-    shares = endings(table, ["base"], 100, apps=["gis"]).set_index("ending")["value"]
+    shares = endings(table, ["base"], apps=["gis"]).set_index("ending")["value"]
     assert shares.to_dict() == {"direct": 75, "detour": 0, "early": 25, "wrong": 0, "limit": 0}
 
 
 def test_the_reference_run_is_made_of_all_its_episodes():
     played = load_episodes(reference_run())
-    table = endings(played, ("base", "executor", "stage1", "stage2"), 200)
+    table = endings(played, ("base", "executor", "stage1", "stage2"))
     assert table.groupby("system")["value"].sum().to_numpy() == pytest.approx(100)
     solved = table[table["ending"].isin(["direct", "detour"])].groupby("system")["value"].sum()
     rates = played.astype({"success": float}).groupby(["system", "app"])["success"].mean().groupby("system").mean()

@@ -43,7 +43,7 @@ def episodes() -> pd.DataFrame:
 
 @pytest.fixture
 def table(episodes) -> pd.DataFrame:
-    return tables.table1(episodes, resamples=RESAMPLES)
+    return tables.table1(episodes)
 
 
 # ------------------------------------------------------------------------------------------------------------- tables
@@ -79,7 +79,7 @@ def test_table1_says_what_each_figure_rests_on(table):
 
 
 def test_a_cell_does_not_depend_on_the_others(episodes, table):
-    alone = tables.table1(episodes, ["stage2"], RESAMPLES)
+    alone = tables.table1(episodes, ["stage2"])
     same = table[table["system"] == "stage2"].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone, same)
 
@@ -112,7 +112,7 @@ def test_comparisons(episodes):
 
 def test_fewer_systems_and_applications(episodes):
     part = episodes[episodes["app"].isin(["gis", "astron"])]
-    table = tables.table1(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
+    table = tables.table1(part, ["base", "stage1"], apps=["gis", "astron"])
     beside = tables.beside_paper(table).set_index(["metric", "system", "application"])
     assert beside.loc[("Pass@2", "stage1", "gis"), "paper_value"] == 23.53
     assert np.isnan(beside.loc[("Pass@2", "stage1", OVERALL), "paper_value"])  # the paper's is over four applications
@@ -135,17 +135,17 @@ def test_beside_paper_keeps_the_two_apart(table):
 
 
 def test_caption_says_run_tasks_runs_interval_and_provenance(episodes):
-    text = report.caption(tables.table1(episodes, resamples=RESAMPLES, provenance=Provenance.SMOKE), "trial")
-    for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 % (bootstrap or Wilson", "* Four"):
+    text = report.caption(tables.table1(episodes, provenance=Provenance.SMOKE), "trial")
+    for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 % (Wilson, over tasks)", "* Four"):
         assert part in text
     assert report.SMOKE_NOTE in text
-    assert report.SPECIALISTS_NOTE not in report.caption(tables.table1(episodes, ["base"], RESAMPLES), "trial")
+    assert report.SPECIALISTS_NOTE not in report.caption(tables.table1(episodes, ["base"]), "trial")
 
 
 def test_files_and_their_bytes(episodes, table, tmp_path):
     compared = tables.comparisons(episodes, resamples=RESAMPLES)
     files = report.write_tables(tmp_path / "a", table, compared, "trial")
-    again = report.write_tables(tmp_path / "b", tables.table1(episodes, resamples=RESAMPLES), compared, "trial")
+    again = report.write_tables(tmp_path / "b", tables.table1(episodes), compared, "trial")
     assert {path.name for path in files} == {
         f"{name}.{kind}" for name in ("table1", "beside_paper", "comparisons") for kind in ("csv", "md", "tex")
     }

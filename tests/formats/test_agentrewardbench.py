@@ -98,6 +98,24 @@ def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
     assert whole.coverage == 6 / 14
 
 
+def test_accuracy_f1_and_the_rest_are_those_of_the_published_scorer_for_each_agent(folder):
+    """By hand, and checked with agent_reward_bench 0.1.2, eval/metrics.py: two of ten are read as neither yes nor no."""
+    rows = (folder / "annotations.csv").read_text() + f"A,webarena,webarena.3,other-{AGENT},x,Successful\n"
+    (folder / "annotations.csv").write_text(rows)
+    path = folder / "judgments" / "webarena" / f"other-{AGENT}" / JUDGE / "webarena.3.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(said("Unsuccessful"))
+    found = score(folder / "judgments", load_annotations(folder / "annotations.csv")[0])
+    of = {(one.benchmark, one.agent): one.published_figures() for one in found.scores}
+    assert set(of) == {*((b, a) for b in ("webarena", "all") for a in (AGENT, f"other-{AGENT}", "all")),
+                       ("workarena++", AGENT), ("workarena++", "all")}  # fmt: skip
+    assert of["all", AGENT] == {  # 3 right accepted, 2 right refused, 1 wrong accepted, 2 wrong refused, 2 neither
+        "total": 10, "accuracy": 50.0, "precision": 75.0, "recall": 60.0, "npv": 50.0, "tnr": 50.0, "f1": 66.7,
+    }  # fmt: skip
+    assert of["all", f"other-{AGENT}"] == dict(total=1, accuracy=0, precision=0, recall=0, npv=0, tnr=0, f1=0)
+    assert of["all", "all"]["total"] == 11 and of["all", "all"]["f1"] == 60.0
+
+
 def test_only_a_split_counts(folder):
     (folder / "splits.csv").write_text("task_id,split\nwebarena.1,dev\nwebarena.3,test\nwebarena.5,test\n")
     annotations, _ = load_annotations(folder / "annotations.csv")
@@ -120,6 +138,8 @@ def test_only_a_split_counts(folder):
         ("nnetnav", reply("Thought: fair\nReward: 3"), (False, None)),
         ("nnetnav", reply("Thought: fair"), (False, Problem.NO_TAG)),
         (JUDGE, said("1. Complete Failure"), (True, Problem.UNKNOWN)),  # the mark 1 of another question, to the published scorer
+        (JUDGE, said("2. Suboptimal"), (None, Problem.MARK)),  # the marks 2 to 4: neither yes nor no there
+        (JUDGE, said("Somewhat successful"), (None, Problem.MARK)),
         (JUDGE, "[1, 2]", (None, Problem.UNREADABLE)),
         (JUDGE, reply("x").replace('"x"', "null"), (None, Problem.UNREADABLE)),
         (JUDGE, "[" * 100_000, (None, Problem.UNREADABLE)),
@@ -160,10 +180,15 @@ def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
     words = ["judge", "score", "--judgments", str(folder / "judgments"), "--annotations", str(folder / "annotations.csv")]
     code, shown, _ = coda(*words)
     assert code == 0 and "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
+    table = shown[shown.index("As the published scorer") :].splitlines()
+    assert table[1].split() == ["judge", "benchmark", "agent", "n", "accuracy", "precision", "recall", "F1", "NPV", "TNR"]
+    assert table[4].split() == [JUDGE, "all", "all", "10", "50.0", "75.0", "60.0", "66.7", "50.0", "50.0"] and AGENT not in shown
+    assert f"{JUDGE}  all          {AGENT}  10" in coda(*words, "--agents")[1]
     assert "not used: 1 trajectories that people are unsure of, 2 further annotations" in shown
     code, shown, _ = coda(*words, "--json")
     figures = json.loads(shown)["scores"][-1]
     assert code == 0 and (figures["precision"], figures["recall"], figures["coverage"]) == (75.0, 60.0, 42.9)
+    assert (figures["agent"], figures["accuracy"], figures["f1"]) == ("all", 50.0, 66.7)
     assert coda(*words, "--split", "test")[0] == 2
     code, _, error = coda("judge", "score", "--judgments", str(folder / "none"), *words[4:])
     assert code == 2 and "no judgments under" in error
@@ -180,7 +205,7 @@ def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
     *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
     assert whole.strict.trajectories == 6 and whole.published == JudgeScore(6, successes=3, true_positive=2, false_positive=1)
     assert whole.problems == {"no verdict tag": 1}
-    (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)], resamples=10).to_dict("records")
+    (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)]).to_dict("records")
     assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
     assert ours["coverage"] == pytest.approx(100 * whole.coverage)
 

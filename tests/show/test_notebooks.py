@@ -195,10 +195,10 @@ def test_votes_count_what_is_no_verdict(episode):
     assert table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist() == [[4, 4, 0, 3], [3, 2, 1, 0]]
     assert table["accepted"].tolist() == [True, False]
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    row = examples.judge_by_grade(table, [task], 100).loc["A"]
+    row = examples.judge_by_grade(table, [task]).loc["A"]
     assert row[["trajectories", "successes", "accepted"]].tolist() == [2, 1, 1]
     assert row["precision"].startswith("100.0 [") and row["recall"].startswith("100.0 [")
-    assert examples.judge_by_grade(table.assign(success=None), [task], 100).empty  # a generator's tasks have no check
+    assert examples.judge_by_grade(table.assign(success=None), [task]).empty  # a generator's tasks have no check
     assert examples.label_table({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3, 3]
 
 
@@ -212,10 +212,10 @@ def test_episodes_by_stop(episode):
 def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():
     rows = [("algebra/A-01", 0), ("algebra/A-01", 1), ("algebra/A-02", 0), ("algebra/A-02", 1)]
     episodes = pd.DataFrame(rows, columns=["task_id", "run"]).assign(grade="A", success=False, stop="DONE")
-    table = examples.success_by_grade(episodes, 100)
+    table = examples.success_by_grade(episodes)
     assert list(table.columns) == ["tasks", "Average@2", "Pass@2"] and list(table.index) == ["A", "all"]
     assert table.loc["A", "Average@2"] == "0.0 [0.0, 65.8]"
-    assert examples.success_by_grade(episodes.assign(success=None), 100).empty  # a generator's tasks have no check
+    assert examples.success_by_grade(episodes.assign(success=None)).empty  # a generator's tasks have no check
 
 
 def test_perfect_actions_earn_two():

@@ -71,7 +71,7 @@ def test_every_judge_gives_all_its_votes_and_the_low_one_sees_small_pictures(run
 def test_table_2_stands_beside_the_papers(run, scripted):
     judges.run(run, "gis")
     profile = run.profile()
-    table = table2(load_table2_votes(run), profile, resamples=50).set_index("rule")
+    table = table2(load_table2_votes(run), profile).set_index("rule")
     assert list(table.index) == [rule.name for rule in table2_rules(profile.judge)]
     assert list(table["accepted"]) == [0, 24, 24, 24, 0]  # the base judge says no, alone and in the ensemble
     assert list(table["calls"]) == [1, 1, 4, 4, 3] and list(table["small"]) == [0, 0, 0, 2, 0]
@@ -103,10 +103,10 @@ def test_the_command_tells_the_rules_of_table_2(run, scripted, coda):
 
 
 def test_claims_rest_on_the_mix_where_there_is_one(run, scripted):
-    votes, asked = votes_and_rules(run)
+    votes, asked = votes_and_rules([run])
     assert votes.empty and [rule.name for rule in asked] == ["single", "voting@2", "voting@3", "voting@4"]
     rated = judges.run(run, "gis")
-    votes, asked = votes_and_rules(run)
+    votes, asked = votes_and_rules([run])
     assert len(votes) == len(rated) and asked == table2_rules(run.profile().judge)
 
 

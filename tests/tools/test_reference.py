@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from tiny_models import made_up
 
@@ -62,6 +64,17 @@ def test_the_reference_run_has_the_ablations_beside_it() -> None:
     tables = {path.name: path.read_bytes() for path in (REFERENCE / "ablations" / "tables").glob("*.csv")}
     beside = {path.name: path.read_bytes() for path in (REFERENCE / "laptop" / "ablations").glob("*.csv")}
     assert beside and beside == {name: tables[name] for name in beside} and set(beside) == {f"{part}.csv" for part in TABLES}
+
+
+@pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
+@pytest.mark.parametrize("name", sorted(path.parents[1].name for path in REFERENCE.glob("*/tables/table1.csv")))
+def test_the_tables_of_a_reference_run_are_those_of_its_episodes_and_votes(tmp_path, monkeypatch, name) -> None:
+    for part in ("save", "html_report"):  # the pictures and the page are made of the tables
+        monkeypatch.setattr(reference, part, lambda *of: None)
+    shutil.copytree(REFERENCE / name, tmp_path / name)
+    reference.renew(Run(str(tmp_path / name)))
+    for table in sorted((REFERENCE / name / "tables").glob("*.csv")):
+        assert (tmp_path / name / "tables" / table.name).read_text() == table.read_text(), table.name
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
