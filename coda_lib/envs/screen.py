@@ -16,7 +16,7 @@ from coda_lib.envs.pyautogui import Call, pyautogui_calls
 from coda_lib.task import Task
 
 Fit = Callable[[tuple[int, int]], tuple[int, int]]
-WAIT_S = 1.0  # seconds of a WAIT action
+WAIT_S = 1.0  # seconds of a WAIT action where nothing else is said
 
 
 class Screen(Environment):
@@ -26,6 +26,7 @@ class Screen(Environment):
     threads = True
     task: Task | None = None
     size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
+    wait_s = WAIT_S  # seconds of a WAIT action
     fit: Fit | None = None  # from the screen's size to that of the observations; None: the same
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
@@ -54,6 +55,6 @@ class Screen(Environment):
             return {"stop": None, "refused": str(error)}
         self.act(calls)
         if action.type is ActionType.WAIT:
-            time.sleep(WAIT_S)
+            time.sleep(self.wait_s)
         stop = STOPS.get(action.type)
         return {"stop": stop, "answer": action.text if stop else None}

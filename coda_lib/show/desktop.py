@@ -24,7 +24,7 @@ from coda_lib.show.pictures import Sheet, screens, strip
 from coda_lib.trajectory import Trajectory
 
 EPISODES = REFERENCE / "apps"
-FAST = Timing(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, still=0.0, settle=0.2, look=0.01)
+FAST = Timing(connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, settle=0.2, look=0.01)
 
 
 # ---- real applications ---------------------------------------------------------------------------------------------------
