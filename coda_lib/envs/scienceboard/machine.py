@@ -23,7 +23,7 @@ from pydantic import Field
 from coda_lib.action import Action
 from coda_lib.config import Section, load_rows
 from coda_lib.envs.base import EnvironmentFault, picture_space
-from coda_lib.envs.pyautogui import Call
+from coda_lib.envs.pyautogui import Call, letting_go
 from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
@@ -81,10 +81,12 @@ class ScienceBoard(Screen):
 
     def begin(self, task: AppTask) -> Image.Image:
         self.task, self.size, self.begun = task, None, self.begun + 1
+        held, self.held = self.held, ()
         tries = PREPARED if self.machine.revert else 1  # without a revert, what was prepared is there still
         for attempt in range(1, tries + 1):
             self._restart(task.board.snapshot)
             try:
+                self.guest.act(() if self.machine.revert else letting_go(held))
                 self._prepare(task.board)
                 break
             except EnvironmentFault as fault:

@@ -24,7 +24,8 @@ COMPARE = {
 }  # fmt: skip
 FUNCTIONS = {
     f.__name__: f for f in
-    (abs, all, any, bool, bytes, dict, enumerate, float, int, len, list, max, min, range, round, set, sorted, str, sum, tuple, zip)
+    (abs, all, any, bool, bytes, dict, enumerate, float, int, len, list, max, min, range, round, set, sorted, str, sum, tuple,
+     zip)
 }  # fmt: skip
 MAKING = (bytes, dict, list, set, sorted, str, tuple)  # functions whose result is new
 SHALLOW = (any, all, bool, dict, enumerate, len, list, range, tuple, zip)  # those that look at no item's items

@@ -47,7 +47,7 @@ LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: '%(value)s and %(pause)r' % dump['time'] + '%s' % None + '%5s' % True + '%%' % ()",
     "lambda dump: [row['name'] for row in dump['rows'] if '%s!' % row['name'] == 'b!'] + ['%*d' % (6, 42)]",
     "lambda dump: b'bytes'.decode() + 'text'.encode().decode('utf-8') + b'\\xff'.hex() + str(b'ab') + str(b'ab', 'ascii')",
-    "lambda dump: (b'%d-%s' % (3, b'x'), b'a,b'.split(b','), bytes([65, 66]), bytes('é', 'utf-8'), bytes(3), b'abc'[1], b'abc'[1:])",
+    "lambda dump: (b'%d-%s' % (3, b'x'), b'a,b'.split(b','), bytes([65, 66]), bytes('é', 'utf-8'), bytes(3), b'abc'[1:])",
     "lambda dump: b'b' in b'abc' and 98 in b'abc' and b'ab' + b'c' == b'abc' and sum(b'ab') and b'a' * 3 and list(b'ab')",
 ]
 
@@ -109,7 +109,8 @@ DEAR = [
     "lambda x: 9 ** 9 ** 9", "lambda x: 2 ** 100000", "lambda x: (10 ** 900) * (10 ** 900)", "lambda x: 'a' * 10 ** 9",
     "lambda x: [0] * 10 ** 9", "lambda x: 10 ** 9 * (0,)", "lambda x: list(range(10 ** 9))", "lambda x: sum(range(10 ** 9))",
     "lambda x: '%1000000000d' % 1", "lambda x: '%*d' % (10 ** 9, 1)", "lambda x: '%.999999999f' % 1.0",
-    "lambda x: '%s' % ([x] * 9,)", "lambda x: bytes(10 ** 9)", "lambda x: b'a' * 10 ** 9", "lambda x: ('é' * 9999).encode('idna')",
+    "lambda x: '%s' % ([x] * 9,)", "lambda x: bytes(10 ** 9)", "lambda x: b'a' * 10 ** 9",
+    "lambda x: ('é' * 9999).encode('idna')",
     "lambda x: ('%s' * 9999) % ((('a' * 9999),) * 9999)", "lambda x: (a := 'a' * 9999, ('%(a)r' * 2000) % {'a': a})",
     "lambda x: [a for a in range(9999) for b in range(9999)]",
     "lambda x: any(False for a in range(9999) for b in range(9999))", "lambda x: (a := 'x' * 9999).join([a] * 999)",

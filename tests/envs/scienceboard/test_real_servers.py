@@ -14,7 +14,7 @@ from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.pyautogui import pyautogui_calls
 from coda_lib.envs.scienceboard.fake import CLIENTS, FakeMachine
 from coda_lib.envs.scienceboard.guest import SHOTS, TOGETHER, Guest, Timing
-from coda_lib.envs.scienceboard.machine import PREPARED, GuestState, Machine, ScienceBoard, load_machines, prepare
+from coda_lib.envs.scienceboard.machine import PREPARED, ScienceBoard, load_machines
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
@@ -62,7 +62,7 @@ def test_chimeraxs_info_is_a_command_whose_lines_are_compared(server, play):
     item = {"type": "info", "key": "residues attribute name", "value": ["residue id /A:1 name ALA", "residue id /A:2 name GLY"]}
     env = play(CHIMERAX | {"evaluate": [item]})
     for notes, solved in (
-        (["residue id /A:2 name GLY\nresidue id /A:1 name ALA\n"], True), (["residue id /A:2 name GLY", ""], False), ([], False),
+        (["residue id /A:2 name GLY\nresidue id /A:1 name ALA\n"], True), (["residue id /A:2 name GLY"], False), ([], False),
     ):  # fmt: skip
         server.answers["/chimerax/run"] = [json.dumps({"error": None, "log messages": {"note": notes}}).encode()]
         assert env.check(StopReason.DONE) is solved
@@ -82,8 +82,8 @@ def test_a_file_that_is_not_there_is_a_failed_task_and_no_fault(server, play):
 
 
 def test_a_grass_command_without_output_is_no_crash(server, play):
-    env = play({"type": "GrassGIS", "evaluate": [
-        {"type": "db", "cmd": "v.db.select", "kwargs": {"map": "m"}, "key": "lambda out: out.strip()", "value": "1"}]})  # fmt: skip
+    item = {"type": "db", "cmd": "v.db.select", "kwargs": {"map": "m"}, "key": "lambda out: out.strip()", "value": "1"}
+    env = play({"type": "GrassGIS", "evaluate": [item]})
     server.answers["/gcmd"] = [b'{"stderr": "no such map"}', b'{"stdout": "1\\n"}']
     assert env.check(StopReason.DONE) is False and env.check(StopReason.DONE) is True
 
@@ -200,6 +200,23 @@ def test_waits_are_set_for_each_machine(tmp_path):
     path.write_text("- {address: a, timing: {after: -1}}\n")
     with pytest.raises(UserError, match="machines.yaml: 0.timing.after"):
         load_machines(path)
+
+
+# ---- held keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_held_keys_are_held_and_let_go_before_the_next_task(server, play):
+    env = play()
+    shift, ctrl = Action("press", text="shift"), Action("press", text="ctrl")
+    for action in (shift, Action.click(0.5, 0.5), Action("release", text="shift"), ctrl, Action("mouse_down", 0.1, 0.1)):
+        env.proceed(action)
+    assert server.actions == ["keyDown shift", "click 80 60", "keyUp shift", "keyDown ctrl", "mouseDown 16 12"]
+    assert env.held == ("ctrl", "mouse")
+    for refused in (Action.hotkey("alt t"), Action("press", text="alt delete"), Action.type_text("t")):
+        assert "refused" in env.do(refused)
+    env.machine = env.machine.model_copy(update={"revert": ()})
+    env.begin(env.task)
+    assert server.actions[5:] == ["keyUp ctrl", "mouseUp"] and env.held == ()
 
 
 # ---- long text -------------------------------------------------------------------------------------------------------------
