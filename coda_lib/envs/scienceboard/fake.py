@@ -29,6 +29,7 @@ from urllib.parse import parse_qs
 import numpy as np
 from PIL import Image
 
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine
 
 HOST = "127.0.0.1"
@@ -39,6 +40,7 @@ LATENCY_S = 0.02  # of the fault of that name
 CLIENTS = 248  # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
 _STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
 _LARGEST = 1 << 20  # bytes of a request
+QUICK = Timing(connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, wait=0.1, settle=0.2)
 _REVERT = "/fake/revert"
 _POST = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 _DONE = b'{"status": "success", "output": "", "error": "", "returncode": 0}'
@@ -84,9 +86,9 @@ class FakeMachine:
 
     @property
     def machine(self) -> Machine:
-        """Its row in a list of machines; the revert command is one that a hypervisor would offer."""
+        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor would offer."""
         revert = (sys.executable, "-c", _POST, f"http://{self.address}{_REVERT}")
-        return Machine(address=self.address, state_port=self.port, revert=revert)
+        return Machine(address=self.address, state_port=self.port, revert=revert, timing=QUICK)
 
     def close(self) -> None:
         async def close() -> None:
