@@ -17,6 +17,7 @@ from coda_lib.envs.scienceboard.guest import SHOTS, TOGETHER, Guest, Timing
 from coda_lib.envs.scienceboard.machine import PREPARED, ScienceBoard, load_machines
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.errors import UserError
+from coda_lib.paths import REPO
 from coda_lib.trajectory import StopReason
 
 FAST = Timing(connect=0.3, answer=0.3, action=0.3, prepare=0.3, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.01)
@@ -231,3 +232,47 @@ def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, pl
     env.proceed(Action.type_text(text))
     assert len(server.actions) == len(calls) and sum(path == "/execute" for path, _ in server.requests) == len(calls) / TOGETHER
     assert env.check(StopReason.DONE) is True
+
+
+# ---- the benchmark's own files ---------------------------------------------------------------------------------------------
+
+FILES = REPO.parent / "shared" / "data" / "scienceboard" / "KAlgebra"
+
+
+def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
+    """Answers of KAlgebra's server in which one item of `evaluate` holds, or not."""
+    key, value = item["key"], item["value"]
+    if item["type"] in ("val", "var"):
+        if value == "#UNDEF":
+            return {"/vars": {} if holds else {key: "1"}}
+        return {"/vars": {key: str(value)} if holds else {key: f"9{value}"}}
+    if key == "#SIZE":
+        return {"/func/2d": [{}] * (value if holds else value + 1)}
+    plot = value if holds else {name: not on if isinstance(on, bool) else "#123456" for name, on in value.items()}
+    dimension = len(key[0])  # a single plot of three dimensions is an object
+    return {f"/func/{dimension}d": plot if dimension == 3 else [{"(9, 9)": True}, plot]}
+
+
+@pytest.mark.skipif(not FILES.is_dir(), reason="ScienceBoard's task files are not here")
+def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(server):
+    verdicts, of_3d = [], 0
+    for path in sorted(FILES.glob("*.json")):
+        task = app_task(path)
+        items = [item for item in json.loads(path.read_text())["evaluate"] if item["type"] != "stop"]
+        stops = [item["value"] for item in json.loads(path.read_text())["evaluate"] if item["type"] == "stop"]
+        stop = {"TIMEOUT": StopReason.STEP_LIMIT}.get(stops[0], StopReason[stops[0]]) if stops else StopReason.DONE
+        answer = next((item.args for item in task.board.evaluate if getattr(item, "args", None)), None)
+        of_3d += any(item["type"] == "eqn" and item["key"] != "#SIZE" and len(item["key"][0]) == 3 for item in items)
+        env = ScienceBoard(server.machine, FAST)
+        env.task = task
+        for wrong in (None, *range(len(items))):
+            server.answers.clear()
+            for number, item in enumerate(items):
+                for where, said in _kalgebra(item, number != wrong).items():
+                    server.answers.setdefault(where, []).append(json.dumps(said).encode())
+            verdict = env.check(stop, " ".join(answer) if answer else None)
+            verdicts.append((path.stem, wrong, verdict is (wrong is None)))
+        if stops:
+            other = StopReason.DONE if stop is StopReason.FAIL else StopReason.FAIL
+            verdicts.append((path.stem, stop, env.check(other) is False))
+    assert not [verdict for verdict in verdicts if not verdict[-1]] and len(verdicts) > 62 and of_3d == 7
