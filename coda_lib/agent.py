@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from coda_lib.action import Action, ActionError, format_action
+from coda_lib.action import Action, ActionError
 from coda_lib.config import Profile
 from coda_lib.executor import Executor, read_actions
+from coda_lib.grammar import format_action
 from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, Planner, control_action, read_plan
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coda_lib.action import Action, parse_actions
+from coda_lib.action import Action
 from coda_lib.config import Profile
+from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation

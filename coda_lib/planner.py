@@ -9,8 +9,9 @@ from typing import Any
 
 from PIL import Image
 
-from coda_lib.action import CONTROL, LONGEST_REPLY, Action
+from coda_lib.action import CONTROL, Action
 from coda_lib.config import Profile
+from coda_lib.grammar import LONGEST_REPLY
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.prompts import render

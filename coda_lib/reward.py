@@ -18,6 +18,7 @@ Actions of different types have r_dist = 0, equal actions of any type 1.  Every 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 import numpy as np
@@ -59,8 +60,11 @@ def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
         return 0.0
     if action == target:
         return 1.0  # exactly, whatever the rounding below
+    action, target = _placed(action), _placed(target)
     match action.type:
         case ActionType.CLICK | ActionType.DOUBLE_CLICK | ActionType.RIGHT_CLICK | ActionType.HOVER:
+            return _point(action, target, reach)
+        case ActionType.MOUSE_DOWN | ActionType.MOUSE_UP:
             return _point(action, target, reach)
         case ActionType.DRAG:
             return _drag(action, target)
@@ -68,7 +72,7 @@ def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
             return _point(action, target, reach) if action.direction == target.direction else 0.0
         case ActionType.TYPE | ActionType.ANS:
             return Levenshtein.normalized_similarity(action.text, target.text)
-        case ActionType.HOTKEY:
+        case ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP:
             return Levenshtein.normalized_similarity(_chord(action.text), _chord(target.text))
         case ActionType.WAIT | ActionType.DONE | ActionType.FAIL:
             return 1.0
@@ -97,6 +101,11 @@ def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
 
 def _point(action: Action, target: Action, reach: float) -> float:
     return max(0.0, 1 - (abs(action.x - target.x) + abs(action.y - target.y)) / reach)
+
+
+def _placed(action: Action) -> Action:
+    """The same action with a point: one at the pointer, wherever that is, counts as in the middle of the screen."""
+    return replace(action, x=0.5, y=0.5) if action.x is None and action.type.optional else action
 
 
 def _chord(text: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Rolling out an agent: many episodes side by side, so that each step asks the models in one batch.
 
-An environment that breaks says nothing about the agent.  Its episode starts once more, in another environment if this one is
-lost, and ends as ENVIRONMENT_ERROR if that breaks as well.
+An environment that breaks says nothing about the agent.  Its episode starts once more, in another environment if there is one,
+and ends as ENVIRONMENT_ERROR if that breaks as well.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class _Episode:
     index: int  # in the list of jobs
     attempt: int = 1
     env: Environment | None = None  # None: it waits
+    broken: tuple[Environment, ...] = ()  # those in which it was tried before
     decision: Decision | None = None  # of the next step
     limit: int = 0  # steps
     current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))  # before the first screenshot
@@ -141,14 +142,19 @@ def rollout(
     tick = 0
     while waiting or active:
         fresh: list[_Episode] = []
-        while waiting and len(active) + len(fresh) < slots:
+        for _ in range(len(waiting)):
+            if len(active) + len(fresh) >= slots:
+                break
             try:
-                env = free.pop() if free else make_env()
+                env = _place(waiting[0], free, make_env, bool(active or fresh))
             except EnvironmentFault as fault:  # none is left: go on with the others
                 report(str(fault))
                 slots = len(active) + len(fresh)
                 break
-            fresh.append(replace(waiting.popleft(), env=env))
+            if env is None:
+                waiting.rotate(-1)
+            else:
+                fresh.append(replace(waiting.popleft(), env=env))
         _each(fresh, _Episode.begin)
         active += fresh
         playing = [episode for episode in active if episode.stop is None]
@@ -162,7 +168,8 @@ def rollout(
             if episode.fault:
                 report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
             if episode.fault and episode.attempt < TRIES:
-                waiting.append(_Episode(episode.task, episode.run, episode.index, episode.attempt + 1))
+                tried = (*episode.broken, episode.env)
+                waiting.append(_Episode(episode.task, episode.run, episode.index, episode.attempt + 1, broken=tried))
             else:
                 done[episode.index] = episode.trajectory(agent.name)
             if episode.fault and episode.env.lost:
@@ -177,6 +184,25 @@ def rollout(
     for env in free:
         env.close()
     return [done[index] for index in range(len(jobs))]
+
+
+def _place(
+    episode: _Episode, free: list[Environment], make_env: Callable[[], Environment], others_play: bool
+) -> Environment | None:
+    """An environment for an episode, elsewhere than it broke; None: it waits for one.
+
+    There it is tried again only if there is no other.  EnvironmentFault as from `make_env`.
+    """
+    for env in reversed(free):
+        if env not in episode.broken:
+            free.remove(env)
+            return env
+    try:
+        return make_env()
+    except EnvironmentFault:
+        if not free:
+            raise
+        return None if others_play else free.pop()
 
 
 def _each(episodes: Sequence[_Episode], do: Callable[[_Episode], None]) -> None:

@@ -22,13 +22,13 @@ from transformers.trainer_utils import align_special_tokens
 from transformers.utils import logging
 from trl import GRPOConfig, SFTConfig, SFTTrainer
 
-from coda_lib.action import parse_actions
 from coda_lib.agent import Decision, carry_out
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings, TrainingSettings
 from coda_lib.dataset import draw_states
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
+from coda_lib.grammar import parse_actions
 from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.planner import Observation, Turn, read_plan

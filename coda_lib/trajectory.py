@@ -60,6 +60,7 @@ class Trajectory:
     answer: str | None = None  # what was submitted with ANS
     success: bool | None = None  # the environment's own check; used for evaluation only, never for training labels
     verdicts: tuple[str, ...] = field(default=())  # the judge's raw replies, one a vote
+    score: float | None = None  # in another project's log, if it is neither 0 nor 1; then `success` is whether it is 1 or more
 
     @property
     def screenshots(self) -> list[bytes]:
@@ -130,10 +131,14 @@ _SCHEMA = pa.schema(
 )  # fmt: skip
 
 
+_SCORED = _SCHEMA.append(pa.field("score", pa.float64()))  # of logs of others; files of ours have no such column
+
+
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
     """Write trajectories to one Parquet file, atomically; the same trajectories give the same bytes."""
     with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist([asdict(t) for t in trajectories], _SCHEMA), temporary, compression="zstd")
+        schema = _SCORED if any(t.score is not None for t in trajectories) else _SCHEMA
+        pq.write_table(pa.Table.from_pylist([asdict(t) for t in trajectories], schema), temporary, compression="zstd")
 
 
 def load_trajectories(path: Path) -> list[Trajectory]:
@@ -142,7 +147,7 @@ def load_trajectories(path: Path) -> list[Trajectory]:
         table = pq.read_table(path)
     except (OSError, pa.ArrowInvalid) as error:
         raise UserError(f"cannot read trajectories from {path}: {error}") from error
-    if not table.schema.equals(_SCHEMA):
+    if not table.schema.equals(_SCHEMA) and not table.schema.equals(_SCORED):
         raise UserError(f"cannot read trajectories from {path}: it is another table: {', '.join(table.column_names)}")
     return [_trajectory(row) for row in table.to_pylist()]
 

@@ -9,7 +9,8 @@ from actions import actions, fractions, texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coda_lib.action import Action, ActionError, ActionType, format_action, hotkey_keys, parse_actions, to_pixel
+from coda_lib.action import Action, ActionError, ActionType, hotkey_keys, to_pixel
+from coda_lib.grammar import format_action, parse_actions
 
 SIZE = (336, 252)
 
@@ -141,10 +142,18 @@ def test_the_ways_to_write_one_click(text):
         ("scroll(direction='Left', point='<point>84 63</point>')", Action.scroll(0.25, 0.25, "left")),
         ("hotkey(key='ctrl c')", Action.hotkey("ctrl c")),
         ("hotkey(key='Ctrl+C')", Action.hotkey("ctrl c")),
-        ("press(key='enter')", Action.hotkey("enter")),
-        ("keydown(press='enter')", Action.hotkey("enter")),
-        ("release(key='enter')", Action.hotkey("enter")),
-        ("keyup(key='enter')", Action.hotkey("enter")),
+        ("press(key='shift')", Action("press", text="shift")),
+        ("keydown(press='Control')", Action("press", text="ctrl")),
+        ("release(key='shift')", Action("release", text="shift")),
+        ("keyup(key='shift')", Action("release", text="shift")),
+        ("mouse_down(point='<point>84 63</point>')", Action("mouse_down", 0.25, 0.25)),
+        ("mouse_up(point='<point>84 63</point>')", Action("mouse_up", 0.25, 0.25)),
+        ("mouse_up()", Action("mouse_up")),
+        ("move_to(point='<point>84 63</point>')", Action.hover(0.25, 0.25)),
+        ("scroll(direction='down')", Action("scroll", direction="down")),
+        ("click(start_box='(84,63)'", Action.click(0.25, 0.25)),
+        ("Action: type(content='a'", Action.type_text("a")),
+        ("wait(", Action.wait()),
         ("wait()", Action.wait()),
         ("finished()", Action.done()),
         ("finished(content='it's done')", Action.done()),
@@ -224,7 +233,8 @@ def test_a_box_may_leave_the_screen_by_rounding_only():
         ("click(start_box='1,2')", "not a point"),
         ("click(start_box='(1,2,3)')", "not a point"),
         ("click(start_box='(a,b)')", "not a point"),
-        ("click(start_box='(1,2)'", "no closing quote"),
+        ("scroll(direction='up', start_box='')", "not a point"),
+        ("wait()\nclick(start_box='(1,2)' wait()", "no closing quote"),
         ("type(content='a", "no closing quote"),
         ("wait() and then", "no line end"),
         ("wait()\nand then", "not an action: 'and then'"),
@@ -235,6 +245,49 @@ def test_a_box_may_leave_the_screen_by_rounding_only():
 def test_a_reply_that_cannot_be_read_is_quoted(reply, fault):
     with pytest.raises(ActionError, match=fault):
         parse_actions(reply, SIZE)
+
+
+NEXT = "Thought: It is open. Now the grid.\nAction: click(start_box='(84,63)')"
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (f"type(content='q')\n\n{NEXT}", Action.type_text("q")),
+        (f"Thought: a\nAction: type(content='q')\n{NEXT}", Action.type_text("q")),
+        (f"Action: type(content='q') {NEXT}", Action.type_text("q")),
+        (f"Action: type(content='q')\r\n\r\n{NEXT}", Action.type_text("q")),
+        (f'Action: type(content="q")\n\n{NEXT}', Action.type_text("q")),
+        ("Action: type(content='q')\n\nObservation: done\nAction: click(start_box='(84,63)')", Action.type_text("q")),
+        ("Action: type(content='q')<|im_end|>\n<|im_start|>user\nclick(start_box='(84,63)')", Action.type_text("q")),
+        ("Action: type(content='q')\nNow the grid: click(start_box='(84,63)')", None),
+        ("Action: type(content='q') and then click(start_box='(84,63)')", None),
+        ("Action: type(content='q').\n\nAction: click(start_box='(84,63)')", None),
+        (f"Action: type(content='q' {NEXT}", None),
+        (f"Action: punch(key='q')\n\n{NEXT}", None),
+        (f"Action: hotkey(key='ctrl c')\n\n{NEXT}", Action.hotkey("ctrl c")),
+        ("Thought: My last Action: wait() did nothing.\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+        ("Thought: After Action: wait()\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+        ("Thought: My Action: wait() did nothing. Action: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+        ("Thought: I did\nAction: wait()\nwhich failed.\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+    ],
+)
+def test_the_next_turn_is_never_typed_and_an_action_in_a_thought_does_not_count(reply, expected):
+    if expected is None:
+        with pytest.raises(ActionError):
+            parse_actions(reply, SIZE)
+    else:
+        assert parse_actions(reply, SIZE) == (expected,)
+
+
+@given(texts.filter(lambda text: "'" not in text))
+def test_no_typed_text_holds_the_next_turn(text):
+    for between in ("\n\n", "\n", " ", "\r\n"):
+        try:
+            actions = parse_actions(f"Action: type(content='{text}'){between}{NEXT}", SIZE)
+        except ActionError:
+            continue
+        assert all("It is open" not in (action.text or "") for action in actions)
 
 
 # ---- against the vendor's parser -------------------------------------------------------------------------------------
@@ -254,7 +307,10 @@ VENDOR_REPLIES = [
     "Action: scroll(start_box='(168,126)', direction='down')",
     "Action: scroll(point='<point>168 126</point>', direction='right')",
     "Action: hotkey(key='ctrl c')",
-    "Action: press(key='enter')",
+    "Action: press(key='shift')",
+    "Action: release(key='shift')",
+    "Action: scroll(direction='down')",
+    "Action: click(start_box='(120,48)'",
     "Action: type(content='r.info map=dem')",
     r"Action: type(content='it\'s 2\n')",
     r"Action: type(content='C:\\new')",
@@ -272,7 +328,7 @@ def test_agrees_with_the_vendors_parser_on_well_formed_replies(reply):
     theirs = vendor.parse_action_to_structure_output(reply, 28, SIZE[1], SIZE[0])
     ours = parse_actions(reply, SIZE)
     assert len(ours) == len(theirs)
-    older = {"select": ActionType.DRAG, "press": ActionType.HOTKEY}
+    older = {"select": ActionType.DRAG}
     for action, other in zip(ours, theirs, strict=True):
         name, inputs = other["action_type"], other["action_inputs"]
         assert action.type == older.get(name, name)

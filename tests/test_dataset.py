@@ -8,8 +8,9 @@ import pytest
 from PIL import ImageChops
 from tiny_models import LABEL, NO, SIZE, YES, made_up, screen
 
-from coda_lib.action import Action, parse_actions
+from coda_lib.action import Action
 from coda_lib.dataset import draw_states, grpo_rows, observation, positives, sft_rows
+from coda_lib.grammar import parse_actions
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.planner import Turn, planner_messages
 from coda_lib.trajectory import Step, encode_image

@@ -15,7 +15,7 @@ MODULES = sorted(
     if ">>> " in path.read_text(encoding="utf-8")
 )
 FIRST = [  # what a student meets first, by module
-    "action.Action", "action.parse_actions", "action.format_action",
+    "action.Action", "grammar.parse_actions", "grammar.format_action",
     "planner.Planner", "planner.read_plan", "planner.control_action", "executor.Executor", "agent.DualAgent",
     "reward.reward", "reward.similarity", "reward.advantages", "rollout.rollout", "envs.pyautogui.pyautogui_calls",
     "judge.Rule", "judge.parse_verdict", "judge.positive_steps", "evaluation.tables.table1", "trainer.specialize",

@@ -7,7 +7,8 @@ import time
 import pytest
 from tiny_models import pictures_of, screen, words_of
 
-from coda_lib.action import LONGEST_REPLY, Action
+from coda_lib.action import Action
+from coda_lib.grammar import LONGEST_REPLY
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.planner import HISTORY, Observation, Planner, Turn, control_action, format_plan, is_cut, read_plan
 

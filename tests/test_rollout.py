@@ -112,6 +112,35 @@ def test_a_broken_episode_leaves_the_others_alone():
     assert [t.success for t in found] == [True, True, None, None, True, True]
 
 
+class Named(Counter):
+    """One of few environments; the first breaks whatever it plays."""
+
+    made = 0
+    lost = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        if Named.made == 2:
+            raise EnvironmentFault("none is left")
+        Named.made += 1
+        self.number = Named.made
+
+    def step(self, action: Action):
+        if self.number == 1:
+            raise EnvironmentFault("it always breaks")
+        return super().step(action)
+
+
+def test_what_broke_is_tried_again_elsewhere():
+    """It was tried again at once in the environment that had become free: the broken one."""
+    Named.made = 0
+    agent = in_order(CLICK, CLICK, Action.done())
+    found = rollout(agent, jobs([task(i) for i in range(8)], 1), Named, 0, concurrency=2)
+    assert [t.success for t in found] == [True] * 8
+    Named.made = 1  # one environment alone
+    assert [t.success for t in rollout(agent, jobs([task(i) for i in range(2)], 1), Named, 0, concurrency=2)] == [True] * 2
+
+
 # ---- what is kept ----------------------------------------------------------------------------------------------------
 def test_steps_keep_what_was_seen_planned_and_done():
     agent = in_order(CLICK, "what?", (CLICK, WAIT), Action.done())

@@ -15,11 +15,12 @@ from PIL import ImageChops
 from tiny_models import LABEL, SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
 from trl import SFTTrainer
 
-from coda_lib.action import Action, parse_actions
+from coda_lib.action import Action
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
 from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
+from coda_lib.grammar import parse_actions
 from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, load_network, load_processor

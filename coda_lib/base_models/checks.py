@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coda_lib.action import Action, ActionError, ActionType, parse_actions
+from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.base_models.attempts import AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
 from coda_lib.base_models.lessons import alike, demonstrate, judge_lessons, unseen_lessons
@@ -14,6 +14,7 @@ from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
 from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.grammar import parse_actions
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
@@ -73,6 +74,8 @@ def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Seque
 
 def _inside(transition: Transition, right: Action, action: Action) -> bool:
     """Whether the points of an action lie in the elements that the right action points at."""
+    if action.x is None:  # a scroll at the pointer
+        return False
     ends = [((right.x, right.y), (action.x, action.y))]
     if right.x2 is not None:
         ends.append(((right.x2, right.y2), (action.x2, action.y2)))

@@ -13,13 +13,14 @@ from typing import Any
 
 from PIL import Image
 
-from coda_lib.action import Action, format_action
+from coda_lib.action import Action
 from coda_lib.base_models.architecture import GRID
 from coda_lib.base_models.walks import Transition, unambiguous
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import action_of, to_plan
 from coda_lib.executor import executor_messages
+from coda_lib.grammar import format_action
 from coda_lib.judge import judge_messages
 from coda_lib.models.chat import Message
 from coda_lib.planner import Observation

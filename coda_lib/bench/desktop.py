@@ -15,7 +15,6 @@ import pandas as pd
 import psutil
 from rich.console import Console
 
-from coda_lib.action import parse_actions
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.bench.laptop import Measurement, timed
@@ -25,6 +24,7 @@ from coda_lib.envs.desktop.app import SIZE, App
 from coda_lib.envs.desktop.display_process import HOME_PREFIX
 from coda_lib.envs.scienceboard.tasks import AppTask, app_tasks, solution
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.rollout import play
 
 IDLE_S = 3.0  # time over which the load of an idle application is measured

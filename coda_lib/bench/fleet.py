@@ -98,9 +98,9 @@ def scale(count: int) -> Scale:
 def episode_s() -> float:
     """Seconds of an episode that latencies and pauses alone take."""
     timing = Timing()
-    looks = ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look))  # after the first, until the screen is settled
+    looks = max(0, ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look)))  # after the first, until it is settled
     look = SCREENSHOT_S + looks * (SCREENSHOT_S + timing.look)
-    return RESET_S + look + STEPS * (ACTION_S + look) + look
+    return RESET_S + timing.item + look + STEPS * (ACTION_S + timing.after + look) + look
 
 
 def typing_task(words: int = 2) -> AppTask:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from coda_lib.cli.console import JsonOption, err, out, print_json, show
+from coda_lib.cli.console import (
+    ExecutorOption,
+    JsonOption,
+    ProfileOption,
+    SettingsOption,
+    err,
+    local_checkpoint,
+    out,
+    print_json,
+    show,
+)
 
 if TYPE_CHECKING:
     from coda_lib.bench.fleet import Scale
@@ -43,6 +53,34 @@ def bench(
         print_json(rows)
         return
     show(("what", "measured", "unit", "target"), ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows))
+
+
+def grounding(
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "paper",
+    width: Annotated[int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")] = 1600,
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an executor to click known buttons: how many it hits, and if few, in which coordinates it writes.
+
+    Exit code 1 if it does not write pixels of the picture that it is sent.
+    """
+    from coda_lib.bench.grounding import ADVICE, RIGHT, check_grounding
+    from coda_lib.config import load_profile
+    from coda_lib.executor import Executor
+
+    checkpoint = local_checkpoint("executor", executor) if executor else None
+    model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
+    found = check_grounding(model, model.model.sight, (width, width * 3 // 4))
+    advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
+    if as_json:
+        print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
+    else:
+        show(("coordinates read as", "hits"), ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()))
+        out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
+    if found.verdict != RIGHT:
+        raise typer.Exit(1)
 
 
 def _show_scale(rows: list[Scale], as_json: bool) -> None:

@@ -52,6 +52,7 @@ def evaluate(
     machines: Annotated[
         Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines.")
     ] = None,
+    leave_out: Annotated[bool, typer.Option(help="Leave out task files of --on that cannot be read, and say which.")] = False,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's.")
     ] = None,
@@ -65,7 +66,10 @@ def evaluate(
     save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere."""
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere.
+
+    A task with an episode that the environment broke is left out of the table and named, and the command ends with status 1.
+    """
     import pandas as pd
 
     from coda_lib.config import load_profile
@@ -89,7 +93,7 @@ def evaluate(
     if keep and not fleet.workers:
         raise UserError("--keep needs --workers: only a fleet saves its episodes while it plays")
     if on:
-        sets = board_sets(on, machines, limit)
+        sets = board_sets(on, machines, limit, _tell if leave_out else None)
     else:
         drawn = read_set(tasks) if tasks else None
         sets = desk_sets(applications(app_name), limit, drawn)
@@ -108,26 +112,45 @@ def evaluate(
                 played = play_tasks(
                     task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit, fleet, folder,
                     progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
-                    report=lambda fault: err.print(fault, markup=False, soft_wrap=True),
+                    report=_tell,
                 )  # fmt: skip
                 tables.append(episodes(played, task_set.tasks, agent.name, seed))
                 if save:
                     write_table(save, pd.concat(tables))
         rows = [row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k)]
-        _print(rows, {"planner": agent.name, "seed": seed, "runs": k}, as_json)
+        broken = sorted({task for table in tables for task in _broken(table)})
+        _print(rows, {"planner": agent.name, "seed": seed, "runs": k, "broken": broken}, as_json)
+        if broken:  # a fleet's folder stays, so that the next call goes on
+            again = "the same command plays their broken episodes again" if folders else "play them again"
+            _tell(f"{len(broken)} tasks are not in the table, because an environment broke: {', '.join(broken)}; {again}")
+            raise typer.Exit(1)
         for folder in () if keep else folders:
             Collection(folder).clear()
 
 
+def _tell(message: str) -> None:
+    err.print(message, markup=False, soft_wrap=True)
+
+
+def _broken(table: DataFrame) -> list[str]:
+    """The tasks with an episode without an outcome."""
+    return sorted(table.loc[table["success"].isna(), "task_id"].unique())
+
+
 def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any]]:
-    """Average@k and Pass@k of a task set, with their intervals."""
+    """Average@k and Pass@k of a task set, with their intervals, on the tasks whose episodes have an outcome."""
     from coda_lib.evaluation import statistics
 
-    rows, matrix = [], statistics.success_matrix(table)
+    whole, counts = table[~table["task_id"].isin(_broken(table))], {}
+    if whole.empty:
+        return []
+    if task_set.unreadable or len(whole) < len(table):
+        counts = {"of": len(task_set.tasks) + task_set.unreadable, "unreadable": task_set.unreadable}
+    rows, matrix = [], statistics.success_matrix(whole)
     for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
         estimate = statistics.mean_over_tasks([scores])
-        rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(task_set.tasks), "value": estimate.value,
-                     "low": estimate.low, "high": estimate.high})  # fmt: skip
+        rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(matrix), **counts,
+                     "value": estimate.value, "low": estimate.low, "high": estimate.high})  # fmt: skip
     return rows
 
 
@@ -136,6 +159,7 @@ def _print(rows: list[dict[str, Any]], about: dict[str, Any], as_json: bool) -> 
         print_json(about | {"results": rows})
         return
     for row in rows:
+        row["tasks"] = f"{row['tasks']} of {row['of']}" if "of" in row else row["tasks"]
         row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[name] for name in ("value", "low", "high")))
     columns = ("app", "metric", "tasks", "percent")
     show(("application", "metric", "tasks", "percent [95 % interval]"), ([row[name] for name in columns] for row in rows))

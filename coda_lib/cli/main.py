@@ -256,8 +256,8 @@ def usage(
     show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
-single = (bench.bench, evaluate.evaluate, estimate.estimate, tasks.convert, study.audit, study.claims, study.power, study.seeds)
-for command in single:
+studies = (study.audit, study.claims, study.power, study.seeds)
+for command in (bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, tasks.convert, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

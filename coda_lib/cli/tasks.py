@@ -177,5 +177,5 @@ def convert(
     """Write trajectories in another format: log folders of ScienceBoard or OSWorld, files of AgentRewardBench, or ours."""
     from coda_lib.formats import convert as converted
 
-    known, count = converted(source, target, to)
+    known, count = converted(source, target, to, lambda line: err.print(line, markup=False, soft_wrap=True))
     out.print(f"{count} trajectories from {known} to {to}: {target}", markup=False, soft_wrap=True)

@@ -24,17 +24,18 @@ _NAMED = frozenset(
 _KEYS = frozenset(map(chr, range(33, 127))) - frozenset(map(chr, range(65, 91))) | _FUNCTION | _MODIFIERS | _NAMED
 
 
-def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
+def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] = ()) -> list[Call]:
     """The pyautogui calls that carry out the action on a screen of `size` (width, height) in pixels.
 
     Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS give no call.  ActionError for
     text that is too long or that pyautogui cannot type (it drops all but ASCII without a message), and for keys that
-    `allowed_keys` refuses.
+    `allowed_keys` refuses together with those that are `held`.
 
     >>> pyautogui_calls(Action.click(0.25, 0.5), size=(336, 252))
     [('click', (84, 126), {})]
     """
     point = to_pixel(action.x, action.y, size) if action.x is not None else ()
+    keys_held = [key for key in held if key != "mouse"]
     match action.type:
         case ActionType.CLICK:
             return [("click", point, {})]
@@ -50,10 +51,20 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
         case ActionType.SCROLL:
             name = "scroll" if action.direction in ("up", "down") else "hscroll"
             clicks = SCROLL_CLICKS if action.direction in ("up", "right") else -SCROLL_CLICKS
-            return [("moveTo", point, {}), (name, (clicks,), {})]
+            return [*([("moveTo", point, {})] if point else []), (name, (clicks,), {})]
         case ActionType.HOTKEY:
-            return [("hotkey", allowed_keys(action.text), {})]
+            return [("hotkey", allowed_keys(action.text, keys_held), {})]
+        case ActionType.KEY_DOWN:
+            return [("keyDown", (key,), {}) for key in allowed_keys(action.text, keys_held)]
+        case ActionType.KEY_UP:
+            return [("keyUp", (key,), {}) for key in allowed_keys(action.text)]
+        case ActionType.MOUSE_DOWN:
+            return [("mouseDown", point, {})]
+        case ActionType.MOUSE_UP:
+            return [("mouseUp", point, {})]
         case ActionType.TYPE:
+            if chord := set(keys_held) - {"shift", "shiftleft", "shiftright"}:
+                raise ActionError(f"text cannot be typed while {' '.join(sorted(chord))} is held")
             if len(action.text) > LONGEST_TEXT:
                 raise ActionError(f"{len(action.text)} characters are too many to type")
             return [_typing_call(part) for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)]
@@ -63,16 +74,20 @@ def pyautogui_calls(action: Action, size: tuple[int, int]) -> list[Call]:
             assert_never(action.type)
 
 
-def allowed_keys(text: str) -> tuple[str, ...]:
-    """The keys of a chord.  ActionError for an unknown key, no key or too many keys, and a chord that leaves the application."""
+def allowed_keys(text: str, held: Sequence[str] = ()) -> tuple[str, ...]:
+    """The keys of a chord.
+
+    ActionError for an unknown key, no key or too many keys, and a chord that leaves the application with the keys that are held.
+    """
     keys = hotkey_keys(text)
-    chord = " ".join(keys)[:60]
+    chord = " ".join((*held, *keys))[:60]
     if unknown := [key for key in keys if key not in _KEYS]:
         raise ActionError(f"there is no key {unknown[0][:30]!r}")
     if not 0 < len(keys) <= LONGEST_CHORD:
         raise ActionError(f"a chord has one to {LONGEST_CHORD} keys, not {len(keys)}: {chord!r}")
-    modifiers = {key.removesuffix("left").removesuffix("right") for key in keys if key in _MODIFIERS}
-    others = set(keys) - _MODIFIERS
+    together = {*held, *keys}
+    modifiers = {key.removesuffix("left").removesuffix("right") for key in together & _MODIFIERS}
+    others = together - _MODIFIERS
     leaves = {"ctrl", "alt"} <= modifiers and others & (_FUNCTION | {"delete", "backspace", "esc", "t"})
     if leaves or (modifiers and "printscreen" in others) or "win" in modifiers:
         raise ActionError(f"leaves the application: {chord!r}")
@@ -87,6 +102,23 @@ def _typing_call(part: str) -> Call:
     if not part.isascii() or not part.isprintable():
         raise ActionError(f"pyautogui cannot type {part!r}")
     return "write", (part,), {}
+
+
+def held_after(held: Sequence[str], calls: Sequence[Call]) -> tuple[str, ...]:
+    """The keys, and `mouse` for its button, that are held down after calls."""
+    down = dict.fromkeys(held)
+    for name, given, _ in calls:
+        key = "mouse" if name.startswith("mouse") else given[0] if name in ("keyDown", "keyUp") else None
+        if name in ("keyDown", "mouseDown"):
+            down[key] = None
+        elif name in ("keyUp", "mouseUp"):
+            down.pop(key, None)
+    return tuple(down)
+
+
+def letting_go(held: Sequence[str]) -> list[Call]:
+    """The calls that release what is held down."""
+    return [("mouseUp", (), {}) if key == "mouse" else ("keyUp", (key,), {}) for key in held]
 
 
 def code_of(calls: Sequence[Call]) -> str:

@@ -12,11 +12,11 @@ from PIL import Image
 
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.envs.base import STOPS, Environment
-from coda_lib.envs.pyautogui import Call, pyautogui_calls
+from coda_lib.envs.pyautogui import Call, held_after, letting_go, pyautogui_calls
 from coda_lib.task import Task
 
 Fit = Callable[[tuple[int, int]], tuple[int, int]]
-WAIT_S = 1.0  # seconds of a WAIT action
+WAIT_S = 1.0  # seconds of a WAIT action where nothing else is said
 
 
 class Screen(Environment):
@@ -26,6 +26,8 @@ class Screen(Environment):
     threads = True
     task: Task | None = None
     size: tuple[int, int] | None = None  # of the screen, (width, height) in pixels
+    held: tuple[str, ...] = ()  # keys, and `mouse` for its button, that an action pressed and none released
+    wait_s = WAIT_S  # seconds of a WAIT action
     fit: Fit | None = None  # from the screen's size to that of the observations; None: the same
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
@@ -33,6 +35,12 @@ class Screen(Environment):
         size = (picture.shape[1], picture.shape[0])
         fitted = self.fit(size) if self.fit else size
         return picture if fitted == size else np.asarray(Image.fromarray(picture).resize(fitted, Image.Resampling.BICUBIC))
+
+    def let_go(self) -> None:
+        """Release what is held down, before another task begins on the same screen."""
+        held, self.held = self.held, ()
+        if held:
+            self.act(letting_go(held))
 
     @abstractmethod
     def act(self, calls: Sequence[Call]) -> None:
@@ -49,11 +57,12 @@ class Screen(Environment):
     def do(self, action: Action) -> dict[str, Any]:
         """Perform an action; returns the `info` of `step`."""
         try:
-            calls = pyautogui_calls(action, self.size)
+            calls = pyautogui_calls(action, self.size, self.held)
         except ActionError as error:  # nothing is done, and the agent sees an unchanged screen
             return {"stop": None, "refused": str(error)}
         self.act(calls)
+        self.held = held_after(self.held, calls)
         if action.type is ActionType.WAIT:
-            time.sleep(WAIT_S)
+            time.sleep(self.wait_s)
         stop = STOPS.get(action.type)
         return {"stop": stop, "answer": action.text if stop else None}

@@ -41,17 +41,21 @@ class Collection:
     def __init__(self, folder: Path):
         self.folder, self.status_file = folder, folder / "status.json"
 
-    def file(self, job: Job) -> Path:
-        return self.folder / "episodes" / f"{safe_name(job.task.id)}.{job.run}.parquet"
+    def file(self, job: Job, broken: bool = False) -> Path:
+        return self.folder / "episodes" / f"{safe_name(job.task.id)}.{job.run}{'.fault' if broken else ''}.parquet"
 
     def has(self, job: Job) -> bool:
+        """Whether the episode is there with an outcome; one that broke is played again by the next call."""
         return self.file(job).exists()
 
     def save(self, job: Job, trajectory: Trajectory) -> None:
-        save_trajectories(self.file(job), [trajectory])
+        broken = trajectory.stop is StopReason.ENVIRONMENT_ERROR
+        save_trajectories(self.file(job, broken), [trajectory])
+        if not broken:
+            self.file(job, broken=True).unlink(missing_ok=True)
 
     def load(self, job: Job) -> Trajectory:
-        return load_trajectories(self.file(job))[0]
+        return load_trajectories(self.file(job, broken=not self.has(job)))[0]
 
     def clear(self) -> None:
         """Delete the episodes, so that the next call starts anew; the status stays.
@@ -93,10 +97,10 @@ def collect(
 ) -> list[Trajectory]:
     """Play every job (task, run number) with one worker for each spec; one trajectory each, in the order of the jobs.
 
-    Episodes that `folder` holds are not played again.  When an environment breaks or a worker ends, its episodes are played
-    again; an episode that breaks twice becomes ENVIRONMENT_ERROR, as in `rollout`.  `report` gets each fault.  UserError if the
-    agent's models are not all behind servers, and as in `Collection.held`; StageError if no worker stays alive; an exception in
-    a worker is raised here, and finished episodes stay.
+    Episodes that `folder` holds are not played again, unless they broke.  When an environment breaks or a worker ends, its
+    episodes are played again, elsewhere if they can; an episode that breaks twice becomes ENVIRONMENT_ERROR, as in `rollout`.
+    `report` gets each fault.  UserError if the agent's models are not all behind servers, and as in `Collection.held`;
+    StageError if no worker stays alive; an exception in a worker is raised here, and finished episodes stay.
     """
     agent, seed = specs[0].agent, specs[0].seed
     if local := [f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")]:
@@ -126,6 +130,11 @@ class _Entry:
     job: Job
     attempt: int = 1
     losses: int = 0
+    where: frozenset[tuple[int, str]] = frozenset()  # number of the worker and place of each try
+
+    def elsewhere(self, worker: _WorkerState) -> bool:
+        """Whether a worker has an environment in which it did not break."""
+        return worker.environments > sum(number == worker.number for number, _ in self.where)
 
 
 @dataclass
@@ -189,11 +198,20 @@ class _Master:
         self._write_status(last=True)
 
     def _hand_out(self) -> None:
-        """Give the workers in turn one episode each until no environment is free."""
+        """Give the workers in turn one episode each until no environment is free.
+
+        An episode that broke waits for an environment elsewhere, if there is one that plays now.
+        """
+        waiting: list[_Entry] = []
         while self.waiting and (free := [worker for worker in self.workers if worker.free > 0]):
-            for worker in free[: len(self.waiting)]:
-                entry = self.waiting.popleft()
-                worker.entries[worker.handle.play(entry.job)] = entry
+            entry = self.waiting.popleft()
+            fitting = [worker for worker in free if entry.elsewhere(worker)]
+            if not fitting and any(worker.entries and entry.elsewhere(worker) for worker in self.workers):
+                waiting.append(entry)
+                continue
+            worker = min(fitting or free, key=lambda worker: len(worker.entries))
+            worker.entries[worker.handle.play(entry.job)] = entry
+        self.waiting.extendleft(reversed(waiting))
 
     def _take_in(self, worker: _WorkerState) -> None:
         """Take a worker's finished episodes; if it has ended, queue the others again and start its successor."""
@@ -219,7 +237,9 @@ class _Master:
             self.waiting.append(entry)
             self.report(played.fault)
         elif played.fault:
-            self._retry(replace(entry, attempt=entry.attempt + 1), played.fault, worker, played.trajectory)
+            job = replace(entry.job, broken=(*entry.job.broken, played.place))
+            entry = replace(entry, job=job, attempt=entry.attempt + 1, where=entry.where | {(worker.number, played.place)})
+            self._retry(entry, played.fault, worker, played.trajectory)
         else:
             worker.finished, worker.strikes = worker.finished + 1, 0
             self._save(entry.job, played.trajectory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +34,7 @@ class TaskSet:
     side_by_side: int | None = None  # most episodes at a time; None: the profile's
     each: Sequence[Callable[[], Environment]] = ()  # makers of single environments, where each is a machine of its own
     threads: bool = True  # `Environment.threads`
+    unreadable: int = 0  # files of further tasks, left out
 
     def fitted(self, fit: Fit) -> TaskSet:
         """The same with screenshots resized as the models see them."""
@@ -71,17 +73,29 @@ def desk_sets(apps: Sequence[str], limit: int | None = None, tasks: Sequence[Tas
     return [TaskSet(app, some[:limit], make[app], threads=ScienceDesk.threads) for app, some in of.items() if some]
 
 
-def board_sets(folder: Path, machines: Path | None = None, limit: int | None = None) -> list[TaskSet]:
+def board_sets(
+    folder: Path, machines: Path | None = None, limit: int | None = None, leave_out: Callable[[str], None] | None = None
+) -> list[TaskSet]:
     """ScienceBoard's task files below a folder, on local applications or in the virtual machines of the file `machines`.
 
-    UserError for a folder without tasks, an invalid file, and an application that is not installed.
+    `leave_out` is told of each file that cannot be read; without it such a file is a UserError, which says how to leave it out.
+    UserError also for a folder without tasks, and an application that is not installed.
     """
-    tasks = sorted(map(app_task, folder.rglob("*.json")), key=lambda task: task.id)
+    tasks, unreadable = [], Counter()
+    for path in sorted(folder.rglob("*.json")):
+        try:
+            tasks.append(app_task(path))
+        except UserError as error:
+            if leave_out is None:
+                raise UserError(f"{error}; --leave-out plays the others") from error
+            leave_out(f"left out: {error}")
+            unreadable[path.parent.name] += 1
     if not tasks:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
     sets = []
-    for kind, group in groupby(tasks, key=lambda task: task.board.type):
-        sets.append(TaskSet(kind, list(group)[:limit], *(_virtual(machines) if machines else _local(kind))))
+    for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):
+        made = TaskSet(kind, list(group)[:limit], *(_virtual(machines) if machines else _local(kind)))
+        sets.append(replace(made, unreadable=unreadable[kind]))
     return sets
 
 

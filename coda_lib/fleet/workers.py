@@ -16,8 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing.connection import Connection
-from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Condition, Lock, Thread
 from typing import Any, Protocol
 
 from coda_lib.agent import Agent, models_of
@@ -50,6 +49,7 @@ class WorkerSpec:
 class Job:
     task: Task
     run: int
+    broken: tuple[str, ...] = ()  # `Played.place` of earlier tries
 
 
 @dataclass(frozen=True)
@@ -60,32 +60,53 @@ class Played:
     fault: str | None  # the message of a fault
     where: str  # machine and process
     usage: dict[str, Usage]  # of the agent's models, by role, since the worker started
+    place: str = ""  # the environment
+
+
+_Slot = tuple[str, Callable[[], Environment], Environment | None]  # place, its maker, the environment if it was made
 
 
 class Worker:
     """Plays episodes, one in each environment at a time."""
 
     def __init__(self, spec: WorkerSpec):
-        self.spec, self.free = spec, SimpleQueue()
-        for make in spec.make_envs:
-            self.free.put((make, None))
+        self.spec, self.ready = spec, Condition()
+        where = f"{socket.gethostname()}:{os.getpid()}"
+        self.free: list[_Slot] = [(f"{where}/{number}", make, None) for number, make in enumerate(spec.make_envs)]
+        self.count = len(self.free)  # of environments
         self.thread = ThreadPoolExecutor(1)  # of environments that want a single one
 
     def play(self, job: Job) -> Played:
-        """Play an episode in the next free environment."""
-        spec, (make, env) = self.spec, self.free.get()
+        """Play an episode in the next free environment in which it has not broken yet."""
+        spec, (place, make, env) = self.spec, self._take(job.broken)
         do = (lambda call: call()) if spec.threads else (lambda call: self.thread.submit(call).result())
-        where = f"{socket.gethostname()}:{os.getpid()}"
+        where = place.partition("/")[0]
         try:
             env = env or do(make)
         except EnvironmentFault as fault:
-            return Played(None, str(fault), where, {})
+            with self.ready:
+                self.count -= 1
+                self.ready.notify_all()
+            return Played(None, str(fault), where, {}, place)
         trajectory, fault = play(spec.agent, env, job.task, job.run, spec.seed, spec.step_limit, do)
         if fault and env.lost:
             do(env.close)
             env = None
-        self.free.put((make, env))
-        return Played(trajectory, fault, where, {role: model.usage for role, model in models_of(spec.agent).items()})
+        with self.ready:
+            self.free.append((place, make, env))
+            self.ready.notify_all()
+        return Played(trajectory, fault, where, {role: model.usage for role, model in models_of(spec.agent).items()}, place)
+
+    def _take(self, broken: Sequence[str]) -> _Slot:
+        """The next free environment that is not among `broken`, or one of those if there is no other."""
+        with self.ready:
+            while True:
+                others = [slot for slot in self.free if slot[0] not in broken]
+                if others or len(self.free) == self.count:
+                    slot = (others or self.free)[0]
+                    self.free.remove(slot)
+                    return slot
+                self.ready.wait()
 
 
 class WorkerHandle(Protocol):

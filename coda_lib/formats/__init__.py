@@ -10,6 +10,7 @@ from typing import NamedTuple
 from coda_lib.errors import UserError
 from coda_lib.files import new_folder
 from coda_lib.formats import agentrewardbench, logs
+from coda_lib.formats.parts import UNREAD
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 
@@ -27,8 +28,10 @@ FORMATS = {
 }
 
 
-def convert(source: Path, target: Path, to: str) -> tuple[str, int]:
+def convert(source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None) -> tuple[str, int]:
     """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
+
+    `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
 
     UserError if there is nothing to read, if a file is not as it should be, if the target is there already, or if two
     trajectories are of the same episode; then nothing is written.
@@ -49,4 +52,8 @@ def convert(source: Path, target: Path, to: str) -> tuple[str, int]:
     else:  # whole or not at all: half a folder could not be told from a whole one
         with new_folder(target) as temporary:
             FORMATS[to].write(trajectories, temporary)
+    for trajectory in trajectories:
+        for number, step in enumerate(trajectory.steps, 1):
+            if step.error and step.error.startswith(UNREAD):
+                report(f"{trajectory.task_id} by {trajectory.planner}, step {number}: {step.error}")
     return known, len(trajectories)

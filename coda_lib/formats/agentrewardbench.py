@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from coda_lib.action import ActionError, parse_actions
+from coda_lib.action import ActionError
 from coda_lib.agent import action_text
 from coda_lib.errors import UserError
 from coda_lib.files import safe_name, write_json
 from coda_lib.formats.judging import TrajectoryError, read_trajectory
 from coda_lib.formats.parts import read_picture, record_of, trajectory_of, twice, unseen
+from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 EXPERIMENT = "coda"
@@ -20,6 +21,7 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
     """The application stands for the benchmark, planner and run for the agent; the actions are in the grammar of UI-TARS."""
     for trajectory in trajectories:
         task, agent = safe_name(trajectory.task_id.replace("/", ".")), f"{trajectory.planner}-{trajectory.run}"
+        score = trajectory.score
         folder = root / safe_name(trajectory.app) / safe_name(agent)
         if (folder / EXPERIMENT / f"{task}.json").exists():
             raise twice(trajectory)
@@ -37,7 +39,7 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
             folder / EXPERIMENT / f"{task}.json",
             {"benchmark": trajectory.app, "agent": agent, "model": trajectory.planner, "seed": trajectory.run,
              "valid": trajectory.success is not None, "goal": trajectory.instruction,
-             "summary_info": {"cum_reward": float(bool(trajectory.success))}, "steps": steps,
+             "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score}, "steps": steps,
              "coda": record_of(trajectory) | {"final": names[-1]}},
         )  # fmt: skip
 

@@ -14,6 +14,10 @@ from coda_lib.envs.pyautogui import Call, code_of, pyautogui_calls
 Size = tuple[int, int]
 _POINTED = {pyautogui_calls(Action(kind, 0, 0), (1, 1))[0][0]: kind for kind in ActionType if kind.arguments == ["start"]}
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
+_HELD = {ActionType.KEY_DOWN: "keyDown", ActionType.KEY_UP: "keyUp"}
+_BUTTONS = {"click": {"left": "click", "primary": "click", "right": "rightClick", "secondary": "rightClick"}}
+_BUTTONS |= {name: {"left": name, "primary": name} for name in ("doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")}
+MANY = 50  # times that one call may repeat an action
 
 
 def action_code(action: Action, size: Size) -> str:
@@ -31,10 +35,10 @@ def action_code(action: Action, size: Size) -> str:
 
 
 def _wanted(action: Action) -> Call:
-    """The call for text that cannot be typed, or for a chord that is refused, which `read_code` reads back."""
+    """The call for text that cannot be typed, or for keys that are refused, which `read_code` reads back."""
     if action.type is ActionType.TYPE:
         return "write", (action.text,), {}
-    return "hotkey", hotkey_keys(action.text), {}
+    return _HELD.get(action.type, "hotkey"), hotkey_keys(action.text), {}
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:
@@ -103,21 +107,25 @@ class _Reader:
 
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
         values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
+        name, button = {"leftClick": "click"}.get(name, name), str(values.get("button", "left")).lower()
+        function = _BUTTONS.get(name, {button: name}).get(button)
+        if function is None:
+            raise ActionError(f"no action: pyautogui.{name} with the button {button!r}")
         match name:
-            case _ if name in _POINTED:
+            case "mouseUp" if self._read_point(values) is None:
+                self._add(Action(ActionType.MOUSE_UP))
+            case _ if name in (*_POINTED, "tripleClick"):
                 given = self._read_point(values)
                 self.point = given or self.point
                 if self.point is None:
                     raise ActionError(f"{name}: no point")
-                function = {2: "doubleClick"}.get(values.get("clicks"), name)
-                function = "rightClick" if values.get("button") == "right" else function
                 if name == "moveTo":
                     self.end()
                     self.pending = Action.hover(*self.point)
                 else:
                     if given is None:
                         self._forget_move()
-                    self._add(Action(_POINTED[function], *self.point))
+                    self._clicks(function, values)
             case "dragTo" if self.point is not None:
                 start, self.point = self.point, self._read_point(values)
                 if self.point is None:
@@ -125,24 +133,36 @@ class _Reader:
                 self._forget_move()
                 self._add(Action.drag(*start, *self.point))
             case "scroll" | "hscroll":
-                clicks, point = values.get("clicks", 0), self._read_point(values) or self.point or (0.5, 0.5)
+                clicks, point = values.get("clicks", 0), self._read_point(values) or self.point or (None, None)
+                if not isinstance(clicks, int | float) or not clicks:
+                    raise ActionError(f"{name}: {clicks!r} clicks")
                 directions = ("up", "down") if name == "scroll" else ("right", "left")
                 self._forget_move()
-                self._add(Action.scroll(*point, directions[clicks < 0]))
+                self._add(Action(ActionType.SCROLL, *point, direction=directions[clicks < 0]))
             case "write" | "typewrite" if isinstance(values.get("message"), str):
                 self._type(values["message"])
-            case "press" if values.get("keys") in _KEYS:
-                self._type(_KEYS[values["keys"]])
-            case "press" | "keyDown" if isinstance(values.get("keys"), str):
-                self._add(Action.hotkey(values["keys"]))
+            case "write" | "typewrite" | "press":
+                for key in _keys(values.get("message") or values.get("keys")) * _times(values, "presses"):
+                    self._type(_KEYS[key]) if key in _KEYS else self._add(Action.hotkey(key))
+            case "keyDown" | "keyUp":
+                for key in _keys(values.get("key")):
+                    self._add(Action(ActionType.KEY_DOWN if name == "keyDown" else ActionType.KEY_UP, text=key))
             case "hotkey" if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
                 self._type("<")
-            case "hotkey" if arguments and all(isinstance(key, str) for key in arguments):
-                self._add(Action.hotkey(" ".join(arguments)))
-            case "keyUp":
-                pass
+            case "hotkey":
+                keys = _keys(arguments[0] if arguments and isinstance(arguments[0], list) else arguments)
+                self._add(Action.hotkey(" ".join(keys)))
             case _:
                 raise ActionError(f"no action: pyautogui.{name}")
+
+    def _clicks(self, function: str, values: dict[str, Any]) -> None:
+        """So many clicks in one place: two with the left button are a double click, three one and a click."""
+        times = 3 if function == "tripleClick" else _times(values, "clicks")
+        if function in ("click", "tripleClick") and times > 1:
+            self._add(Action(ActionType.DOUBLE_CLICK, *self.point))
+            function, times = "click", times - 2
+        for _ in range(times):
+            self._add(Action(_POINTED[function], *self.point))
 
     def _read_point(self, values: dict[str, Any]) -> tuple[float, float] | None:
         x, y = values.get("x"), values.get("y")
@@ -156,11 +176,28 @@ class _Reader:
 
 
 _PARAMETERS = {
-    **dict.fromkeys((*_POINTED, "dragTo"), ("x", "y")),
+    **dict.fromkeys((*_POINTED, "tripleClick", "dragTo"), ("x", "y")),
+    **dict.fromkeys(("click", "leftClick"), ("x", "y", "clicks", "interval", "button")),
     **dict.fromkeys(("scroll", "hscroll"), ("clicks", "x", "y")),
     **dict.fromkeys(("write", "typewrite"), ("message",)),
-    **dict.fromkeys(("press", "keyDown", "keyUp"), ("keys",)),
+    "press": ("keys", "presses"),
+    **dict.fromkeys(("keyDown", "keyUp"), ("key",)),
 }
+
+
+def _keys(named: Any) -> list[str]:
+    """The keys of a call: one, or a list of them."""
+    keys = [named] if isinstance(named, str) else named
+    if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
+        raise ActionError(f"no keys: {str(named)[:60]!r}")
+    return ["space" if key == " " else key for key in keys]
+
+
+def _times(values: dict[str, Any], name: str) -> int:
+    times = values.get(name, 1)
+    if not isinstance(times, int) or not 1 <= times <= MANY:
+        raise ActionError(f"{name} must be a whole number from 1 to {MANY}, not {times!r}")
+    return times
 
 
 def _name(call: ast.expr | None) -> tuple[str, str]:

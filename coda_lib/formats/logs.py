@@ -1,7 +1,8 @@
-"""Log folders of ScienceBoard and OSWorld: APP/TASK/PLANNER-RUN with traj.jsonl, pictures and a result for each episode.
+"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTION_SPACE/OBSERVATION/MODEL/DOMAIN/TASK), one for each episode.
 
 A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A line of OSWorld's is an
-action, with the picture after it; the result is in result.txt.
+action, with the picture after it; the result is in result.txt.  SEAgent's is OSWorld's with the picture before it as well.  The
+model is the planner with the number of its run, so that OSWorld's show_result.py tells runs apart.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from coda_lib.trajectory import Step, Trajectory, decode_image
 
 SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
 OURS = "coda.json"  # what the formats have no place for
+AFTER, BEFORE = "screenshot_file", "screenshot_file_before_exec"  # of a line: OSWorld's, and SEAgent's
 FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
+SPACES = ("pyautogui", "screenshot")  # OSWorld's action space and observation
 FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
 
 
@@ -40,7 +43,7 @@ def _stamp(index: int) -> str:
 
 def _new_folder(root: Path, trajectory: Trajectory) -> Path:
     task = trajectory.task_id.rpartition("/")[2]
-    folder = root / safe_name(trajectory.app) / safe_name(task) / safe_name(f"{trajectory.planner}-{trajectory.run}")
+    folder = root / safe_name(f"{trajectory.planner}-{trajectory.run}") / safe_name(trajectory.app) / safe_name(task)
     if folder.exists():
         raise twice(trajectory)
     folder.mkdir(parents=True)
@@ -51,7 +54,8 @@ def _write(folder: Path, trajectory: Trajectory, lines: Sequence[dict], result: 
     write_text(folder / "traj.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     write_json(folder / OURS, record_of(trajectory))
     if trajectory.success is not None:  # there is no result of an episode that broke
-        write_text(folder / result, form.format(trajectory.success))
+        score = trajectory.score
+        write_text(folder / result, form.format(trajectory.success) if score is None else str(score))
 
 
 def _folders(root: Path, result: str) -> list[Path]:
@@ -60,9 +64,9 @@ def _folders(root: Path, result: str) -> list[Path]:
 
 
 def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
-    task, app = folder.parent.name, folder.parent.parent.name
+    task, app, model = folder.name, folder.resolve().parent.name, folder.resolve().parent.parent.name
     record = read_json(folder / OURS) if (folder / OURS).exists() else None
-    return trajectory_of(f"{app}/{task}", app, "", folder.name, steps, final, read_result(folder / result), record)
+    return trajectory_of(f"{app}/{task}", app, "", model, steps, final, read_result(folder / result), record)
 
 
 # ---- ScienceBoard ----------------------------------------------------------------------------------------------------
@@ -103,7 +107,7 @@ def _read_scienceboard(folder: Path) -> Trajectory:
 
 def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
     for trajectory in trajectories:
-        folder, lines = _new_folder(root, trajectory), []
+        folder, lines = _new_folder(root.joinpath(*SPACES), trajectory), []
         screenshots = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
         (folder / FIRST).write_bytes(screenshots[0])
         for index, step in enumerate(trajectory.steps):
@@ -131,11 +135,12 @@ def _read_osworld(folder: Path) -> Trajectory:
     before = (folder / FIRST).read_bytes() if (folder / FIRST).exists() else unseen()
     numbered = list(enumerate(read_lines(path), 1))
     for number, line in numbered:
-        if "action" not in line or not isinstance(line.get("screenshot_file"), str):
+        if "action" not in line or not any(isinstance(line.get(name), str) for name in (AFTER, BEFORE)):
             raise UserError(f"{path}, line {number}: no action or no screenshot_file")
     for _, group in groupby(numbered, key=_step_number):
         lines = [line for _, line in group]
-        after = read_picture(folder, lines[-1]["screenshot_file"], str(path))
+        before = read_picture(folder, lines[0][BEFORE], str(path)) if lines[0].get(BEFORE) else before
+        after = read_picture(folder, lines[-1][AFTER], str(path)) if lines[-1].get(AFTER) else before
         codes = [str(line["action"]) for line in lines if line["action"]]
         actions, error = actions_of(codes, decode_image(after).size)
         steps.append(Step(before, "", "\n".join(codes), actions, error))

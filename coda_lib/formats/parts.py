@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ from coda_lib.files import whole_text
 from coda_lib.formats.code import Size, read_code
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
+UNREAD = "not converted: "  # begins the error of a step whose code is no action of ours
+
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
     """All of a trajectory but pictures and actions."""
-    names = ("task_id", "app", "instruction", "planner", "run", "answer", "success")
+    names = ("task_id", "app", "instruction", "planner", "run", "answer", "success", "score")
     steps = [{"plan": step.plan, "reply": step.reply, "error": step.error} for step in trajectory.steps]
     return {name: getattr(trajectory, name) for name in names} | {
         "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps,
@@ -34,14 +37,15 @@ def twice(trajectory: Trajectory) -> UserError:
 
 
 def trajectory_of(
-    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, success: bool | None,
+    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, result: float | None,
     record: dict[str, Any] | None,
 ) -> Trajectory:  # fmt: skip
     """A trajectory that was read; its last action says how it ended.  `record` is what `record_of` kept of one of ours."""
+    success, score = None if result is None else result >= 1, None if result in (None, 0, 1) else result
     last = steps[-1].actions[-1] if steps and steps[-1].actions else None
     stop = STOPS.get(last.type) if last else None
     answer, stop = last.text if stop else None, stop or StopReason.STEP_LIMIT
-    trajectory = Trajectory(task_id, app, instruction, planner, 0, tuple(steps), final, stop, answer, success)
+    trajectory = Trajectory(task_id, app, instruction, planner, 0, tuple(steps), final, stop, answer, success, (), score)
     if record is None:
         return trajectory
     fields = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
@@ -84,15 +88,18 @@ def read_picture(folder: Path, name: Any, where: str) -> bytes:
     return path.read_bytes()
 
 
-def read_result(path: Path) -> bool | None:
-    """Whether an episode succeeded, by the number in a file; None if there is no file.  UserError if it holds no number."""
+def read_result(path: Path) -> float | None:
+    """The score in a file, such as 0, 1 or 0.5; None if there is no file.  UserError if it holds no number."""
     if not path.exists():
         return None
     said = path.read_text(encoding="utf-8", errors="replace").strip()
     try:
-        return float(said) > 0
+        result = float(said)
     except ValueError as error:
         raise UserError(f"{path}: {said[:40]!r} is no result") from error
+    if not isfinite(result):
+        raise UserError(f"{path}: {said[:40]!r} is no result")
+    return result
 
 
 def unseen() -> bytes:
@@ -107,5 +114,5 @@ def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | 
         try:
             found += read_code(code, size)
         except ActionError as error:
-            return tuple(found), str(error)
+            return tuple(found), f"{UNREAD}{error}"
     return tuple(found), None

@@ -15,7 +15,6 @@ from coda_lib.bench.desktop import Check, check_app, script_agent
 from coda_lib.bench.fleet import typing_task
 from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
-from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
 from coda_lib.paths import REFERENCE
@@ -24,7 +23,6 @@ from coda_lib.show.pictures import Sheet, screens, strip
 from coda_lib.trajectory import Trajectory
 
 EPISODES = REFERENCE / "apps"
-FAST = Timing(connect=0.5, answer=0.4, action=0.4, boot=2.0, pause=0.01, still=0.0, settle=0.2, look=0.01)
 
 
 # ---- real applications ---------------------------------------------------------------------------------------------------
@@ -95,8 +93,8 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
 
 
 def played_on(machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]) -> list[Trajectory]:
-    """The tasks' scripts, each played `runs` times on machines; messages of faults are appended to `faults`."""
-    return rollout(script_agent(tasks), jobs(tasks, runs), Machines(machines, FAST), 0, len(machines), report=faults.append)
+    """The tasks' scripts, each played `runs` times on machines, real or fake; messages of faults are appended to `faults`."""
+    return rollout(script_agent(tasks), jobs(tasks, runs), Machines(machines), 0, len(machines), report=faults.append)
 
 
 def outcomes(trajectories: Sequence[Trajectory]) -> pd.DataFrame:

@@ -152,6 +152,8 @@ def _shorten(text: str, length: int) -> str:
 def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
     """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no cross."""
     end = None
+    if action.x is None and action.type.optional:  # where the pointer is
+        return
     match action.type:
         case ActionType.CLICK:
             shapes = "x"
@@ -161,13 +163,17 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
             shapes = "xs"
         case ActionType.HOVER:
             shapes = "o"
+        case ActionType.MOUSE_DOWN | ActionType.MOUSE_UP:
+            shapes = "."
         case ActionType.DRAG:
             shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
         case ActionType.SCROLL:
             step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[action.direction]
             x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
             shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
-        case ActionType.TYPE | ActionType.HOTKEY | ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+        case ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP | ActionType.WAIT:
+            return
+        case ActionType.DONE | ActionType.FAIL | ActionType.ANS:
             return
         case _:
             assert_never(action.type)

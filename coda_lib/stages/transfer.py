@@ -15,12 +15,13 @@ from itertools import product
 import pandas as pd
 from rapidfuzz import process
 
-from coda_lib.action import Action, ActionError, ActionType, format_action, parse_actions
+from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.script import ScriptError, action_of, to_step
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
+from coda_lib.grammar import format_action, parse_actions
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation, Planner

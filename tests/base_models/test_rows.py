@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 
-from coda_lib.action import parse_actions
 from coda_lib.applications import APPS
 from coda_lib.base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
 from coda_lib.base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
@@ -17,6 +16,7 @@ from coda_lib.base_models.walks import by_goal, typed_words
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.explore import Aim, sentence
+from coda_lib.grammar import parse_actions
 from coda_lib.space import aims_of, region, space
 from coda_lib.task import holds, test_tasks
 from coda_lib.trajectory import StopReason, decode_image

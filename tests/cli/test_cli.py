@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -30,7 +31,7 @@ from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.fleet.collect import Collection
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO
+from coda_lib.paths import DATA, NOTEBOOKS, REFERENCE, REPO
 from coda_lib.pipeline import drive as pipeline
 from coda_lib.planner import Planner
 from coda_lib.run import Run
@@ -244,6 +245,46 @@ def test_evaluate(coda, scripted, tmp_path):
     assert len(pd.read_parquet(tmp_path / "e.parquet")) == 6
     code, shown, _ = coda(*words)
     assert "astron" in shown and "Pass@2" in shown and "0.0 [0.0, " in shown
+
+
+def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted, monkeypatch):
+    from coda_lib.envs.base import EnvironmentFault
+    from coda_lib.envs.sciencedesk.env import ScienceDesk
+
+    alone = ScienceDesk.reset
+
+    def reset(self, task, **options):
+        if task.id == "astron/A-02":
+            raise EnvironmentFault("the machine is gone")
+        return alone(self, task, **options)
+
+    monkeypatch.setattr(ScienceDesk, "reset", reset)
+    words = "evaluate --app astron --runs 2 --first 3 --profile smoke".split()
+    code, shown, errors = coda(*words)
+    assert code == 1 and "2 of 3" in shown and "Pass@2" in shown
+    assert "1 tasks are not in the table, because an environment broke: astron/A-02; play them again" in errors
+    measured = json.loads(coda(*words, "--json")[1])
+    assert measured["broken"] == ["astron/A-02"] and [row["tasks"] for row in measured["results"]] == [2, 2]
+
+
+def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkeypatch):
+    from coda_lib.fleet import tasksets
+
+    monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
+    shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
+    (tmp_path / "KAlgebra" / "A-01.json").write_text("{")
+    with pytest.raises(UserError, match="A-01.json: not a JSON file.*--leave-out plays the others"):
+        tasksets.board_sets(tmp_path)
+    told = []
+    (found,) = tasksets.board_sets(tmp_path, leave_out=told.append)
+    assert found.unreadable == 1 and len(found.tasks) == 16 and "left out: " in told[0] and "A-01.json" in told[0]
+    row = cli_evaluate._measures(found, _solved(found.tasks), 1, 0, load_profile("smoke"))[0]
+    assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
+
+
+def _solved(tasks):
+    rows = [{"task_id": task.id, "run": 0, "success": True, "stop": "DONE"} for task in tasks]
+    return pd.DataFrame(rows)
 
 
 @pytest.mark.parametrize(

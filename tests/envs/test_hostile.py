@@ -9,12 +9,13 @@ import time
 import pytest
 from actions import example
 
-from coda_lib.action import Action, ActionError, ActionType, parse_actions
+from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.envs.pyautogui import LONGEST_TEXT, pyautogui_calls
 from coda_lib.envs.scienceboard.files import load_board_task
 from coda_lib.envs.scienceboard.guest import program
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.judge import VerdictError, parse_verdict
 from coda_lib.planner import read_plan
 from coda_lib.task import load_task
@@ -38,7 +39,7 @@ REPLIES = [
     "click(start_box='(1;2)')", "click(start_box='(1e9,2)')", "click(start_box='(nan,inf)')", "click(start_box='(-50,2)')",
     "click(start_box='(99999999999999999999,2)')", "click(start_box='(1,2)', end_box='(3,4)')", "click(start_box='(1,2)'); id",
     "click(start_box='(1,2)') click(start_box='(1,2)')", "os.system('id')", "exec(content='id')", "__import__(content='os')",
-    "type(content=id)", "type(content='a'", "type('a')", "type(content='a', content='b')", "type(text='a')", "hotkey(key='')",
+    "type(content=id)", "type(content='a'; id", "type('a')", "type(content='a', content='b')", "type(text='a')", "hotkey(key='')",
     "hotkey(key='   ')", "scroll(start_box='(1,2)', direction='sideways')", "scroll(start_box='(1,2)', direction='up; id')",
     "drag(start_box='(1,2)')", "drag(start_box='(1,2)', end_box='(9999,9999)')", "finished(content='x', start_box='(1,2)')",
     "Action:", "Thought: Action: Action:", "Action: " * 2000, "click(start_box='(1,2)')\n" + "x" * 100, "(" * 5000, "'" * 9999,

@@ -16,7 +16,7 @@ from threading import Thread
 
 import psutil
 import pytest
-from fleet_parts import Clicker, Counter, Once, task
+from fleet_parts import Broken, Clicker, Counter, Once, task
 
 from coda_lib.agent import DualAgent
 from coda_lib.config import load_profile
@@ -29,7 +29,7 @@ from coda_lib.fleet.collect import LOSSES, STRIKES, Collection, collect, read_st
 from coda_lib.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Planner
-from coda_lib.rollout import jobs, play
+from coda_lib.rollout import TRIES, jobs, play
 from coda_lib.run import Run
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import StopReason
@@ -90,6 +90,25 @@ def test_a_broken_environment_is_tried_twice_and_says_nothing_of_the_agent(log, 
     broken, whole = collect(todo, specs(log), tmp_path / "fleet", report=told.append)
     assert (broken.stop, broken.success) == (StopReason.ENVIRONMENT_ERROR, None) and whole.success
     assert begun(log) == {"made/broken": 2, "made/whole": 1} and told == ["made/broken, run 0: it is broken"] * 2
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_what_broke_is_tried_again_elsewhere(log, tmp_path, together):
+    envs = [partial(Broken, log), partial(Counter, log, 0.01)]
+    shares = [envs] if together else [envs[:1], envs[1:]]
+    workers = [WorkerSpec(Clicker(), share, True, 7) for share in shares]
+    found = collect(jobs([task(f"t{i}") for i in range(6)], 1), workers, tmp_path / "fleet")
+    assert all(t.success for t in found) and max(begun(log).values()) <= 2
+
+
+def test_what_was_a_fault_is_played_again_by_the_next_call(log, tmp_path):
+    todo = jobs([task("t0"), task("t1")], 1)
+    first = collect(todo, [WorkerSpec(Clicker(), [partial(Broken, log)], True, 7)], tmp_path / "fleet")
+    assert [t.success for t in first] == [None, None] and len(list((tmp_path / "fleet" / "episodes").iterdir())) == 2
+    again = collect(todo, specs(log, 1), tmp_path / "fleet")
+    assert [t.success for t in again] == [True, True] and set(begun(log).values()) == {TRIES + 1}
+    assert sorted(path.name for path in (tmp_path / "fleet" / "episodes").iterdir()) == [f"made%2Ft{i}.0.parquet" for i in (0, 1)]
+    assert collect(todo, specs(log, 1), tmp_path / "fleet") == again and set(begun(log).values()) == {TRIES + 1}
 
 
 def test_with_no_environment_left_the_rest_is_kept_as_broken(log, tmp_path):

@@ -133,7 +133,7 @@ def test_any_text_is_read_as_it_was_written(text):
 
 
 def episode(root, lines, result, name="result.out"):
-    folder = root / "KAlgebra" / "A-01" / "agent"
+    folder = root / "agent" / "KAlgebra" / "A-01"
     folder.mkdir(parents=True)
     for i in range(3):
         (folder / f"{i}.png").write_bytes(encode_image(screen(i)))
@@ -172,6 +172,50 @@ def test_an_episode_of_osworld_is_read(tmp_path):
     assert (found.success, found.stop, len(found.steps)) == (False, StopReason.FAIL, 2)
     assert found.steps[0].image.size == (1, 1)  # not recorded
     assert found.steps[1].image.tobytes() == screen(1).tobytes()
+
+
+def test_a_partial_score_stays(tmp_path):
+    lines = [{"step_num": 1, "action": "DONE", "screenshot_file": "1.png"}]
+    episode(tmp_path / "in", lines, "0.5\n", "result.txt")
+    (found,) = FORMATS["osworld"].read(tmp_path / "in")
+    assert (found.success, found.score) == (False, 0.5)
+    for target, to in (("a.parquet", "coda"), ("b", "osworld"), ("c", "scienceboard"), ("d", "agentrewardbench")):
+        convert(tmp_path / "in", tmp_path / target, to)
+        convert(tmp_path / target, tmp_path / "back" / target, "osworld")
+        (result,) = (tmp_path / "back" / target).rglob("result.txt")
+        assert float(result.read_text()) == 0.5
+
+
+def test_the_picture_before_an_action_is_read_in_seagents_logs(tmp_path):
+    lines = [{"step_num": i + 1, "action": "WAIT", "screenshot_file_before_exec": f"{i}.png"} for i in range(3)]
+    episode(tmp_path, lines, "1", "result.txt")
+    (found,) = FORMATS["osworld"].read(tmp_path)
+    assert [step.image.tobytes() for step in found.steps] == [screen(i).tobytes() for i in range(3)] and found.success
+
+
+def test_what_cannot_be_converted_is_named(coda, tmp_path):
+    episode(tmp_path / "logs", [{"actions": ["pyautogui.alert('x')"], "screenshot": "0.png"}], "0")
+    code, _, said = coda("convert", str(tmp_path / "logs"), str(tmp_path / "a.parquet"), "--to", "coda")
+    assert code == 0 and "KAlgebra/A-01 by agent, step 1: not converted: no action: pyautogui.alert" in said
+    (found,) = load_trajectories(tmp_path / "a.parquet")
+    assert found.steps[0].reply == "pyautogui.alert('x')" and found.planner == "agent"
+
+
+def shown_by_osworld(root, action_space, observation, model):
+    """What OSWorld's show_result.py adds up: the results below RESULTS/ACTION_SPACE/OBSERVATION/MODEL by domain."""
+    found = {}
+    for domain in (root / action_space / observation / model).iterdir():
+        for example in domain.iterdir():
+            if "result.txt" in [path.name for path in example.iterdir()]:
+                found.setdefault(domain.name, []).append(float((example / "result.txt").read_text()))
+    return found
+
+
+def test_osworlds_own_table_reads_what_is_written(tmp_path):
+    ours = [made_up(i, task_id=f"gis/B-0{i}", app="gis", planner="base", run=0, success=i == 1) for i in range(1, 4)]
+    FORMATS["osworld"].write([*ours, replace(ours[0], run=1)], tmp_path)
+    assert sorted(shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-0")["gis"]) == [0, 0, 1]
+    assert shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-1") == {"gis": [1]}
 
 
 def test_a_trajectory_of_agentrewardbench_is_read(tmp_path):
@@ -236,6 +280,21 @@ def test_typed_text_is_read_as_it_was_written(text, end):
         ("pyautogui.typewrite('a', interval=0.1)\npyautogui.press('enter')", [Action.type_text("a\n")]),
         ("pyautogui.press('esc')", [Action.hotkey("esc")]),
         ("pyautogui.scroll(-3, 8, 6)", [Action.scroll(0.1, 0.1, "down")]),
+        ("pyautogui.scroll(-3)", [Action("scroll", direction="down")]),
+        ("pyautogui.press('left', presses=3)", [Action.hotkey("left")] * 3),
+        ("pyautogui.press(['left', 'up'], presses=2)", [Action.hotkey("left"), Action.hotkey("up")] * 2),
+        ("pyautogui.press('enter', presses=2)", [Action.type_text("\n\n")]),
+        ("pyautogui.hotkey(['ctrl', 'c'])", [Action.hotkey("ctrl c")]),
+        ("pyautogui.typewrite(['a', 'left'])", [Action.hotkey("a"), Action.hotkey("left")]),
+        ("pyautogui.click(8, 6, clicks=3)", [Action.double_click(0.1, 0.1), Action.click(0.1, 0.1)]),
+        ("pyautogui.tripleClick(8, 6)", [Action.double_click(0.1, 0.1), Action.click(0.1, 0.1)]),
+        ("pyautogui.click(8, 6, 1, 0.0, 'right')", [Action.right_click(0.1, 0.1)]),
+        ("pyautogui.leftClick(8, 6)", [Action.click(0.1, 0.1)]),
+        ("pyautogui.keyDown('shift'); pyautogui.click(8, 6); pyautogui.keyUp('shift')",
+         [Action("press", text="shift"), Action.click(0.1, 0.1), Action("release", text="shift")]),
+        ("pyautogui.keyDown(key='ctrl')", [Action("press", text="ctrl")]),
+        ("pyautogui.mouseDown(8, 6); pyautogui.moveTo(40, 30); pyautogui.mouseUp()",
+         [Action("mouse_down", 0.1, 0.1), Action.hover(0.5, 0.5), Action("mouse_up")]),
         ("pyautogui.moveTo(8, 6); pyautogui.moveTo(40, 30)", [Action.hover(0.1, 0.1), Action.hover(0.5, 0.5)]),
         ("", []),
     ],
@@ -248,7 +307,11 @@ def test_code_of_others_is_read(code, acts):
     "code",
     [
         "os.system('id')", "__import__('os').system('id')", "pyautogui.click(x)", "pyautogui.click(1000, 2)", "pyautogui.click()",
-        "pyautogui.dragTo(1, 2)", "pyautogui.moveTo(1, 1); pyautogui.dragTo()", "pyautogui.alert('x')", "pyautogui.write(['a'])",
+        "pyautogui.dragTo(1, 2)", "pyautogui.moveTo(1, 1); pyautogui.dragTo()", "pyautogui.alert('x')", "pyautogui.write([1])",
+        "pyautogui.press('a', presses=-1)", "pyautogui.press('a', presses=10**9)", "pyautogui.press([])", "pyautogui.hotkey()",
+        "pyautogui.click(8, 6, button='middle')", "pyautogui.click(8, 6, clicks='9')", "pyautogui.scroll(0)",
+        "pyautogui.keyDown()",
+        "pyautogui.mouseDown(button='right')", "pyautogui.mouseDown()",
         "for i in range(9): pyautogui.click(1, 1)", "pyautogui.write(open('/etc/passwd').read())", "def f(): pass", "(", "\x00",
         "x" * 10**6 + "(", "(" * 5000,
     ],

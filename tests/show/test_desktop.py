@@ -6,6 +6,7 @@ import re
 from contextlib import closing
 
 from coda_lib.envs.scienceboard.fake import FakeMachine
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.paths import REPO
 from coda_lib.show.desktop import outcomes, played_on, repeated, requests, typing_task
 
@@ -16,10 +17,22 @@ def test_a_script_solves_its_task_on_a_fake_machine():
         assert episode.success and not faults and episode.steps[0].plan == "type(content='word 0')"
         assert outcomes([episode])["episodes"].to_dict() == {("DONE", "yes"): 1}
         table = requests(fake)
-        assert list(table["request"]) == ["/platform", "/setup/launch", "/execute", "/execute", "/vars"]
-        assert "word 0" in table["body"][2] and repeated(fake) == 0
+        assert list(table["request"]) == [
+            "/platform", "/setup/execute", "/platform", "/setup/launch", "/execute", "/execute", "/vars",
+        ]  # fmt: skip
+        assert "word 0" in table["body"][4] and repeated(fake) == 0
         fake.episodes.append(["write a", "write a"])
         assert repeated(fake) == 1
+
+
+def test_a_machine_as_slow_as_a_real_one_is_waited_for():
+    """The deadlines were those of the fake machines, and a real one broke them all."""
+    with closing(FakeMachine(action_s=0.6, screenshot_s=0.5)) as slow:
+        real = slow.machine.model_copy(update={"timing": Timing(item=0, after=0)})
+        (episode,) = played_on([real], [typing_task(1)], 1, faults := [])
+        assert episode.success and not faults
+        played_on([slow.machine], [typing_task(1)], 1, faults)
+        assert faults
 
 
 def test_no_module_of_the_library_reads_the_tests():

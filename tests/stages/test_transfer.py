@@ -6,13 +6,14 @@ import pytest
 from PIL import Image
 from tiny_models import SIZE, screen, words_of
 
-from coda_lib.action import ActionError, ActionType, parse_actions
+from coda_lib.action import ActionError, ActionType
 from coda_lib.agent import carry_out
 from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_plan, to_step
 from coda_lib.executor import Executor
+from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Turn
 from coda_lib.prompts import render

@@ -72,7 +72,8 @@ TRIPLE_CLICK = """
 from unittest.mock import Mock
 from PIL import Image
 import coda_lib.envs.sciencedesk.hands as hands
-from coda_lib.action import ActionType, parse_actions
+from coda_lib.action import ActionType
+from coda_lib.grammar import parse_actions
 from coda_lib.envs.desktop.display_process import CALLS
 from coda_lib.envs.pyautogui import pyautogui_calls
 from coda_lib.executor import executor_messages, solo_messages
@@ -84,7 +85,7 @@ from coda_lib.show.pictures import _mark
 assert action.type is ActionType.TRIPLE_CLICK and similarity(action, action) == 1
 ((name, point, _),) = pyautogui_calls(action, (100, 100))
 assert name == "tripleClick" and name in CALLS and point == (30, 40)
-hands.QTest, window = Mock(), Mock()
+hands.QTest, window = Mock(), Mock(held=frozenset())
 hands.perform(window, action)
 print([call[0] for call in hands.QTest.method_calls])
 axes = Mock()

@@ -96,10 +96,12 @@ class App(Screen, BoardState):
     def _begin(self) -> None:
         if self.display is None or self.closed or self.display.ended(self.pid) is not None:
             self.close()
+            self.held = ()
             self.display = Display(self.size)
             self.pid = self.launch()
         else:
             self._wake()
+            self.let_go()
             self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # what is under the mouse looks different
             self.fresh()
 

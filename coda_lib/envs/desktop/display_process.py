@@ -38,6 +38,7 @@ STOP_S = 3.0  # for a process to end after SIGTERM
 BETWEEN_S = 0.05  # between the clicks of a double click; a program may take two at the same moment for one
 CALLS = frozenset(
     ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
+    + ("keyDown", "keyUp", "mouseDown", "mouseUp")
 )  # the functions of pyautogui that an `Action` needs
 
 

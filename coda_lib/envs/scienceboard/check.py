@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coda_lib.envs.scienceboard.costs import LambdaError, found
-from coda_lib.envs.scienceboard.files import BoardTask, Database, Equation, File, States, Stop, Value, Variable
+from coda_lib.envs.scienceboard.files import BoardTask, Database, Equation, File, Info, States, Stop, Value, Variable
 from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
@@ -39,12 +39,16 @@ class BoardState:
         """The dump of the state server, or ChimeraX's states."""
         raise self._unanswered("info and states")
 
+    def info(self, key: str) -> Sequence[str]:
+        """The lines that ChimeraX's command `info KEY` prints."""
+        raise self._unanswered("info")
+
     def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
         """The output of a GRASS command."""
         raise self._unanswered("db")
 
-    def file(self, path: str) -> str:
-        """The text of a file in the guest."""
+    def file(self, path: str) -> str | None:
+        """The text of a file in the guest; None if it is not there."""
         raise self._unanswered("file")
 
     def _unanswered(self, items: str) -> UserError:
@@ -68,7 +72,7 @@ def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answ
         return stop == STOPS[item.value] and (not item.args or (answer or "").split() == " ".join(item.args).split())
     value = _query(item, task, state)
     try:
-        return bool(_compare(item, value))
+        return bool(_compare(item, value, task))
     except LambdaError:
         raise
     except _MISSING:
@@ -86,12 +90,14 @@ def _query(item: Any, task: BoardTask, state: BoardState) -> Any:
             return state.functions(points)
         case Database(cmd=name, kwargs=arguments):
             return state.command(name, arguments)
-        case File(path=path):
+        case File(key=path):
             return state.file(path)
+        case Info(key=key) if task.type == "ChimeraX":
+            return state.info(key)
     return state.dump(task)
 
 
-def _compare(item: Any, state: Any) -> bool:
+def _compare(item: Any, state: Any, task: BoardTask) -> bool:
     match item:
         case Value(key=key, value=value):
             return math.isclose(float(state[key]), value, rel_tol=0, abs_tol=NEAR)
@@ -105,6 +111,10 @@ def _compare(item: Any, state: Any) -> bool:
             return any(all(name in plot and plot[name] == value for name, value in wanted.items()) for plot in state)
         case States():
             return _states_hold(item, state)
+        case File(value=text):
+            return state is not None and (Lambda(text)() if text.startswith("lambda") else text) in state
+        case Info(value=lines) if task.type == "ChimeraX":
+            return set(state) == set(lines)
     actual = state if item.key is None else Lambda(item.key)(state) if item.key.startswith("lambda") else state[item.key]
     return Lambda(item.pred)(actual, item.value) if item.pred else actual == item.value
 

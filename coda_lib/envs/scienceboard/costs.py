@@ -28,6 +28,8 @@ NEEDLE = 100  # characters of a text looked for that can make a search in anothe
 PATTERN_S = 0.3  # seconds of a processor that a search takes
 PATTERN_SIZE = 100_000_000  # bytes of its process
 PATTERN_LENGTH, SEARCHED = 1_000, 1_000_000  # characters of a pattern, and of the text that it is looked for in
+ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1")  # others can be slow
+_FIELD = re.compile(r"%(?:\(([^()]*)\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?)", re.DOTALL)  # of a text that `%` fills
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 SIZED = (list, tuple, set, dict, range, *VIEWS)
 
@@ -85,7 +87,7 @@ class Budget:
                     inner = inner.values()
                 waiting += () if isinstance(inner, range) else inner
             elif isinstance(inner, str | bytes):
-                self.pay(len(inner) // SCAN)
+                self.pay(len(inner) // (SCAN if isinstance(inner, str) else ITEMS))
             elif isinstance(inner, int) and inner.bit_length() > 60:
                 self.large += 1
                 self.pay(self.large // 4)
@@ -93,7 +95,8 @@ class Budget:
 
     def counted(self, value: Any) -> Any:
         """The same value; its cost is the number of its own items."""
-        self.pay(1 + (len(value) // ITEMS if isinstance(value, SIZED) else len(value) // SCAN if isinstance(value, str) else 0))
+        items = isinstance(value, (bytes, *SIZED))
+        self.pay(1 + (len(value) // ITEMS if items else len(value) // SCAN if isinstance(value, str) else 0))
         return value
 
     def listed(self, value: Any) -> Any:
@@ -117,8 +120,8 @@ class Budget:
 
     def sum(self, left: Any, right: Any) -> None:
         """Before `left + right` of two sequences."""
-        if isinstance(left, str | list | tuple) and isinstance(right, type(left)):
-            width = 4 if isinstance(left, str) else ITEM
+        if isinstance(left, str | bytes | list | tuple) and isinstance(right, type(left)):
+            width = 4 if isinstance(left, str | bytes) else ITEM
             if width * (len(left) + len(right)) > self.memory:
                 raise self.too_much()
 
@@ -126,6 +129,33 @@ class Budget:
         """Before `round(value, digits)`, which computes a power of 10."""
         if isinstance(digits, int) and abs(digits) > DIGITS:
             raise self.too_much()
+
+    def formatted(self, form: str | bytes, values: Any) -> None:
+        """Before `form % values`."""
+        fields = _FIELD.findall(form if isinstance(form, str) else form.decode("latin-1"))
+        given = values if isinstance(values, tuple) else (values,)
+        if isinstance(values, dict):
+            names = [name for name, *_ in fields if name]
+            given = [values.get(name if isinstance(form, str) else name.encode("latin-1")) for name in names]
+            given += [values for name, *_, kind in fields if not name and kind != "%"]
+        for value in given:
+            if not isinstance(value, str | bytes | int | float | None):
+                raise LambdaError(f"not allowed: a {type(value).__name__} in a text with '%' in {quote(self.source)}")
+        starred = any("*" in field for field in fields)
+        widths = [int(number[:9]) for _, *numbers, _ in fields for number in numbers if number.isdecimal()]
+        widths += [abs(value) for value in given if starred and isinstance(value, int)]
+        if max(widths, default=0) > DIGITS:
+            raise self.too_much()
+        longest = max((len(value) for value in given if isinstance(value, str | bytes)), default=0)
+        size = len(form) + len(fields) * (2 * DIGITS + BITS // 3 + 10 * longest)  # an escaped character has at most 10
+        self.pay(len(fields) + size // SCAN)
+        self.afford(4 * size)
+
+    def encoded(self, encodings: Sequence[Any]) -> None:
+        """Before a text is encoded, or bytes are decoded, with such encodings."""
+        for name in encodings[:1]:
+            if isinstance(name, str) and name.lower() not in ENCODINGS:
+                raise LambdaError(f"not allowed: the encoding {quote(name)} in {quote(self.source)}")
 
     def ranged(self, bounds: Sequence[Any]) -> None:
         """Before `range(*bounds)`."""
@@ -140,12 +170,12 @@ class Budget:
         if len(parts) == 1 and sum(len(part) + len(between) for part in parts[0]) > SIZE:
             raise self.too_much()
 
-    def scanned(self, text: str, words: Sequence[Any], stripped: bool) -> None:
+    def scanned(self, text: str | bytes, words: Sequence[Any], stripped: bool) -> None:
         """Before a text is searched for others, or freed of their characters."""
         most = sys.maxsize if stripped else NEEDLE
         for word in words:
             for part in word if isinstance(word, tuple) else (word,):
-                self.pay(1 + len(text) * min(len(part), most) // SCAN if isinstance(part, str) else 1)
+                self.pay(1 + len(text) * min(len(part) if isinstance(part, str | bytes) else 1, most) // SCAN)
 
 
 def check_pattern(pattern: str) -> str:

@@ -1,7 +1,8 @@
 """Fake machines: ScienceBoard's guest server without a virtual machine behind it, for tests, notebooks and benchmarks.
 
 A fake machine holds one application, which remembers what is typed or clicked and shows another screen after each action.  It can
-be as slow as a real machine and can fail as one does.  Commands are read from their syntax tree and never run.
+be as slow as a real machine and can fail as one does.  Commands are read from their syntax tree and never run.  As a real one it
+takes what one `recv` returns for the whole request to its state server, and after `CLIENTS` screenshots it answers nothing more.
 
 `python -m coda_lib.envs.scienceboard.fake COUNT` serves fake machines as slow and large as real ones until its input ends, and
 prints their ports as a JSON list.
@@ -23,10 +24,12 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from threading import Lock, Thread
+from urllib.parse import parse_qs
 
 import numpy as np
 from PIL import Image
 
+from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.envs.scienceboard.machine import Machine
 
 HOST = "127.0.0.1"
@@ -34,9 +37,14 @@ SIZE, REAL_SIZE = (160, 120), (1280, 800)  # (width, height) of the screen in pi
 SCREENSHOT_S, ACTION_S, RESET_S = 0.3, 1.5, 40.0  # of a real machine
 FAULTS = ("latency", "hang", "error", "reset before", "reset after", "truncated", "stale")
 LATENCY_S = 0.02  # of the fault of that name
+CLIENTS = 248  # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
+_STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
+_LARGEST = 1 << 20  # bytes of a request
+QUICK = Timing(connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, wait=0.1, settle=0.2)
 _REVERT = "/fake/revert"
 _POST = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 _DONE = b'{"status": "success", "output": "", "error": "", "returncode": 0}'
+_CHIMERAX = b'{"error": null, "log messages": {"note": []}}'
 
 
 @cache
@@ -63,12 +71,14 @@ class FakeMachine:
     ):  # fmt: skip
         self.rates, self.rng, self.size = rates or {}, random.Random(seed), size
         self.delays = {"/screenshot": screenshot_s, "/execute": action_s}  # seconds
-        self.hang_s, self.boot_s = hang_s, boot_s
+        self.hang_s, self.boot_s, self.effect_s, self.call_s = hang_s, boot_s, 0.0, 0.0  # of an action, and of each of its calls
         self.actions: list[str] = []  # all that were carried out, even if the reply was lost
         self.episodes: list[list[str]] = []  # the same, a list for each launch of the application
         self.faults: Counter[str] = Counter()
         self.requests: list[tuple[str, bytes]] = []  # (path, body)
-        self.dead, self.reverts, self.lock = False, -1, Lock()
+        self.answers: dict[str, list[bytes]] = {}  # by path, given before the machine's own
+        self.files: dict[str, bytes] = {}  # by path
+        self.dead, self.reverts, self.restarts, self.clients, self.lock = False, -1, 0, 0, Lock()
         self.revert()
         self._server = _run(asyncio.start_server(self._connected, HOST, 0))
         self.port = self._server.sockets[0].getsockname()[1]
@@ -76,9 +86,9 @@ class FakeMachine:
 
     @property
     def machine(self) -> Machine:
-        """Its row in a list of machines; the revert command is one that a hypervisor would offer."""
+        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor would offer."""
         revert = (sys.executable, "-c", _POST, f"http://{self.address}{_REVERT}")
-        return Machine(address=self.address, state_port=self.port, revert=revert)
+        return Machine(address=self.address, state_port=self.port, revert=revert, timing=QUICK)
 
     def close(self) -> None:
         async def close() -> None:
@@ -89,19 +99,28 @@ class FakeMachine:
     def revert(self) -> None:
         """Return to the snapshot and boot."""
         with self.lock:
-            self.reverts += 1
+            self.reverts, self.clients = self.reverts + 1, 0
             self._launch()
             self.booted = time.monotonic() + self.boot_s
 
     def _launch(self) -> None:
         self.episodes.append([])
-        self.before = self.picture = screen(0, self.size)
+        self.before, self.shown_at = screen(0, self.size), 0.0
+        self.picture = self.before
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = re.search(r"content-length: *(\d+)", head, re.IGNORECASE)
-        body = await reader.readexactly(int(length[1])) if length else b""
-        reply = await self._reply(head.split()[1].partition("?")[0], body)
+        received = await reader.read(_LARGEST)  # what has arrived, as `recv`
+        if not received.startswith((b"GET /", b"POST /")):
+            writer.close()
+            return
+        path = received.split()[1].decode().partition("?")[0]
+        while _lacks(received) and not path.startswith(_STATE) and (more := await reader.read(_LARGEST)):
+            received += more
+        if _lacks(received):
+            await asyncio.sleep(self.hang_s)
+            reply = None
+        else:
+            reply = await self._reply(path, received.partition(b"\r\n\r\n")[2])
         if reply is None:  # with this option the other side sees a reset
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         else:
@@ -122,13 +141,21 @@ class FakeMachine:
         reverts = self.reverts
         if self.dead or fault == "reset before" or time.monotonic() < self.booted:
             return None
-        await asyncio.sleep(self.delays.get(path, 0.0) + {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0))
+        typing_s = self.call_s * body.count(b"pyautogui.") if path == "/execute" else 0.0
+        await asyncio.sleep(typing_s + self.delays.get(path, 0.0) + {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0))
         if fault == "error":
             return 500, b'{"status": "error", "message": "injected"}'
         with self.lock:
             if reverts != self.reverts:  # the request went down with the old state
                 return None
-            status, content = (200, self.before) if fault == "stale" else self._answer(path, body)
+            if path == "/screenshot":
+                self.clients += 1
+            if self.clients > CLIENTS and path in ("/screenshot", "/execute"):
+                status, content = 500, b"Maximum number of clients reached"
+            elif self.answers.get(path):
+                status, content = 200, self.answers[path].pop(0)
+            else:
+                status, content = (200, self.before) if fault == "stale" else self._answer(path, body)
         if fault == "reset after":
             return None
         return status, content[: len(content) // 2] if fault == "truncated" else content
@@ -136,7 +163,7 @@ class FakeMachine:
     def _answer(self, path: str, body: bytes) -> tuple[int, bytes]:
         match path:
             case "/screenshot":
-                return 200, self.picture
+                return 200, self.picture if time.monotonic() >= self.shown_at else self.before
             case "/platform":
                 return 200, b"Linux"
             case "/execute":
@@ -147,11 +174,23 @@ class FakeMachine:
                 return 200, json.dumps({"n": str(len(actions)), "typed": " ".join(actions)}).encode()
             case "/func/2d":
                 return 200, b"[]"
+            case "/func/3d":
+                return 200, b"{}"
             case "/setup/launch":
                 self._launch()
+                return 200, b"app launched successfully"
+            case "/setup/execute":
+                if "reset.sh" in str(json.loads(body)["command"]):
+                    self.restarts, self.clients = self.restarts + 1, 0
                 return 200, _DONE
-            case "/setup/execute" | "/opt" | "/write" | "/tab" | "/add/2d" | "/add/3d" | "/chimerax/run":
-                return 200, _DONE
+            case "/opt" | "/write" | "/tab" | "/add/2d" | "/add/3d" | "/init/map" | "/init/layer" | "/init/scale":
+                return 200, b"OK"
+            case "/chimerax/run":
+                return 200, _CHIMERAX
+            case "/file" if (named := parse_qs(body.decode())["file_path"][0]) in self.files:
+                return 200, self.files[named]
+            case "/file":
+                return 404, b'{"error": "File not found"}'
         return 404, b"not found"
 
     def execute(self, command: list[str]) -> None:
@@ -161,6 +200,14 @@ class FakeMachine:
             self.episodes[-1].append(action)
             self.actions.append(action)
         self.before, self.picture = self.picture, screen(len(self.episodes[-1]), self.size)
+        self.shown_at = time.monotonic() + self.effect_s
+
+
+def _lacks(received: bytes) -> bool:
+    """Whether a part of a request is missing."""
+    head, end, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
+    return not end or len(body) < int(length[1] if length else 0)
 
 
 @cache

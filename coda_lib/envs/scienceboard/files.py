@@ -113,7 +113,7 @@ class Condition(Part):
 
 
 class Info(Condition):
-    """A value in the dump of the state server."""
+    """A value in the dump of the state server; with ChimeraX the lines that its command `info KEY` gives, in any order."""
 
     type: Literal["info"]
     key: Key
@@ -143,11 +143,12 @@ class Database(Condition):
     kwargs: dict[str, Any] = {}
 
 
-class File(Condition):
-    """The text of a file in the guest."""
+class File(Part):
+    """A file in the guest at `key` whose text contains `value`, or the text that the expression `value` gives."""
 
     type: Literal["file"]
-    path: Text
+    key: Text
+    value: Key
 
 
 class Value(Part):
@@ -200,6 +201,14 @@ class BoardTask(Part):
     solution: list[Text] = []  # a script of UI-TARS actions for a local display; tests play it, no agent sees it
     query: list[dict[str, Any]] | dict[str, Any] | None = None  # of Celestia's state server
     penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # 'k:n': after k invalid steps n steps are lost
+
+    @model_validator(mode="after")
+    def _lines_for_chimerax(self) -> BoardTask:
+        for item in self.evaluate if self.type == "ChimeraX" else ():
+            lines = item.value if isinstance(item, Info) else []
+            if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+                raise ValueError(f"evaluate: the value of info {item.key!r} must be the lines that ChimeraX prints")
+        return self
 
 
 def load_board_task(path: Path) -> BoardTask:

@@ -6,11 +6,13 @@ state servers inside the applications (port 8000) answer the check.
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import time
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from pydantic import Field
 from coda_lib.action import Action
 from coda_lib.config import Section
 from coda_lib.envs.base import EnvironmentFault, picture_space
-from coda_lib.envs.pyautogui import Call
+from coda_lib.envs.pyautogui import Call, letting_go
 from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
@@ -34,6 +36,8 @@ from coda_lib.trajectory import StopReason, from_png
 STATE_PORT = 8000
 _PORTLIKE = "«PORTLIKE»"  # placeholder of the state server's port in a task's commands
 STRIKES = 3  # broken episodes in a row after which a machine is not used any more
+PREPARED = 5  # times that a machine is reverted and prepared until that works, as in the benchmark
+_ABSENT = "there is no such script"
 
 
 class Machine(Section):
@@ -44,6 +48,8 @@ class Machine(Section):
     start: tuple[str, ...] = ()  # the command that starts the machine after that
     command_s: float = Field(300.0, gt=0)  # time limit of each command in seconds
     state_port: int = STATE_PORT
+    reset: str = "/home/user/server/reset.sh"  # script in the machine that restarts its server; passed over where it is not there
+    timing: Timing = Timing()  # waits and limits in seconds
 
 
 def load_machines(path: Path) -> list[Machine]:
@@ -60,7 +66,9 @@ class ScienceBoard(Screen):
     """One virtual machine.  Its failures are EnvironmentFaults, never failures of the agent."""
 
     def __init__(self, machine: Machine, timing: Timing | None = None, fit: Fit | None = None):
-        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, timing or Timing()), None, fit
+        self.timing = timing or machine.timing
+        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, self.timing), None, fit
+        self.wait_s = self.timing.wait
         self.size: tuple[int, int] | None = None  # of the screen, (width, height)
         self.begun = 0  # episodes since the last one with an outcome
 
@@ -74,13 +82,37 @@ class ScienceBoard(Screen):
 
     def begin(self, task: AppTask) -> Image.Image:
         self.task, self.size, self.begun = task, None, self.begun + 1
+        held, self.held = self.held, ()
+        tries = PREPARED if self.machine.revert else 1  # without a revert, what was prepared is there still
+        for attempt in range(1, tries + 1):
+            self._restart(task.board.snapshot)
+            try:
+                self.guest.act(() if self.machine.revert else letting_go(held))
+                self._prepare(task.board)
+                break
+            except EnvironmentFault as fault:
+                if attempt == tries:
+                    raise EnvironmentFault(f"task {task.id} was not prepared in {tries} tries, last: {fault}") from fault
+        return self.picture()
+
+    def _restart(self, snapshot: str) -> None:
+        """Revert the machine and restart the server inside, which frees what screenshots leaked."""
         for command in (self.machine.revert, self.machine.start):
-            self._command([word.replace("{snapshot}", task.board.snapshot) for word in command])
+            self._command([word.replace("{snapshot}", snapshot) for word in command])
         self.guest.wait_until_up()
-        for item in task.board.initialize:
+        script, said = shlex.quote(self.machine.reset), ""
+        if self.machine.reset:
+            with suppress(EnvironmentFault):  # the server that it restarts is the one that answers
+                said = self.guest.run(f"if [ -e {script} ]; then /bin/bash {script}; else echo {_ABSENT}; fi", shell=True)
+            self.guest.wait_until_up()
+        if self.machine.revert or (self.machine.reset and _ABSENT not in said):
+            self.guest.shots = 0
+
+    def _prepare(self, board: BoardTask) -> None:
+        for item in board.initialize:
+            time.sleep(self.timing.item)
             prepare(self.guest, item, self.machine.state_port)
             time.sleep(item.wait)
-        return self.picture()
 
     def proceed(self, action: Action) -> tuple[Image.Image, bool]:
         info = self.do(action)
@@ -97,6 +129,7 @@ class ScienceBoard(Screen):
 
     def act(self, calls: Sequence[Call]) -> None:
         self.guest.act(calls)
+        time.sleep(self.timing.after if calls else 0)
 
     def look(self) -> np.ndarray:
         return np.asarray(self.picture())
@@ -137,7 +170,7 @@ class Machines:
 
 
 def prepare(guest: Guest, item: Any, port: int) -> None:
-    """Carry out one item of `initialize`."""
+    """Carry out one item of `initialize`.  EnvironmentFault if the machine does not say that it is done."""
     fields = item.model_dump(exclude={"func", "wait"})
     match item.func:
         case "launch" | "execute":
@@ -145,27 +178,29 @@ def prepare(guest: Guest, item: Any, port: int) -> None:
             words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)]
             (guest.launch if item.func == "launch" else guest.run)(words[0] if is_line else words, item.shell)
         case "opt":
-            guest.command("/opt", json=fields)
+            guest.order("/opt", json=fields)
         case "touch":
-            guest.write(item.path, item.text)
+            guest.order("/write", json={"path": item.path, "content": item.text})
         case "download":
-            guest.command("/setup/download_file", json=fields)
+            guest.command("/setup/download_file", deadline_s=guest.timing.prepare, json=fields)
         case "tab":
-            guest.command("/tab", port, json=item.index)
+            guest.order("/tab", port, json=item.index)
         case "func_2d" | "func_3d":
-            guest.command(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
+            guest.order(f"/add/{item.func[-2:]}", port, content=item.expr.encode())
         case "map" | "layer" | "scale":
-            guest.command(f"/init/{item.func}", port, json=fields)
+            guest.order(f"/init/{item.func}", port, json=fields)
         case "open" if item.path:
             guest.command("/setup/open_file", json={"path": item.path})
         case _:
-            guest.command("/chimerax/run", json={"port": port, "command": _chimerax(item)})
+            command = _chimerax(item)
+            if error := guest.chimerax(command, port).get("error"):
+                raise EnvironmentFault(f"{guest.host}: ChimeraX could not {command!r}: {str(error)[:200]}")
 
 
 def _chimerax(item: Any) -> str:
     match item.func:
         case "clear_log":
-            return "clear"
+            return "log clear"  # `clear` alone clears the history of files
         case "open":
             return f"open {item.name}"
         case "turn":
@@ -187,7 +222,8 @@ class GuestState(BoardState):
         return self.guest.json("GET", "/vars", self.port)
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        return self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
+        plots = self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
+        return [plots] if isinstance(plots, dict) else plots  # of three dimensions there is one plot, not a list of them
 
     def plots(self) -> int:
         return len(self.guest.json("POST", "/func/2d", self.port, json=[]))
@@ -195,14 +231,21 @@ class GuestState(BoardState):
     def dump(self, task: BoardTask) -> Any:
         if task.type == "ChimeraX":
             stamp = uuid.uuid4().hex
-            self.guest.command("/chimerax/run", json={"port": self.port, "command": f"states /tmp {stamp}"})
+            if error := self.guest.chimerax(f"states /tmp {stamp}", self.port).get("error"):
+                raise EnvironmentFault(f"{self.guest.host}: ChimeraX does not tell its states: {str(error)[:200]}")
             return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
         if task.type == "Celestia":
             return self.guest.json("POST", "/dump", self.port, json=task.query or [])
         return self.guest.json("GET", "/dump", self.port)
 
     def command(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        return self.guest.json("POST", "/gcmd", self.port, json={"cmd": name, "kwargs": dict(arguments)})["stdout"]
+        answer = self.guest.json("POST", "/gcmd", self.port, json={"cmd": name, "kwargs": dict(arguments)})
+        return answer.get("stdout") if isinstance(answer, dict) else None
 
-    def file(self, path: str) -> str:
-        return self.guest.read(path)
+    def info(self, key: str) -> Sequence[str]:
+        said = self.guest.chimerax(f"info {key}", self.port).get("log messages")
+        notes = said.get("note", []) if isinstance(said, dict) else []
+        return [line for note in notes for line in str(note).strip().split("\n") if line]
+
+    def file(self, path: str) -> str | None:
+        return self.guest.file(path)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from coda_lib.action import Action, ActionError, parse_actions
+from coda_lib.action import Action, ActionError
 from coda_lib.applications import APPLICATION_OF
 from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.paths import DATA
 from coda_lib.task import GRADES, Task
 

@@ -48,7 +48,7 @@ class Desk(QWidget):
         self.menu: QFrame | None = None  # the open one
         self.dialog: QFrame | None = None
         self.shortcuts: dict[str, Callable[[], None]] = {}
-        self.clipboard = ""  # of this window: windows side by side and successive episodes share nothing
+        self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
         self._toggles: list[tuple[QPushButton, str, Any]] = []  # entries of menus and choices, each on at a value of a key
         self._menu_x = 2
         self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)  # not scaled, whatever the display's scale is
@@ -253,7 +253,7 @@ class Desk(QWidget):
         self.values = {key: copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
         self.close_menu()
         self.close_dialog()
-        self.clipboard = ""
+        self.clipboard, self.held, self.pressed = "", frozenset(), None
         for field in self.findChildren(Field):
             field.setText("")  # unlike clear(), not undone by Ctrl+Z
         for rows in self.findChildren(Rows):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import assert_never
 
+import shiboken6
 from PySide6.QtCore import QEvent, QPoint, QPointF, Qt
 from PySide6.QtGui import QKeyEvent, QWheelEvent
 from PySide6.QtTest import QTest
@@ -33,7 +34,15 @@ def perform(window: QWidget, action: Action) -> None:
                 QTest.mouseDClick(widget, Qt.MouseButton.LeftButton, pos=position)
                 QTest.mouseRelease(widget, Qt.MouseButton.LeftButton, pos=position)  # Qt's double click leaves the button down
         case ActionType.HOVER:
-            QTest.mouseMove(*_at(window, action))
+            QTest.mouseMove(*_at(window, action, _pressed(window)))
+        case ActionType.MOUSE_DOWN:
+            window.pressed, position = _at(window, action)
+            QTest.mousePress(window.pressed, Qt.MouseButton.LeftButton, _held(window), position)
+        case ActionType.MOUSE_UP:
+            widget, position = _at(window, action, _pressed(window))
+            QTest.mouseMove(widget, position)
+            QTest.mouseRelease(widget, Qt.MouseButton.LeftButton, _held(window), position)
+            window.pressed = None
         case ActionType.DRAG:
             widget, start = _at(window, action)
             end = widget.mapFrom(window, _pixel(action.x2, action.y2))
@@ -46,18 +55,47 @@ def perform(window: QWidget, action: Action) -> None:
             for character in action.text:
                 _type(window.focusWidget() or window, character)
         case ActionType.HOTKEY:
-            _press(window.focusWidget() or window, action.text.split(" "))
+            _press(window.focusWidget() or window, action.text.split(" "), _held(window))
+        case ActionType.KEY_DOWN | ActionType.KEY_UP:
+            _hold(window, action.text.split(" "), action.type is ActionType.KEY_DOWN)
         case ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
             pass
         case _:
             assert_never(action.type)
 
 
-def _press(widget: QWidget, chord: Sequence[str]) -> None:
-    """Press a chord; one with a key outside `_MODIFIERS`, `_KEYS`, letters and digits does nothing."""
-    if not all(key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum()) for key in chord):
-        return
+def _known(chord: Sequence[str]) -> bool:
+    return all(key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum()) for key in chord)
+
+
+def _held(window: QWidget) -> Qt.KeyboardModifier:
+    """The modifiers that are held down."""
     modifiers = Qt.KeyboardModifier.NoModifier
+    for key in window.held & _MODIFIERS.keys():
+        modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
+    return modifiers
+
+
+def _hold(window: QWidget, keys: Sequence[str], down: bool) -> None:
+    """Press keys and keep them, or release them; the same keys as in a chord."""
+    if not _known(keys):
+        return
+    for key in keys:
+        window.held = window.held | {key} if down else window.held - {key}
+        if key not in _MODIFIERS:
+            send = QTest.keyPress if down else QTest.keyRelease
+            send(window.focusWidget() or window, Qt.Key["Key_" + _KEYS.get(key, key.upper())], _held(window))
+
+
+def _pressed(window: QWidget) -> QWidget | None:
+    """The widget that holds the mouse, if its button is down and it is still there."""
+    return window.pressed if window.pressed is not None and shiboken6.isValid(window.pressed) else None
+
+
+def _press(widget: QWidget, chord: Sequence[str], modifiers: Qt.KeyboardModifier) -> None:
+    """Press a chord; one with a key outside `_MODIFIERS`, `_KEYS`, letters and digits does nothing."""
+    if not _known(chord):
+        return
     for key in chord:
         if key in _MODIFIERS:
             modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
@@ -77,16 +115,19 @@ def _type(widget: QWidget, character: str) -> None:
             QApplication.sendEvent(widget, event)
 
 
-def _at(window: QWidget, action: Action) -> tuple[QWidget, QPoint]:
-    """The widget at the action's point, and the point in the widget's coordinates."""
-    point = _pixel(action.x, action.y)
-    widget = window.childAt(point) or window
+def _at(window: QWidget, action: Action, widget: QWidget | None = None) -> tuple[QWidget, QPoint]:
+    """The widget at the action's point, if not another one, and the point in the widget's coordinates.
+
+    An action where the pointer is, which this window does not know, is in the middle.
+    """
+    point = _pixel(0.5, 0.5) if action.x is None else _pixel(action.x, action.y)
+    widget = widget or window.childAt(point) or window
     return widget, widget.mapFrom(window, point)
 
 
 def _click(window: QWidget, action: Action, button: Qt.MouseButton) -> tuple[QWidget, QPoint]:
     widget, position = _at(window, action)
-    QTest.mouseClick(widget, button, pos=position)
+    QTest.mouseClick(widget, button, _held(window), position)
     return widget, position
 
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
-from coda_lib.action import parse_actions
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.pymol import PyMOL, ToDisplay
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.tasks import app_tasks
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import StopReason
 
 pytestmark = pytest.mark.skipif(not installed("PyMOL"), reason="PyMOL is not installed")

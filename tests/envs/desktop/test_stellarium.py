@@ -13,13 +13,13 @@ import psutil
 import pytest
 from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
-from coda_lib.action import parse_actions
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.connection import Transport
 from coda_lib.envs.desktop.stellarium import Stellarium
 from coda_lib.envs.scienceboard.files import Call
 from coda_lib.envs.scienceboard.tasks import app_tasks
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import StopReason
 
 pytestmark = [pytest.mark.apps, pytest.mark.skipif(not installed("Stellarium"), reason="Stellarium is not installed")]

@@ -24,7 +24,9 @@ from coda_lib.paths import DATA
 from coda_lib.rollout import TRIES, jobs, play, rollout
 from coda_lib.trajectory import StopReason, encode_image, screenshot_png
 
-FAST = Timing(connect=0.3, answer=0.25, action=0.25, boot=0.6, pause=0.01, tries=3, still=0.0, settle=0.2, look=0.005)
+FAST = Timing(
+    connect=0.3, answer=0.25, action=0.25, prepare=0.25, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.005, wait=0.1
+)
 TASK = {
     "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Type twice.", "version": "0.1", "snapshot": "clean",
     "initialize": [{"func": "execute", "command": "make ready", "shell": True}],
@@ -81,12 +83,12 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     assert picture.shape == (*SIZE[::-1], 3) and env.observation_space.contains(picture)
     sent = [(path, json.loads(body) if body[:1] in b'{["0123456789' else body.decode()) for path, body in server.requests if body]
     port = server.port
-    assert sent == [
+    assert "reset.sh" in sent[0][1]["command"] and sent[1:] == [
         ("/setup/launch", {"command": f"app {port}", "shell": True}),
         ("/setup/execute", {"command": ["a", str(port)], "shell": False}),
         ("/opt", {"depth": 6}), ("/write", {"path": "/a", "content": "x"}), ("/tab", 2), ("/add/2d", "x->x^2"),
         *(("/chimerax/run", {"port": port, "command": said}) for said in
-          ("turn y 1", "rainbow", "open 251d", "clear", "alphafold match A", "destroy")),
+          ("turn y 1", "rainbow", "open 251d", "log clear", "alphafold match A", "destroy")),
     ]  # fmt: skip
     seen, _, ended, _, info = env.step(Action.click(0.5, 0.5))
     assert server.actions == ["click 80 60"] and not np.array_equal(seen, picture) and not ended and info["stop"] is None

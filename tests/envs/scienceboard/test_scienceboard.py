@@ -46,6 +46,9 @@ class State:
     def dump(self, task):
         return self._say("dump")
 
+    def info(self, key):
+        return self._say("info")[key]
+
     def command(self, name, arguments):
         return self._say("command")[name, arguments["map"]]
 
@@ -97,11 +100,21 @@ def solved(item, stop=StopReason.DONE, answer=None, **known):
         ({"type": "db", "cmd": "r.info", "kwargs": {"map": "m"}, "key": "lambda out: out.strip()", "value": "n=1"},
          {"command": {("r.info", "m"): " n=1\n"}}, True),
         ({"type": "db", "cmd": "r.info", "kwargs": {"map": "m"}, "value": "n=1"}, {"command": {("r.info", "m"): "n=2"}}, False),
-        ({"type": "file", "path": "/a", "value": "x", "pred": "lambda key, value: value in key"}, {"file": {"/a": "axb"}}, True),
+        ({"type": "file", "key": "/a", "value": "x"}, {"file": {"/a": "axb"}}, True),
+        ({"type": "file", "key": "/a", "value": "x"}, {"file": {"/a": "ab"}}, False),
+        ({"type": "file", "key": "/a", "value": "x"}, {"file": {"/a": None}}, False),
+        ({"type": "file", "key": "/a", "value": "lambda: 'x' + str(2)"}, {"file": {"/a": "ax2b"}}, True),
     ],
 )  # fmt: skip
 def test_an_item_holds_in_its_states_and_in_no_others(item, known, expected):
     assert solved(item, **known) is expected
+
+
+@pytest.mark.parametrize(("lines", "expected"), [(["b", "a"], True), (["a", "b", "a"], True), (["a"], False), ([], False)])
+def test_chimeraxs_lines_are_compared_as_a_set(lines, expected):
+    item = {"type": "info", "key": "residues", "value": ["a", "b"]}
+    chimerax = task(item, type="ChimeraX")
+    assert check_board(chimerax, State(info={"residues": lines}), StopReason.DONE, None) is expected
 
 
 @pytest.mark.parametrize(
@@ -149,6 +162,7 @@ def test_all_items_must_hold_and_a_fault_is_no_failure():
         ({"evaluate": [{"type": "info", "key": "lambda d: d.__mro__", "value": 1}]},
          "evaluate.0.info.key: not allowed: 'd.__mro__'"),
         ({"evaluate": [{"type": "info", "key": "a", "value": 1, "pred": "open('x')"}]}, "evaluate.0.info.pred: not a lambda"),
+        ({"type": "ChimeraX", "evaluate": [{"type": "info", "key": "residues", "value": "a"}]}, "the lines that ChimeraX prints"),
         ({"initialize": [{"func": "format"}]}, "field initialize.0: "),
         ({"initialize": [{"func": "tab", "index": 4}]}, "field initialize.0.tab.index: "),
         ({"initialize": [{"func": "launch", "command": "x", "wait": -1}]}, "field initialize.0.launch.wait: "),
