@@ -278,7 +278,7 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
     told = []
     (found,) = tasksets.board_sets(tmp_path, leave_out=told.append)
     assert found.unreadable == 1 and len(found.tasks) == 16 and "left out: " in told[0] and "A-01.json" in told[0]
-    row = cli_evaluate._measures(found, _solved(found.tasks), 1, 0, load_profile("smoke"))[0]
+    row = cli_evaluate._measures(found, _solved(found.tasks), 1)[0]
     assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
 
 
