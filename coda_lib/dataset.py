@@ -83,7 +83,7 @@ def draw_states(rows: Dataset, count: int, how: str, seed: int, endings: float =
     """
     draw = random.Random(seed)
     weights = np.array(rows["spread"] if how == "spread" else [1.0] * len(rows))
-    ends = np.array([target.startswith(ENDINGS) for target in rows["target"]])
+    ends = np.array([target.startswith(ENDINGS) for target in (rows["target"] if endings < 1 else [""] * len(rows))])
     too_many = 0 < ends.sum() < len(rows) and weights[ends].sum() > endings * weights.sum()
     if too_many:
         weights[ends] *= endings / (1 - endings) * weights[~ends].sum() / weights[ends].sum()

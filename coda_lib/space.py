@@ -22,6 +22,7 @@ import yaml
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
+from coda_lib.explore import aims as seed_aims
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import DATA, display
 from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
@@ -166,7 +167,12 @@ def _committed(app: str) -> frozenset[str]:
 
 @cache
 def aims_of(app: str, name: str) -> tuple[Aim, ...]:
-    """The aims that belong to a region by themselves, ready to be composed: their set-ups are drawn."""
+    """The aims that belong to a region by themselves, ready to be composed: their set-ups are drawn.
+
+    An application without a space, on which no model is trained, has the aims of data/tasks/seeds.
+    """
+    if not has_space(app):
+        return tuple(seed_aims(app)) if name == "train" else ()
     here = space(app)
     aims = (aim for of_goal in here.aims.values() for aim in of_goal)
     return tuple(prepared(here, aim) for aim in aims if here.regions[aim.goal.name, aim.word] == name)

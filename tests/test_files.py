@@ -204,7 +204,8 @@ def test_the_parts_of_a_run_are_those_of_its_layout():
     named |= {run.stage_record("explore/base/gis")}
     parts = {path.relative_to(run.folder).parts[0] for path in named}
     outputs = re.findall(r"(?ms)^    output:\n(.*?)^    \w", (REPO / "Snakefile").read_text())
-    parts |= {re.match(r"[\w.]+", path)[0] for block in outputs for path in re.findall(r'"([^"]+)"', block)}
+    paths = [path for block in outputs for path in re.findall(r'"([^"]+)"', block)]
+    parts |= {re.match(r"[\w.]+", path.replace("{trained}", name))[0] for path in paths for name in ("novice", "specialist")}
     assert len(parts) >= 20 and parts <= BELONGS["run"]
 
 

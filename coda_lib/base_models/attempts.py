@@ -25,6 +25,7 @@ from coda_lib.models.chat import Message
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, decode_image
 
+_SELDOM = 0.1  # share of a walk's states
 SHORT = "AB"  # grades of the tasks that a base planner solves now and then
 
 
@@ -84,10 +85,11 @@ class AttemptMaker:
         groups = [aims for aims in by_goal(self.app).values() if not aims[0].goal.ask]
         self.aims = [aim for aims in groups for aim in aims]
         sample = walk[:: max(1, len(walk) // 500)]
-        self.rates: list[float] = []  # of a value that chance never reached, that of its goal
+        self.rates: list[float] = []  # seldom reached values of a goal count alike
         for aims in groups:
             own = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
-            self.rates += [max(rate, sum(own) / len(own)) for rate in own]
+            seldom = [rate for rate in own if rate < _SELDOM]
+            self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in own]
 
     def screen(self, rng: random.Random) -> Attempt:
         """A single screen to read out and to be asked about: most of a judge's work is to see what a screen shows."""

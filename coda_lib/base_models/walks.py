@@ -21,7 +21,7 @@ from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
 from coda_lib.envs.sciencedesk.widgets import Field
 from coda_lib.explore import Aim
-from coda_lib.space import aims_of, draw_starts, space
+from coda_lib.space import aims_of, draw_starts, has_space, space
 from coda_lib.trajectory import encode_image
 
 WALK_LENGTH = 24  # steps from one reset to the next
@@ -77,7 +77,7 @@ def hotkeys(app: str) -> tuple[str, ...]:
 
 def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> dict[str, Any]:
     """Settings to start from: those of a task, and values of three random goals and their set-ups."""
-    settings: dict[str, Any] = draw_starts(space(app), (), rng)
+    settings: dict[str, Any] = draw_starts(space(app), (), rng) if has_space(app) else {}
     for name in rng.sample(sorted(by_goal(app)), 3):
         aim = rng.choice(by_goal(app)[name])
         settings |= aim.goal.setup

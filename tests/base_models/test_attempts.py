@@ -121,11 +121,11 @@ def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
 
 
 def test_with_other_names_an_attempt_is_the_same():
-    ask = "Set the title to lab and show the labels and select O1."
-    clicks = [f"Click '{name}'." for name in ("File", "Title", "View", "Labels", "O1")]
+    ask = "Set the title to lab and show the labels and select 118."
+    clicks = [f"Click '{name}'." for name in ("File", "Title", "View", "Labels", "118")]
     plans = (*clicks[:2], "Type 'talk' and press Enter.", *clicks[2:], "DONE")
     ruling = '{"Correctness": false, "Redundant": [], "First_Error_Step": 3}'
-    attempt = Attempt((b"",) * 7, (Question(ask, None, f"{' '.join(plans[:6])}\ntalk; O1\n{ruling}"),), plans)
+    attempt = Attempt((b"",) * 7, (Question(ask, None, f"{' '.join(plans[:6])}\ntalk; 118\n{ruling}"),), plans)
     for seed in range(20):
         other = renamed(attempt, names("biochem"), random.Random(seed))
         (question,) = other.questions

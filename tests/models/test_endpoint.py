@@ -8,7 +8,7 @@ import io
 import json
 import socket
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Thread
@@ -199,6 +199,7 @@ def test_a_server_that_sends_a_byte_now_and_then_is_given_up(part):
 
 def test_a_screenshot_is_encoded_once(serve, monkeypatch):
     server, shown, encoded = serve(lambda asked: (200, "ok")), screen(1), []
+    monkeypatch.setattr("coda_lib.trajectory._PNGS", OrderedDict())
     monkeypatch.setattr("coda_lib.trajectory.encode_image", lambda picture: encoded.append(picture) or b"PNG")
     EndpointModel(server.url, "m").generate([conversation("a", shown), conversation("b", shown)], SAMPLING, 0)
     EndpointModel(server.url, "m").generate([conversation("c", shown)], SAMPLING, 0)

@@ -33,7 +33,7 @@ def each(*stages: str) -> set[str]:
 
 JUDGES = each("judges")
 LATER = each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}  # from specialists onward
-TRAINED = each("specialize") | LATER
+TRAINED = each("specialize/specialist") | LATER
 TRANSFER = each("transfer") | {"transfer/spectra"}  # of the generalist
 AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
 AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}

@@ -73,7 +73,8 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     assert not (two.folder / "rollouts" / "base").exists() and not (two.folder / "judged" / "base").exists()
     assert "0 stages to run" in go(1)
 
-    go(0, "judge", **{"explore.base.tasks": 3})  # another exploration: what was trained on the former one is trained again
+    more = load_profile("smoke", ("explore.base.tasks=3",)).explore  # what was trained on the former one is trained again
+    go(0, "judge", explore=more)
     shown = go(1)
     assert "12 stages to run" not in shown and "specialize/specialist/algebra" in shown and "evaluate/base" not in shown
 
