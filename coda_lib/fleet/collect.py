@@ -52,7 +52,7 @@ class Collection:
         broken = trajectory.stop is StopReason.ENVIRONMENT_ERROR
         save_trajectories(self.file(job, broken), [trajectory])
         if not broken:
-            self.file(job, broken=True).unlink(missing_ok=True)
+            remove(self.file(job, broken=True))
 
     def load(self, job: Job) -> Trajectory:
         return load_trajectories(self.file(job, broken=not self.has(job)))[0]
