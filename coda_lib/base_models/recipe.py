@@ -58,6 +58,7 @@ class Recipe:
     executor: int = 2_000  # steps of 32 screens with 8 plans each, 32 instructions or 32 texts
     demonstrations: int = 800  # an application
     how_tos: int = 400  # steps of 64 how-tos
+    values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 300  # tasks of the judge an application that the base planner tries once
     retries: int = 4  # further episodes at each of the short ones
@@ -182,6 +183,7 @@ def stages(recipe: Recipe) -> dict[str, list[tuple]]:
         "executor": [(*point, recipe.executor, SEED, BATCH)],
         "planner": [
             ("copying", sources.how_to_source, lambda data: (data.apps,), recipe.how_tos, SEED, 64),
+            ("copying", sources.value_source, lambda data: (data.apps,), recipe.values, SEED, 48),
             ("planner", sources.planner_source, lambda data: (data.walks, data.demonstrations), recipe.planner, SEED, BATCH),
         ],
         "base_judge": [

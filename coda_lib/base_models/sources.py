@@ -11,6 +11,7 @@ from itertools import count
 
 from coda_lib.base_models import hindsight
 from coda_lib.base_models.attempts import Attempt, AttemptMaker
+from coda_lib.base_models.copying import draw_value_row
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import how_to_row, lessons
 from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moved
@@ -109,12 +110,19 @@ def how_to_source(apps: Sequence[str]) -> Source:
     return lambda rng: how_to_row(rng.choice(lessons(rng.choice(apps)))[1], rng)
 
 
+def value_source(apps: Sequence[str]) -> Source:
+    """Values to copy: steps of scripts that name what the instruction names, given the steps before them and no picture.  In half
+    of them the names are others, in half the numbers, so that the planner copies what it has never seen.
+    """
+    return lambda rng: draw_value_row(apps, rng)
+
+
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
-    """One batch in four has how-tos.  Of the other rows 55 % are decisions of a demonstrator with 30 % random steps, in attempts
-    that solve the task all the same.  Some 30 % are hindsight: what one or two steps of a walk achieved is the instruction, and
-    the steps are the plans, after none to three aimless steps; a third of these instructions ask for something more, and 30 % of
-    the steps are replaced by random ones.  The rest are questions that the screen answers, and the next steps of walks under any
-    instruction.  So the planner knows interfaces and is unsure of what leads to a goal.
+    """One batch in six has how-tos, two have values to copy.  Of the other rows 55 % are decisions of a demonstrator with 30 %
+    random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two steps of a walk achieved
+    is the instruction, and the steps are the plans, after none to three aimless steps; a third of these instructions ask for
+    something more, and 30 % of the steps are replaced by random ones.  The rest are questions that the screen answers, and the
+    next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what leads to a goal.
     """
     of_goals = []
     for walk in walks:
@@ -141,7 +149,9 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
             decision = hindsight.distracted(decision, rng, typed_words(walk[0].app))
         return hindsight.planner_row(decision)
 
-    return mixed(draw, draw, draw, how_to_source([walk[0].app for walk in walks]))
+    apps = [walk[0].app for walk in walks]
+    values = value_source(apps)
+    return mixed(draw, draw, draw, how_to_source(apps), values, values)
 
 
 def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:

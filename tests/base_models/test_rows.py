@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import pytest
 
 from coda_lib.applications import APPS
+from coda_lib.base_models.copying import draw_value_row
 from coda_lib.base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
 from coda_lib.base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
 from coda_lib.base_models.rows import SIZE, Row, description_row, element_row, grounding_row, moved
@@ -138,6 +140,26 @@ def test_a_how_to_gives_the_next_step_of_a_script_without_a_picture():
         assert words_of(row) in [f"{task.instruction}\n{plans}".rstrip("\n") for plans in past]
     asked = {words_of(how_to_source(["gis"])(random.Random(seed))).splitlines()[0] for seed in range(40)}
     assert len(asked) > 20 and asked <= {task.instruction for _, task in lessons("gis")}
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_values_to_copy_stand_in_the_instruction_and_are_of_no_other_region(app):
+    here, rng = space(app), random.Random(0)
+    held_out = {
+        replace(aim, wording=number).text.lower()
+        for aims in here.aims.values() for aim in aims if here.regions[aim.goal.name, aim.word] != "train"
+        for number in range(len(aim.goal.wordings))
+    }  # fmt: skip
+    known = {task.instruction for _, task in lessons(app)}
+    new = 0
+    for _ in range(300):
+        row = draw_value_row([app], rng)
+        instruction = words_of(row).splitlines()[0]
+        words = {word.lower() for word in re.findall(r"[A-Za-z]{2,}|\d+", row.reply.partition("'")[2])}
+        assert words & set(re.findall(r"[a-z]{2,}|\d+", instruction.lower()))
+        assert not row.pictures and not any(text in instruction.lower() for text in held_out)
+        new += instruction not in known
+    assert new > 30  # other names and numbers
 
 
 @pytest.mark.parametrize("app", APPS)
