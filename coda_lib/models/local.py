@@ -244,6 +244,11 @@ def conversation_key(conversation: list[Message]) -> tuple[tuple[str, str, Any],
     )
 
 
+def picture_names(conversation: list[Message]) -> tuple[bytes, ...]:
+    """What tells the pictures of conversations apart, in order."""
+    return tuple(map(digest, _pictures(conversation)))
+
+
 def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:
     """Conversations as a left-padded batch of tensors, ending in the assistant's turn when `generate`."""
     images = [_pictures(conversation) for conversation in conversations]
