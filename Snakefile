@@ -20,6 +20,7 @@ P = read_profile(Path(config["profile_file"])) if "profile_file" in config else 
 EXPLORER = RUN.explorer(P)
 BOOKS = Path(config.get("notebooks", NOTEBOOKS))
 ATTACHED = "--attached" if "attached" in config else ""
+START = f"coda_lib.pipeline.warm start {config['warm']}" if "warm" in config else "coda_lib.pipeline.runner"
 PYTHON = sys.executable
 
 
@@ -119,7 +120,7 @@ ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", 
 ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
-    "{PYTHON} -m coda_lib.pipeline.runner {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
+    "{PYTHON} -m {START} {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
     " --executed {output.executed:q} --set profile={P.name} run={RUN.name:q} {params.set} --settings {params.settings:q}"
     " --inputs {input:q} --outputs {output:q}"
 )

@@ -18,7 +18,7 @@ from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
 
 from coda_lib.models.local import embed_patches_by_product
-from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
+from coda_lib.models.shared_prefix import GroupRows, distinct, prompts_of, sample
 
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
 SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
@@ -86,7 +86,7 @@ class SharedPrefixTrainer(GRPOTrainer):
     def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[Any], list[Any] | None, dict[str, Any]]:
         if not self.shared_prefix:
             return super()._tokenize_prompts(prompts)
-        first, which = _distinct(self._states)
+        first, which = distinct(self._states)
         ids, images, fields = super()._tokenize_prompts([prompts[i] for i in first])
         return [ids[i] for i in which], images and [images[i] for i in which], fields
 
@@ -95,7 +95,7 @@ class SharedPrefixTrainer(GRPOTrainer):
     ) -> tuple[list[list[int]], Any]:
         if not self.shared_prefix or self.use_vllm:
             return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *args, **kwargs)
-        first, which = _distinct(self._states)
+        first, which = distinct(self._states)
         inputs = dict(self.processing_class.tokenizer.pad({"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"))
         if images:
             inputs |= {name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")}
@@ -160,7 +160,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         self, model: torch.nn.Module, batch: dict[str, Any], states: Sequence[int], tokens: int
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
-        first, which = _distinct(states)
+        first, which = distinct(states)
         network = _network(self.accelerator.unwrap_model(model))
         prompts = {name: values for name, values in _plans(batch, first).items() if name in ("pixel_values", "image_grid_thw")}
         ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
@@ -196,13 +196,6 @@ class SharedPrefixTrainer(GRPOTrainer):
 
 def _network(model: torch.nn.Module) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
-
-
-def _distinct(states: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The first plan of each state, and for each plan which of those states is its own."""
-    first = {state: i for i, state in reversed(list(enumerate(states)))}
-    order = {state: n for n, state in enumerate(sorted(first, key=first.get))}
-    return sorted(first.values()), [order[state] for state in states]
 
 
 def _groups(batch: dict[str, Any], with_signal: bool) -> list[int]:

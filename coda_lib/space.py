@@ -85,7 +85,7 @@ def _file(app: str) -> Path:
 
 
 def read_space(app: str, path: Path) -> Space:
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)  # a large file, read by every stage
     words = raw.get("vocabularies", {})
     goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
     return Space(app, goals, raw.get("starts", {}), words)

@@ -32,16 +32,13 @@ from coda_lib.trajectory import digest
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
-    """Qwen2-VL's image processor, which keeps the patches of the last pictures.
+    """Qwen2-VL's image processor, which keeps the patches of the last pictures for all processors of this process.
 
     A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of a group.
     """
 
     _ROOM = 2**28  # bytes: about 256 screenshots of the tiny models, or 5 of the real ones
-
-    def __init__(self, **kwargs):
-        super().__init__(**kwargs)
-        self._patches: OrderedDict[bytes, BatchFeature] = OrderedDict()
+    _patches: OrderedDict[bytes, BatchFeature] = OrderedDict()  # by picture and settings
 
     def _preprocess(self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any) -> BatchFeature:
         found = [self._remember(image, kwargs) for image in images]
@@ -64,10 +61,8 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
         return Sight(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as a hub holds them: those of the class that everybody has, without the pictures."""
-        settings = super().to_dict() | {"image_processor_type": "Qwen2VLImageProcessor"}
-        settings.pop("_patches", None)
-        return settings
+        """The settings as a hub holds them: those of the class that everybody has."""
+        return super().to_dict() | {"image_processor_type": "Qwen2VLImageProcessor"}
 
 
 class ImageTextProcessor(Qwen2_5_VLProcessor):
@@ -242,6 +237,11 @@ def conversation_key(conversation: list[Message]) -> tuple[tuple[str, str, Any],
         for message in conversation
         for part in message["content"]
     )
+
+
+def picture_names(conversation: list[Message]) -> tuple[bytes, ...]:
+    """What tells the pictures of conversations apart, in order."""
+    return tuple(map(digest, _pictures(conversation)))
 
 
 def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:

@@ -50,6 +50,16 @@ def prompts_of(network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: t
     return prompts
 
 
+def distinct(names: Sequence[Hashable]) -> tuple[list[int], list[int]]:
+    """The index of the first of each name, in order, and for each name which of these it is.
+
+    >>> distinct(["b", "a", "b"])
+    ([0, 1], [0, 1, 0])
+    """
+    order = {name: n for n, name in enumerate(dict.fromkeys(names))}
+    return [names.index(name) for name in order], [order[name] for name in names]
+
+
 def features(network: Qwen2_5_VLForConditionalGeneration, pixels: torch.Tensor, grids_K3: torch.Tensor) -> torch.Tensor:
     """Features of K pictures, one below another: image tokens x width."""
     return torch.cat(network.model.get_image_features(pixels, grids_K3).pooler_output)

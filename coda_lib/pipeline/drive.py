@@ -30,6 +30,7 @@ from coda_lib.owned import belongs, claim, in_reference, is_free, remove
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
 from coda_lib.pipeline.dependencies import data_files
 from coda_lib.pipeline.progress import Lines, clock
+from coda_lib.pipeline.warm import warmed
 from coda_lib.processes import ended
 from coda_lib.run import Run
 
@@ -218,17 +219,17 @@ def _drive(
     env = os.environ | {"PATH": f"{cluster.resolve()}{os.pathsep}{path}" if cluster else path}
     started = time.time()
     log = run.folder / "snakemake.log"
-    with log.open("w", encoding="utf-8") as output:
-        process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
-            command, stdin=subprocess.PIPE, stdout=output, stderr=subprocess.STDOUT, start_new_session=True, env=env,
-            pass_fds=[lock.fileno()],
-        )  # fmt: skip
     lines = Lines(run, stages, expected, console)
-    with ended(process, PATIENCE_S), lines.progress:
-        while process.poll() is None:
+    with log.open("w", encoding="utf-8") as output, warmed(run.folder, 0 if cluster else len(stages), output) as address:
+        process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
+            [*command, *([f"warm={address}"] if address else [])], stdin=subprocess.PIPE, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True, env=env, pass_fds=[lock.fileno()],
+        )  # fmt: skip
+        with ended(process, PATIENCE_S), lines.progress:
+            while process.poll() is None:
+                lines.update(started)
+                time.sleep(0.2)
             lines.update(started)
-            time.sleep(0.2)
-        lines.update(started)
     if lines.errors:
         raise StageError("\n".join(lines.errors))
     if process.returncode:

@@ -24,9 +24,9 @@ import yaml
 from coda_lib.errors import StageError, UserError
 from coda_lib.owned import remove
 from coda_lib.paths import display
+from coda_lib.pipeline.kernel import Fork, kernel_manager
 from coda_lib.processes import meanwhile
 
-THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermill, to the executed copy
 
@@ -70,8 +70,10 @@ def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
 
 
-def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Cost:
+def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> Cost:
     """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or absent.
+
+    Its cells run in `kernel`, or in a new process.
 
     Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception when a cell
     fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
@@ -88,7 +90,7 @@ def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Co
         try:
             papermill.execute_notebook(
                 notebook, failed, dict(parameters), kernel_name="python3", language="python", progress_bar=False,
-                cwd=notebook.parent, kernel_manager_class=_kernel_manager(sockets),
+                cwd=notebook.parent, kernel_manager_class=kernel_manager(sockets, kernel),
             )  # fmt: skip
         except papermill.PapermillExecutionError as error:
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
@@ -99,30 +101,8 @@ def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any]) -> Co
     return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
 
 
-def _kernel_manager(folder: str) -> type:
-    """Return the class that starts ipykernel under the running Python, whichever kernels are installed.
-
-    It talks over sockets in `folder` rather than over ports, which two stages could happen to choose alike.
-    """
-    from jupyter_client.kernelspec import KernelSpec
-    from jupyter_client.manager import AsyncKernelManager
-    from traitlets import Unicode
-
-    class ThisInterpreter(AsyncKernelManager):
-        transport = Unicode("ipc")
-        connection_file = Unicode(os.path.join(folder, "kernel.json"))
-
-        @property
-        def kernel_spec(self) -> KernelSpec:
-            command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-            threads = dict.fromkeys(THREAD_VARIABLES, "1")
-            return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
-
-    return ThisInterpreter
-
-
 @contextmanager
-def _peak_memory(interval_s: float = 0.25) -> Iterator[list[int]]:
+def _peak_memory(interval_s: float = 1.0) -> Iterator[list[int]]:
     """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used together."""
     peak, me = [0], psutil.Process()
 

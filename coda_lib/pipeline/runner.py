@@ -22,6 +22,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, sha256, write_json
 from coda_lib.owned import remove
 from coda_lib.paths import display
+from coda_lib.pipeline.kernel import Fork
 from coda_lib.pipeline.notebook import execute, read_parameters
 from coda_lib.run import Run
 
@@ -48,7 +49,7 @@ class Record:
 
 def run_stage(
     run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str], inputs: Sequence[Path] = (),
-    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None,
+    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None, kernel: Fork | None = None,
 ) -> Record:  # fmt: skip
     """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are 'name=value'.
 
@@ -64,7 +65,7 @@ def run_stage(
     try:
         if resumable:
             _prepare(resumable, {"parameters": list(parameters), "settings": settings, "inputs": hashes})
-        cost = execute(notebook, executed, read_parameters(notebook, parameters))
+        cost = execute(notebook, executed, read_parameters(notebook, parameters), kernel)
         missing = [display(path) for path in made if not path.exists()]
         if missing:
             raise StageError(f"{display(notebook)} ended without an error but did not write {', '.join(missing)}")
@@ -104,7 +105,7 @@ def _stop(*_: Any) -> None:
 
 
 def _stop_with(starter: int) -> None:
-    """Wait until the pipe from the process that started the run closes, which says that it is gone; then stop."""
+    """Wait until the other end of a pipe or socket closes, which says that the process that started this is gone; then stop."""
     while os.read(starter, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -127,14 +128,15 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], kernel: Fork | None = None, asker: int | None = None) -> int:
+    """Run a stage; `asker` is a socket whose other end belongs to the process that asked for it, if it was asked for."""
     arguments = vars(_parse(argv))
-    sys.modules["rfc3987_syntax"] = None  # takes jsonschema a second to import, for a format that no notebook has
     signal.signal(signal.SIGTERM, _stop)
-    if arguments.pop("attached"):
-        threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
+    starters = [sys.stdin.fileno()] if arguments.pop("attached") else []
+    for starter in starters + ([] if asker is None else [asker]):
+        threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
     try:
-        run_stage(**arguments)
+        run_stage(**arguments, kernel=kernel)
     except (UserError, StageError, OSError) as error:
         print(error, file=sys.stderr)
         return 1

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch.nn.utils.rnn import pad_sequence
 
 from coda_lib.agent import Decision
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.executor import Executor, executor_messages
 from coda_lib.models.chat import Message
-from coda_lib.models.local import LocalModel, encode
+from coda_lib.models.local import LocalModel, encode, picture_names
+from coda_lib.models.shared_prefix import GroupRows, distinct
 from coda_lib.planner import Observation
 from coda_lib.reward import advantages
 from coda_lib.trainer import ActionReward, Progress, SpecializeTrainer, specialize
@@ -62,29 +65,66 @@ class CoupledReward(ActionReward):
 
     def _loss(self, chats: Sequence[list[Message]], replies: Sequence[str], gains_N: torch.Tensor) -> torch.Tensor:
         """Eq. 3 with ρ = 1: the mean over the tokens of each reply, summed over the replies."""
-        answers = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]
-        answered = [[*chat, answer] for chat, answer in zip(chats, answers, strict=True)]
-        inputs = encode(self.model.processor, answered, generate=False).to(self.model.device)
-        tokenizer = self.model.processor.tokenizer
-        # A reply, its end token and a newline close each row, which is padded on the left.
-        lengths = [len(tokenizer(reply, add_special_tokens=False)["input_ids"]) + 2 for reply in replies]
-        longest = max(lengths)
-        from_end_T = torch.arange(longest, 0, -1)
-        mask_NT = ((from_end_T <= torch.tensor(lengths)[:, None]) & (from_end_T > 1)).float().to(self.model.device)
-        logp_NT = self._log_probabilities(self.model.network, inputs, longest)
+        said = _Said.of(self.model, chats, replies)
+        logp_M = self._log_probabilities(self.model.network, said)
         with torch.no_grad():
-            reference_NT = self._log_probabilities(self.reference, inputs, longest)
-        gap_NT = reference_NT - logp_NT
-        kl_NT = gap_NT.exp() - gap_NT - 1
-        ratio_NT = (logp_NT - logp_NT.detach()).exp()
-        objective_NT = ratio_NT * gains_N.to(logp_NT)[:, None] - self.settings.beta * kl_NT
-        return -((objective_NT * mask_NT).sum(dim=1) / mask_NT.sum(dim=1)).sum()
+            reference_M = self._log_probabilities(self.reference, said)
+        gap_M = reference_M - logp_M
+        kl_M = gap_M.exp() - gap_M - 1
+        ratio_M = (logp_M - logp_M.detach()).exp()
+        gain_M, share_M = (each.to(logp_M).repeat_interleave(said.tokens_N) for each in (gains_N, 1 / said.tokens_N))
+        return -((ratio_M * gain_M - self.settings.beta * kl_M) * share_M).sum()
 
-    def _log_probabilities(self, network: torch.nn.Module, inputs: Any, longest: int) -> torch.Tensor:
-        """Log-probabilities of the last tokens of each row, at the sampling temperature: rows x `longest`."""
-        logits = network(**inputs, logits_to_keep=longest + 1).logits[:, :-1]
-        chosen = inputs["input_ids"][:, -longest:, None]
-        return torch.log_softmax(logits.float() / self.executor.sampling.temperature, -1).gather(-1, chosen)[..., 0]
+    def _log_probabilities(self, network: Any, said: _Said) -> torch.Tensor:
+        """Log-probabilities of the tokens of all replies, at the sampling temperature."""
+        where = {"attention_mask": {"full_attention": said.rows.mask_S1LL}, "position_ids": said.rows.positions_3SL}
+        hidden_SLd = network.model(input_ids=said.rows.ids_SL, **where, **said.pictures).last_hidden_state
+        logits_MV = network.lm_head(hidden_SLd[said.places_M]).float() / self.executor.sampling.temperature
+        return torch.log_softmax(logits_MV, -1).gather(-1, said.ids_M[:, None])[:, 0]
+
+
+@dataclass(frozen=True)
+class _Said:
+    """Chats and N replies to them in one row for each beginning, up to its last picture, that is not the same."""
+
+    rows: GroupRows
+    pictures: dict[str, torch.Tensor]
+    ids_M: torch.Tensor  # the tokens of all replies, each with its end token, one behind another
+    tokens_N: torch.Tensor  # how many
+    places_M: tuple[torch.Tensor, torch.Tensor]  # row and column of the token before each
+
+    @classmethod
+    def of(cls, model: LocalModel, chats: Sequence[list[Message]], replies: Sequence[str]) -> _Said:
+        processor, network = model.processor, model.network
+        picture = network.config.image_token_id
+        answers = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]
+        whole = encode(processor, [[*chat, answer] for chat, answer in zip(chats, answers, strict=True)], generate=False)
+        whole_N = [ids[real] for ids, real in zip(whole["input_ids"], whole["attention_mask"].bool(), strict=True)]
+        # A beginning includes the mark behind its last picture, which is text: positions count on from it.
+        end_N = [int((ids == picture).nonzero()[-1]) + 2 for ids in whole_N]
+        names = [(tuple(ids[:end].tolist()), picture_names(chat)) for ids, end, chat in zip(whole_N, end_N, chats, strict=True)]
+        first, which = distinct(names)
+        ids_SP, real_SP = _padded([whole_N[i][: end_N[i]] for i in first], "left", model.device)
+        ids_NT, real_NT = _padded([ids[end:] for ids, end in zip(whole_N, end_N, strict=True)], "right", model.device)
+        seen = encode(processor, [chats[i] for i in first]).to(model.device)
+        pictures = {name: seen[name] for name in ("pixel_values", "image_grid_thw")}
+        kinds_SP = (ids_SP == picture).int()
+        positions_3SP, _ = network.model.get_rope_index(ids_SP, kinds_SP, pictures["image_grid_thw"], attention_mask=real_SP)
+        rows = GroupRows.of(ids_SP, real_SP, positions_3SP, ids_NT, real_NT, which)
+        row_N1, column_NT = rows.places_NT
+        # A reply, its end token and a newline close each chat.
+        length_N = [len(processor.tokenizer(reply, add_special_tokens=False)["input_ids"]) + 2 for reply in replies]
+        from_end_NT = real_NT.flip(1).cumsum(dim=1).flip(1) * real_NT
+        said_NT = (from_end_NT > 1) & (from_end_NT <= torch.tensor(length_N, device=model.device)[:, None])
+        places_M = row_N1.expand_as(column_NT)[said_NT], column_NT[said_NT] - 1
+        return cls(rows, pictures, ids_NT[said_NT], said_NT.sum(dim=1), places_M)
+
+
+def _padded(rows: Sequence[torch.Tensor], side: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows of tokens padded to one length, and which of them are real (1) or padding (0)."""
+    every = (rows, [torch.ones_like(row) for row in rows])
+    ids, real = (pad_sequence(some, batch_first=True, padding_side=side).to(device) for some in every)
+    return ids, real
 
 
 class CoupledTrainer(SpecializeTrainer):

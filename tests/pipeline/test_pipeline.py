@@ -367,8 +367,10 @@ def test_everything_but_the_notebook_killed_at_once_and_started_again(slow):
     slow.check_it_goes_on()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_and_started_again(slow, number):
+@pytest.mark.parametrize(("number", "forked"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGINT, True)])
+def test_stopped_and_started_again(slow, run, number, forked):
+    if forked:  # more stages than one
+        slow.wait_in("06_specialize", "specialize", "Run(run).specialist(app)", run.specialist("algebra"))
     process = slow.start()
     kernel = slow.kernel()
     process.send_signal(number)

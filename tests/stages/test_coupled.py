@@ -17,7 +17,7 @@ from coda_lib.dataset import grpo_rows, observation
 from coda_lib.executor import Executor, executor_messages
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel, encode, load_network
-from coda_lib.stages.coupled import EXECUTOR, CoupledReward, specialize_coupled
+from coda_lib.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize_coupled
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -47,16 +47,18 @@ def log_probability(network: torch.nn.Module, model: LocalModel, chat: list, rep
     return torch.log_softmax(logits, -1).gather(1, torch.tensor(said)[:, None])[:, 0]
 
 
-def test_the_executors_loss_is_eq_3_over_its_replies(tiny_executor):
+@pytest.mark.parametrize("prompts", ["compact", "full"])
+def test_the_executors_loss_is_eq_3_over_its_replies(tiny_executor, prompts):
     executor = executor_of(tiny_executor)
     rewarding = CoupledReward(executor, 0, SETTINGS)
     with torch.no_grad():  # away from the reference, so that KL is not 0
         torch.manual_seed(1)
         for parameter in executor.model.network.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    states = [observation(made_up(i, ACTS), 1) for i in range(2)]
-    chats = [executor_messages(state, plan, "compact") for state, plan in zip(states, ("Click 'Grid'.", "turn"), strict=True)]
-    replies, gains = ["click(start_box='(8,48)')", "DONE"], torch.tensor([0.5, -2.0])
+    states = [observation(made_up(i, ACTS), 1) for i in (0, 1, 0, 0)]  # replies to one state share its encoded screens
+    plans = ("Click 'Grid'.", "turn", "turn", "turn")
+    chats = [executor_messages(state, plan, prompts) for state, plan in zip(states, plans, strict=True)]
+    replies, gains = ["click(start_box='(8,48)')", "DONE", "finished()", "DONE"], torch.tensor([0.5, -2.0, 1.0, 0.25])
     expected = torch.tensor(0.0)
     for chat, reply, gain in zip(chats, replies, gains, strict=True):
         now = log_probability(executor.model.network, executor.model, chat, reply, 0.7)
@@ -66,10 +68,11 @@ def test_the_executors_loss_is_eq_3_over_its_replies(tiny_executor):
     parameters = list(executor.model.network.parameters())
     wanted = torch.autograd.grad(expected, parameters, allow_unused=True)
     given = torch.autograd.grad(found, parameters, allow_unused=True)
-    assert torch.isclose(found, expected, atol=1e-5)
-    assert any(g is not None and g.abs().max() > 1e-3 for g in wanted)
-    for one, other in zip(wanted, given, strict=True):
-        assert (one is None) == (other is None) and (one is None or torch.allclose(one, other, atol=1e-5))
+    assert torch.isclose(found, expected, rtol=1e-5)
+    assert [one is None for one in wanted] == [one is None for one in given]
+    wanted, given = (torch.cat([g.flatten() for g in some if g is not None]) for some in (wanted, given))
+    assert wanted.abs().max() > 1e-3 and (wanted - given).norm() < 1e-5 * wanted.norm()
+    assert len(_Said.of(executor.model, chats, replies).rows.ids_SL) == 2
 
 
 def test_good_replies_grow_likelier_and_what_needed_no_executor_teaches_nothing(tiny_executor):

@@ -1,0 +1,101 @@
+"""The process that runs a notebook's cells: ipykernel under the running Python, whichever kernels are installed.
+
+It is a new process, or a fork of one that has imported what notebooks import (`pipeline.warm`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+from contextlib import suppress
+from typing import Any, NoReturn
+
+import psutil
+
+from coda_lib.processes import dies_with_its_parent
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+class Fork(psutil.Process):
+    """A fork of this process that waits until it is told to become a kernel; it ends if that never happens.
+
+    Made before this process starts threads or opens sockets, which do not survive a fork.
+    """
+
+    stdin = stdout = stderr = None  # as of a process that was started with this process' own
+
+    def __init__(self) -> None:
+        told, self._tell = os.pipe()
+        pid = os.fork()
+        if not pid:
+            os.close(self._tell)
+            dies_with_its_parent()
+            os.setsid()  # with children of its own it is signalled as a group
+            _become_kernel(told)
+        os.close(told)
+        super().__init__(pid)
+
+    def begin(self, words: list[str]) -> None:
+        """Become the kernel of these arguments of ipykernel, in this process' present folder."""
+        with os.fdopen(self._tell, "w") as file:
+            json.dump({"words": words, "folder": os.getcwd()}, file)
+
+    def poll(self) -> int | None:
+        """The exit code, or None while it runs: as of `subprocess.Popen`."""
+        with suppress(psutil.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+
+def _become_kernel(told: int) -> None:
+    with os.fdopen(told) as file:
+        said = file.read()
+    if not said:
+        leave(0)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    from ipykernel.kernelapp import launch_new_instance
+
+    order = json.loads(said)
+    os.chdir(order["folder"])
+    launch_new_instance(argv=[*order["words"], f"--IPKernelApp.parent_handle={os.getppid()}"])
+    leave(0)
+
+
+def leave(code: int) -> NoReturn:
+    """End a fork, as `multiprocessing` does: Python would free all that was imported, and copy it from the parent for that."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def kernel_manager(folder: str, fork: Fork | None = None) -> type:
+    """The class that starts the kernel: `fork`, or a new process with one BLAS thread.
+
+    It talks over sockets in `folder` rather than over ports, which two stages could happen to choose alike.
+    """
+    from jupyter_client.kernelspec import KernelSpec
+    from jupyter_client.manager import AsyncKernelManager
+    from traitlets import Unicode
+
+    class ThisInterpreter(AsyncKernelManager):
+        transport = Unicode("ipc")
+        connection_file = Unicode(os.path.join(folder, "kernel.json"))
+
+        @property
+        def kernel_spec(self) -> KernelSpec:
+            command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+            threads = dict.fromkeys(THREAD_VARIABLES, "1")
+            return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
+
+    class Forked(ThisInterpreter):
+        async def _async_launch_kernel(self, kernel_cmd: list[str], **how: Any) -> None:
+            fork.begin(kernel_cmd[kernel_cmd.index("-f") :])
+            self.provisioner.process = fork
+            self.provisioner.pid = self.provisioner.pgid = fork.pid
+
+    return Forked if fork else ThisInterpreter
