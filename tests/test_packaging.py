@@ -63,7 +63,7 @@ def shallow(patterns: list[str]) -> list[str]:
 
 def test_every_module_has_a_docstring_and_can_be_imported():
     for module in pkgutil.walk_packages(coda_lib.__path__, "coda_lib."):
-        if not module.name.endswith("grass_hook"):  # Debian's Python runs it, inside GRASS
+        if not module.name.endswith("grass_hook") and "adapters.openenv." not in module.name:  # of GRASS's Python; of OpenEnv
             assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
 
 
