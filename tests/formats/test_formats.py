@@ -160,6 +160,26 @@ def test_an_episode_of_scienceboard_is_read(tmp_path):
     assert found.steps[2].image.tobytes() == screen(2).tobytes()
 
 
+def test_an_episode_of_scienceboard_as_its_tool_leaves_it_is_read(tmp_path):
+    """With its log and requests beside it, by an agent that was given the accessibility tree alone."""
+    click, written = "pyautogui.click(960, 540)", "pyautogui.write('5')"
+    codes = (["pyautogui.press('enter')"], [click], [written, click], ["DONE"])
+    lines = [
+        {"step_index": i, "timestamp": "250601120000", "actions": code, "a11y_tree": f"step_{i}@250601120000.txt"}
+        for i, code in enumerate(codes)
+    ]
+    folder = episode(tmp_path, lines, "1")
+    for name in ("250601120000.log", "request.json", "request.simp.json", "record.mp4"):
+        (folder / name).write_text("{}")
+    (found,) = FORMATS["scienceboard"].read(tmp_path)
+    assert [step.actions for step in found.steps] == [
+        (Action.type_text("\n"),), (), (Action.type_text("5"),), (Action.done(),)
+    ]  # fmt: skip
+    assert [bool(step.error) for step in found.steps] == [False, True, True, False]
+    assert "not recorded" in found.steps[1].error and found.steps[1].reply == "pyautogui.click(960, 540)"
+    assert found.success and found.stop is StopReason.DONE and found.steps[0].image.size == (1, 1)
+
+
 def test_an_episode_of_osworld_is_read(tmp_path):
     lines = [
         {"step_num": 1, "action_timestamp": "t", "action": "pyautogui.click(21, 42)", "reward": 0, "done": False, "info": {},
