@@ -1,7 +1,7 @@
 # The commands of the kit. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help reproduce test test-apps smoke lint lab docs base-models
+.PHONY: help reproduce check test test-apps smoke lint lab docs base-models
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -18,6 +18,9 @@ help:  ## list the commands
 
 reproduce: $(INSTALLED)  ## run the study in the laptop profile: tables, figures and report in results/laptop
 	@$(CODA) reproduce --profile laptop
+
+check: $(INSTALLED)  ## a quick check: a tiny study and the committed tables against expected values, each line ok or off
+	@$(CODA) check
 
 test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "unit tests"

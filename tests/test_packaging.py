@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import pkgutil
 import re
+import shutil
 import subprocess
 import tomllib
 from fnmatch import fnmatch
@@ -61,7 +63,7 @@ def shallow(patterns: list[str]) -> list[str]:
 
 def test_every_module_has_a_docstring_and_can_be_imported():
     for module in pkgutil.walk_packages(coda_lib.__path__, "coda_lib."):
-        if not module.name.endswith("grass_hook"):  # Debian's Python runs it, inside GRASS
+        if not module.name.endswith("grass_hook") and "adapters.openenv." not in module.name:  # of GRASS's Python; of OpenEnv
             assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
 
 
@@ -72,7 +74,7 @@ def test_the_licence_is_the_whole_apache_licence():
 
 def test_make_lists_its_commands_and_refuses_an_old_python(tmp_path):
     listed = subprocess.run(["make"], cwd=REPO, capture_output=True, text=True, check=True).stdout
-    commands = {"reproduce", "test", "lab", "lint", "base-models", "smoke"}
+    commands = {"reproduce", "check", "test", "lab", "lint", "base-models", "smoke"}
     assert commands <= {line.split()[1] for line in listed.splitlines()}
     (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
     makefile = ["make", "--file", str(REPO / "Makefile"), "reproduce", "PYTHON="]
@@ -100,3 +102,52 @@ def test_ci_is_one_executable_that_tests():
     assert "make test" in script.read_text()
     packages = re.search(r"QT_PACKAGES := (.*)", (REPO / "Makefile").read_text()).group(1)
     assert packages in script.read_text()
+
+
+SYSTEM = re.compile(r"^(?:[ ]{8}|packages\+?=\")([a-z0-9. -]+?)(?:\"| \\)?$", re.MULTILINE)  # in Containerfile and .ci/run
+FOR_THE_IMAGE = {"ca-certificates", "git"}  # which a machine that has a clone of the kit has
+
+
+def system_packages(name: str) -> set[str]:
+    return {package for line in SYSTEM.findall((REPO / name).read_text()) for package in line.split()}
+
+
+def test_the_container_file_has_the_system_packages_of_ci_and_of_the_readme():
+    container, ci = system_packages("Containerfile"), system_packages(".ci/run")
+    assert container == ci | FOR_THE_IMAGE and len(ci) > 20
+    needed = re.search(r"apt-get install ([\w. -]+)`", (REPO / "README.md").read_text()).group(1).split()
+    assert {*needed, "make", "python3-venv"} <= container
+
+
+def test_the_container_file_is_well_formed():
+    text = (REPO / "Containerfile").read_text()
+    joined = re.sub(r"\\\n\s*", "", text)
+    words = [line.split()[0] for line in joined.splitlines() if line and not line.startswith("#")]
+    assert words[0] == "FROM" and set(words) <= {"FROM", "RUN", "WORKDIR", "COPY", "ENTRYPOINT", "CMD"}
+    assert re.search(r"(?m)^FROM debian:12", text)  # as in .ci/run
+    for line in (line for line in joined.splitlines() if line.startswith(("COPY", "ENTRYPOINT", "CMD"))):
+        if line.startswith("COPY"):
+            assert all((REPO / source).exists() for source in line.split()[1:-1]), line
+        else:
+            assert json.loads(line.partition(" ")[2])
+    ignored = (REPO / ".containerignore").read_text().splitlines()
+    assert ".venv/" in ignored and "!results/reference/" in ignored
+
+
+@pytest.mark.skipif(not shutil.which("apt-cache"), reason="Debian's package lists are not here")
+def test_debian_has_every_package_of_the_container_file():
+    listed = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
+    if "kalgebra" not in listed:
+        pytest.skip("the package lists were never fetched: apt-get update")
+    assert system_packages("Containerfile") <= set(listed)
+
+
+def test_citation_and_codemeta_agree_with_the_package():
+    citation, meta = yaml.safe_load((REPO / "CITATION.cff").read_text()), json.loads((REPO / "codemeta.json").read_text())
+    assert citation["title"] == meta["name"]
+    assert citation["version"] == meta["version"] == coda_lib.__version__
+    assert citation["license"] == PROJECT["license"] == meta["license"].rpartition("/")[2]
+    assert [author["name"] for author in citation["authors"]] == [author["name"] for author in meta["author"]]
+    assert citation["preferred-citation"]["url"] == meta["referencePublication"]
+    assert (meta["identifier"], meta["description"]) == (PROJECT["name"], PROJECT["description"])
+    assert meta["programmingLanguage"]["version"] == PROJECT["requires-python"]

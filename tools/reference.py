@@ -32,6 +32,7 @@ from coda_lib.files import write_table, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 from coda_lib.show.figures import judge_bars, save, table1_bars
+from tools.artifact import artifact_section
 
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
@@ -181,6 +182,7 @@ PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of i
     "README.md": {"overall": overall_section},
     "docs/results.md": {"results": results_section, "judge": judge_section, "ablations": ablations_section},
     "docs/commands.md": {"commands": commands_section},
+    "docs/reproducibility.md": {"artifact": artifact_section},
 }
 
 

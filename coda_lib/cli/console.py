@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
 ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
 AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]

@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli import apps, bench, estimate, evaluate, fleet, study, tasks
+from coda_lib.cli import apps, bench, check, estimate, evaluate, fleet, study, tasks
 from coda_lib.cli.console import (
     ExecutorOption,
     JsonOption,
@@ -256,8 +256,8 @@ def usage(
     show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
-studies = (study.audit, study.claims, study.power, study.seeds)
-for command in (bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, tasks.convert, *studies):
+studies = (study.audit, study.claims, study.power, study.seeds, tasks.convert, tasks.export)
+for command in (check.check, bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

@@ -9,11 +9,10 @@ from typing import Annotated
 import typer
 from rich.progress import Progress
 
-from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, save_folder_option, show
+from coda_lib.cli.console import JsonOption, RunArgument, err, out, print_json, run_of, save_folder_option, show
 from coda_lib.errors import UserError
 from coda_lib.files import new_folder, records, require_new, safe_name
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
 RunsArgument = Annotated[
     list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names under results/, or folders.")
 ]

@@ -1,4 +1,4 @@
-"""The commands `coda tasks` and `coda convert`."""
+"""The commands `coda tasks`, `coda convert` and `coda export`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import typer
 from rich.progress import track
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, save_option, show
+from coda_lib.cli.console import AppOption, JsonOption, RunArgument, applications, err, out, print_json, run_of, save_option, show
 from coda_lib.errors import UserError
+from coda_lib.files import require_new
 
 if TYPE_CHECKING:
     from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -174,8 +175,23 @@ def convert(
     target: Annotated[Path, typer.Argument(help="What to write: a folder, or with --to coda a Parquet file.")],
     to: Annotated[str, typer.Option(help="scienceboard, osworld, agentrewardbench or coda.")],
 ) -> None:
-    """Write trajectories in another format: log folders of ScienceBoard or OSWorld, files of AgentRewardBench, or ours."""
+    """Write trajectories in another format: log folders of ScienceBoard or OSWorld, files of AgentRewardBench, or ours.
+
+    AgentNet's demonstrations, a folder of JSON Lines and images, can be read too.
+    """
     from coda_lib.formats import convert as converted
 
     known, count = converted(source, target, to, lambda line: err.print(line, markup=False, soft_wrap=True))
     out.print(f"{count} trajectories from {known} to {to}: {target}", markup=False, soft_wrap=True)
+
+
+def export(
+    run: RunArgument,
+    folder: Annotated[Path, typer.Argument(help="A new folder.", callback=require_new)],
+) -> None:
+    """Write a run's judged trajectories, tasks and planners as a data set and model folders with cards; nothing is sent."""
+    from coda_lib.formats.export import export as exported
+
+    for name, count in exported(run_of(run), folder).items():
+        out.print(f"{count} {name}" if not name.startswith("model") else name, markup=False)
+    out.print(f"{folder}", markup=False, soft_wrap=True)

@@ -76,6 +76,7 @@ def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
         "hardware": hardware(),
         "wall_s": round(sum(record["wall_s"] for record in records), 2),
         "peak_rss_mb": max((record["peak_rss_mb"] for record in records), default=0),
+        "disk_mb": disk_mb(run.folder),
         "stages": {
             record["stage"]: {key: record[key] for key in ("wall_s", "peak_rss_mb", "notebook", "parameters")}
             for record in records
@@ -83,6 +84,11 @@ def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
         "inputs": dict(sorted(inputs.items())),
         "outputs": dict(sorted(outputs.items())),
     }
+
+
+def disk_mb(folder: Path) -> float:
+    """Return the sizes of all files in a folder, in megabytes (10⁶ bytes)."""
+    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
 
 
 def write_manifest(run: Run, profile: Profile) -> None:

@@ -1,4 +1,7 @@
-"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench."""
+"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench.
+
+AgentNet's demonstrations are read and not written.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from typing import NamedTuple
 
 from coda_lib.errors import UserError
 from coda_lib.files import new_folder
-from coda_lib.formats import agentrewardbench, logs
+from coda_lib.formats import agentnet, agentrewardbench, logs
 from coda_lib.formats.parts import UNREAD
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 
 class Format(NamedTuple):
     read: Callable[[Path], list[Trajectory]]
-    write: Callable[[Sequence[Trajectory], Path], None]
+    write: Callable[[Sequence[Trajectory], Path], None] | None  # None: a format that is only read
     fits: Callable[[Path], bool]  # whether a source is of this format
 
 
@@ -25,7 +28,9 @@ FORMATS = {
     "scienceboard": Format(logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))),
     "osworld": Format(logs.read_osworld, logs.write_osworld, lambda path: any(path.rglob("result.txt"))),
     "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
+    "agentnet": Format(agentnet.read, None, agentnet.fits),
 }
+WRITTEN = tuple(name for name, one in FORMATS.items() if one.write)
 
 
 def convert(source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None) -> tuple[str, int]:
@@ -36,15 +41,18 @@ def convert(source: Path, target: Path, to: str, report: Callable[[str], None] =
     UserError if there is nothing to read, if a file is not as it should be, if the target is there already, or if two
     trajectories are of the same episode; then nothing is written.
     """
-    if to not in FORMATS:
-        raise UserError(f"unknown format {to!r}: choose one of {', '.join(FORMATS)}")
+    if to not in WRITTEN:
+        raise UserError(f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}")
     if not source.exists():
         raise UserError(f"there is no {source}")
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
     if known is None:
-        expected = "a Parquet file of ours, result.out or result.txt of episodes, or {benchmark}/{agent}/{experiment}/{task}.json"
+        expected = (
+            "a Parquet file of ours, result.out or result.txt of episodes, {benchmark}/{agent}/{experiment}/{task}.json, or "
+            "AgentNet's JSON Lines"
+        )
         raise UserError(f"{source} holds no trajectories: expected {expected}")
     trajectories = FORMATS[known].read(source)
     if to == "coda":

@@ -1,4 +1,4 @@
-"""Actions as the pyautogui code of ScienceBoard's and OSWorld's logs, and back.
+"""Actions as the pyautogui code of ScienceBoard's and OSWorld's logs and of AgentNet, and back.
 
 Code is parsed into a syntax tree, and only calls of known functions on literals are read; nothing is run.
 """
@@ -82,8 +82,22 @@ class _Reader:
             self._add(Action.wait())
         elif module == "pyautogui":
             self._call(name, *_literals(call))
+        elif module == "computer":
+            self._computer(name, *_literals(call))
         else:
             raise ActionError(f"no action: {ast.unparse(statement)[:120]!r}")
+
+    def _computer(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        """The functions that OpenCUA and AgentNet add to pyautogui's."""
+        match name, keywords.get("status"):
+            case "terminate", "success" | "failure" as status:
+                self._add(Action.done() if status == "success" else Action.fail())
+            case "wait", _:
+                self._add(Action.wait())
+            case "tripleClick" | "triple_click", _:
+                self._call("tripleClick", arguments, keywords)
+            case _:
+                raise ActionError(f"no action: computer.{name}")
 
     def end(self) -> None:
         """Add the pending action."""

@@ -25,12 +25,14 @@ from coda_lib.formats.parts import (
     trajectory_of,
     twice,
     unseen,
+    without_points,
 )
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
 OURS = "coda.json"  # what the formats have no place for
 AFTER, BEFORE = "screenshot_file", "screenshot_file_before_exec"  # of a line: OSWorld's, and SEAgent's
+SCREEN, TREE = "screenshot", "a11y_tree"  # of a line of ScienceBoard's
 FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
 SPACES = ("pyautogui", "screenshot")  # OSWorld's action space and observation
 FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
@@ -93,10 +95,13 @@ def _read_scienceboard(folder: Path) -> Trajectory:
     steps = []
     for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
         where = f"{folder / 'traj.jsonl'}, line {number}"
-        if not isinstance(line.get("actions"), list) or not isinstance(line.get("screenshot"), str):
-            raise UserError(f"{where}: no actions or no screenshot")
-        picture = read_picture(folder, line["screenshot"], where)
-        actions, error = actions_of(line["actions"], decode_image(picture).size)
+        if not isinstance(line.get("actions"), list) or not any(isinstance(line.get(name), str) for name in (SCREEN, TREE)):
+            raise UserError(f"{where}: no actions, or neither screenshot nor a11y_tree")
+        if isinstance(line.get(SCREEN), str):
+            picture = read_picture(folder, line[SCREEN], where)
+            actions, error = actions_of(line["actions"], decode_image(picture).size)
+        else:  # an agent that was given the accessibility tree alone: points in pixels of a screen of unknown size
+            picture, (actions, error) = unseen(), without_points(line["actions"])
         steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
     final = (folder / FINAL).read_bytes() if (folder / FINAL).exists() else steps[-1].screenshot if steps else unseen()
     return _read(folder, steps, final, SCIENCEBOARD)

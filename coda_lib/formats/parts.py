@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from coda_lib.files import whole_text
 from coda_lib.formats.code import Size, read_code
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
 
+ENDLESS = (2**31, 2**31)  # px: no point is off a screen of that size
 UNREAD = "not converted: "  # begins the error of a step whose code is no action of ours
 
 
@@ -116,3 +118,10 @@ def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | 
         except ActionError as error:
             return tuple(found), f"{UNREAD}{error}"
     return tuple(found), None
+
+
+def without_points(codes: list[str]) -> tuple[tuple[Action, ...], str | None]:
+    """`actions_of` where no screen was recorded: what has a point is not converted."""
+    found, error = actions_of(codes, ENDLESS)
+    bare = tuple(takewhile(lambda action: action.x is None, found))
+    return bare, error if len(bare) == len(found) else f"{UNREAD}a point on a screen that was not recorded"

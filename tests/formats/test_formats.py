@@ -12,7 +12,7 @@ from tiny_models import SIZE, made_up, screen
 
 from coda_lib.action import Action, ActionError
 from coda_lib.errors import UserError
-from coda_lib.formats import FORMATS, convert
+from coda_lib.formats import FORMATS, WRITTEN, convert
 from coda_lib.formats.code import action_code, read_code
 from coda_lib.trajectory import StopReason, encode_image, load_trajectories, save_trajectories
 
@@ -22,7 +22,7 @@ ACTS = [
     Action.type_text("it's \"x\"\n\ty\\"), Action.type_text("\n"), Action.hotkey("enter"), Action.wait(),
 ]  # fmt: skip
 ENDS = {StopReason.DONE: Action.done(), StopReason.FAIL: Action.fail(), StopReason.ANS: Action.answer("5.5 km")}
-FOREIGN = [name for name in FORMATS if name != "coda"]
+FOREIGN = [name for name in WRITTEN if name != "coda"]
 
 
 def everything():
@@ -96,7 +96,7 @@ def test_a_conversion_that_fails_leaves_nothing(name, tmp_path):
 def test_a_target_that_is_a_link_to_nothing_is_there(tmp_path):
     save_trajectories(tmp_path / "a.parquet", [made_up()])
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    for to in FORMATS:
+    for to in WRITTEN:
         with pytest.raises(UserError, match="is there already"):
             convert(tmp_path / "a.parquet", tmp_path / "link", to)
     assert not (tmp_path / "elsewhere").exists()
@@ -118,7 +118,7 @@ def test_what_cannot_be_typed_is_converted_all_the_same(name, tmp_path):
 def test_halves_of_characters_in_logs_of_others_can_be_written(tmp_path):
     lines = [{"actions": ["ANS \ud83d"], "screenshot": "0.png"}]
     episode(tmp_path / "logs", lines, "1")
-    for to in FORMATS:
+    for to in WRITTEN:
         convert(tmp_path / "logs", tmp_path / to, to)
     assert load_trajectories(tmp_path / "coda")[0].answer == "\ufffd"
 
@@ -158,6 +158,26 @@ def test_an_episode_of_scienceboard_is_read(tmp_path):
     assert found.steps[0].actions == (Action.click(x, y), Action.wait()) and found.steps[0].error is None
     assert found.steps[1].actions == () and "os.system" in found.steps[1].error
     assert found.steps[2].image.tobytes() == screen(2).tobytes()
+
+
+def test_an_episode_of_scienceboard_as_its_tool_leaves_it_is_read(tmp_path):
+    """With its log and requests beside it, by an agent that was given the accessibility tree alone."""
+    click, written = "pyautogui.click(960, 540)", "pyautogui.write('5')"
+    codes = (["pyautogui.press('enter')"], [click], [written, click], ["DONE"])
+    lines = [
+        {"step_index": i, "timestamp": "250601120000", "actions": code, "a11y_tree": f"step_{i}@250601120000.txt"}
+        for i, code in enumerate(codes)
+    ]
+    folder = episode(tmp_path, lines, "1")
+    for name in ("250601120000.log", "request.json", "request.simp.json", "record.mp4"):
+        (folder / name).write_text("{}")
+    (found,) = FORMATS["scienceboard"].read(tmp_path)
+    assert [step.actions for step in found.steps] == [
+        (Action.type_text("\n"),), (), (Action.type_text("5"),), (Action.done(),)
+    ]  # fmt: skip
+    assert [bool(step.error) for step in found.steps] == [False, True, True, False]
+    assert "not recorded" in found.steps[1].error and found.steps[1].reply == "pyautogui.click(960, 540)"
+    assert found.success and found.stop is StopReason.DONE and found.steps[0].image.size == (1, 1)
 
 
 def test_an_episode_of_osworld_is_read(tmp_path):

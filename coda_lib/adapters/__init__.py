@@ -1,0 +1,1 @@
+"""The kit behind other projects' interfaces."""
