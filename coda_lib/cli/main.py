@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli import apps, bench, estimate, evaluate, fleet, study, tasks
+from coda_lib.cli import view as viewer
 from coda_lib.cli.console import (
     ExecutorOption,
     JsonOption,
@@ -257,7 +258,7 @@ def usage(
 
 
 studies = (study.audit, study.claims, study.power, study.seeds)
-for command in (bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, tasks.convert, *studies):
+for command in (bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, tasks.convert, viewer.view, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():
