@@ -72,14 +72,14 @@ class Evidence:
 
     def _played(self, t: Trajectory) -> dict[str, Any]:
         steps = [
-            {"picture": self.pictures.add(step.screenshot), "plan": step.plan, "reply": step.reply,
+            {"picture": self.pictures.add(step.screenshot, t.app), "plan": step.plan, "reply": step.reply,
              "actions": [plain(action) for action in step.actions]} | ({"error": step.error} if step.error else {})
             for step in t.steps
         ]  # fmt: skip
         known = {"answer": t.answer, "score": t.score}
         return {
             "instruction": t.instruction, "stop": str(t.stop), "count": len(steps), "steps": steps,
-            "final": self.pictures.add(t.final_screenshot),
+            "final": self.pictures.add(t.final_screenshot, t.app),
         } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
 
     def add_votes(self, votes: pd.DataFrame, of: str, system_of: dict[str, str], rules: Sequence[Rule]) -> None:
@@ -150,7 +150,7 @@ def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str
     manifest = read_json(run.manifest) if run.manifest.exists() else {}
     tasks = _test_tasks(apps, manifest.get("inputs", {}))
     evidence.labels |= {prefix + system: prefix + SYSTEM_LABELS[system].rstrip("*") for system in profile.systems}
-    evidence.labels |= {f"{prefix}novice": f"{prefix}Novices", f"{prefix}specialist": f"{prefix}Stage-1 specialists"}
+    evidence.labels |= {prefix + name: f"{prefix}{name.capitalize()}s, exploring" for name in EXPLORERS[1:]}
     evidence.labels |= {prefix + JOINT: f"{prefix}One planner for all applications"}
     _read_outcomes(run, evidence, apps, prefix, tasks)
     for planner, app in product(EXPLORERS, apps):
@@ -225,7 +225,7 @@ def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:
         for plan, advantage in zip(group["plans"], advantages([earned])[0], strict=True)
     ]
     target = [plain(Action(**action)) for action in group["target"]]
-    pictures = {name: evidence.pictures.add(group[name]) for name in ("previous", "picture")}
+    pictures = {name: evidence.pictures.add(group[name], app) for name in ("previous", "picture")}
     return group | pictures | {"planner": planner, "app": app, "target": target, "plans": plans}
 
 

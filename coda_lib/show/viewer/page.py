@@ -45,7 +45,7 @@ def write_beside(evidence: Evidence, run: Run) -> Path:
 
 def write_page(evidence: Evidence, path: Path) -> Path:
     """Write everything to one file; returns it."""
-    lines = [f"{picture.kind},{_text(picture.content)}" for picture in evidence.pictures.packed]
+    lines = [f"{picture.kind},{_text(picture.content)}{picture.place}" for picture in evidence.pictures.packed]
     write_text(path, _page(evidence, "img-src data:", "\n".join(lines)))
     return path
 
@@ -57,13 +57,14 @@ def write_folder(evidence: Evidence, folder: Path) -> Path:
     """
     if kind_of(folder) != "run":
         claim(folder, "view")
-    names = [f"{hashlib.sha256(picture.content).hexdigest()[:20]}.{picture.kind}" for picture in evidence.pictures.packed]
+    names = [f"{number:06d}.{picture.kind}" for number, picture in enumerate(evidence.pictures.packed)]
+    lines = [f"{name},{picture.place}" for name, picture in zip(names, evidence.pictures.packed, strict=True)]
     with replaced_folder(folder / PICTURES) as temporary:
         temporary.mkdir()
         for name, picture in zip(names, evidence.pictures.packed, strict=True):
             (temporary / name).write_bytes(picture.content)
     # a page from the disk has no origin of its own, so that 'self' alone would not do
-    write_text(folder / NAME, _page(evidence, "img-src 'self' file:", "\n".join(names), PICTURES))
+    write_text(folder / NAME, _page(evidence, "img-src 'self' file:", "\n".join(lines), PICTURES))
     return folder / NAME
 
 

@@ -1,20 +1,32 @@
-"""The screenshots of a page: each is kept once, as lossless WebP where that is smaller."""
+"""The screenshots of a page: each is kept once, as lossless WebP, and as a patch of another one where that is much smaller."""
 
 from __future__ import annotations
 
 import hashlib
 import io
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator
 from functools import cached_property
-from os import cpu_count
 from typing import NamedTuple
 
-from PIL import Image
+from PIL import Image, ImageChops
+
+WHOLE = 6  # of the last whole pictures of an application those that a patch may be of
+SHARE = 0.5  # of a picture's area that a patch covers at most
 
 
 class Picture(NamedTuple):
-    kind: str  # png, jpeg or webp
+    """A picture file, or the patch of whole picture number `base` at the pixel (left, top)."""
+
+    kind: str  # webp, or jpeg as it came
     content: bytes
+    base: int | None = None
+    left: int = 0
+    top: int = 0
+
+    @property
+    def place(self) -> str:
+        return "" if self.base is None else f",{self.base},{self.left},{self.top}"
 
 
 class Pictures:
@@ -22,13 +34,13 @@ class Pictures:
 
     def __init__(self) -> None:
         self._numbers: dict[bytes, int] = {}  # by the digest of the file
-        self._files: list[bytes] = []
+        self._files: list[tuple[bytes, str]] = []
 
-    def add(self, file: bytes) -> int:
-        """The number of a picture file, which is the same for equal files."""
+    def add(self, file: bytes, app: str) -> int:
+        """The number of a picture file of an application, which is the same for equal files."""
         number = self._numbers.setdefault(hashlib.blake2b(file, digest_size=16).digest(), len(self._files))
         if number == len(self._files):
-            self._files.append(file)
+            self._files.append((file, app))
         return number
 
     def __len__(self) -> int:
@@ -37,14 +49,36 @@ class Pictures:
     @cached_property
     def packed(self) -> list[Picture]:
         """All pictures by their numbers, as they are written to a page.  Call it when the last one is added."""
-        with ThreadPoolExecutor(cpu_count()) as pool:
-            return list(pool.map(_pack, self._files))
+        return list(self._packed())
+
+    def _packed(self) -> Iterator[Picture]:
+        whole: dict[str, deque[tuple[int, Image.Image]]] = {}
+        for number, (file, app) in enumerate(self._files):
+            with Image.open(io.BytesIO(file)) as opened:
+                if opened.format == "JPEG":  # its pixels are not exact, and it is smaller than any lossless file
+                    yield Picture("jpeg", file)
+                    continue
+                picture = opened.convert("RGB")
+            bases = whole.setdefault(app, deque(maxlen=WHOLE))
+            boxes = [(_changed(base, picture), known) for known, base in bases if base.size == picture.size]
+            box, base = min(boxes, key=lambda found: _area(found[0]), default=((0, 0, *picture.size), None))
+            if base is None or _area(box) > SHARE * picture.width * picture.height:
+                bases.append((number, picture))
+                yield Picture("webp", _webp(picture))
+            else:
+                yield Picture("webp", _webp(picture.crop(box)), base, *box[:2])
 
 
-def _pack(file: bytes) -> Picture:
-    with Image.open(io.BytesIO(file)) as picture:
-        kind, buffer = picture.format.lower(), io.BytesIO()
-        if kind == "jpeg":
-            return Picture(kind, file)
-        picture.convert("RGB").save(buffer, format="WEBP", lossless=True, quality=50, method=4)
-    return Picture("webp", buffer.getvalue()) if kind != "png" or buffer.tell() < len(file) else Picture(kind, file)
+def _changed(base: Image.Image, picture: Image.Image) -> tuple[int, int, int, int]:
+    """The box of pixels that differ; one pixel if none does."""
+    return ImageChops.difference(base, picture).getbbox() or (0, 0, 1, 1)
+
+
+def _area(box: tuple[int, int, int, int]) -> int:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _webp(picture: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, format="WEBP", lossless=True, quality=50, method=4)
+    return buffer.getvalue()

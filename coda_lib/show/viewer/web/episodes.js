@@ -52,14 +52,16 @@ function episodesView(params) {
   }
 
   function summary(chosen) {
-    const rows = [...groupedBy(chosen, (episode) => episode.system)].map(([system, part]) => {
-      const s = scores(part);
+    const parts = [...groupedBy(chosen, (episode) => `${episode.set}\n${episode.system}`).values()].map((part) => [part[0], scores(part)]);
+    const sets = new Set(parts.map(([first]) => first.set)), sizes = new Set(parts.map(([, s]) => s.k));
+    const rows = parts.map(([{ set, system }, s]) => {
       const cells = [["average", percent(s.average)], ["pass", percent(s.pass)]].map(([name, text]) =>
         el("td", { class: `number ${now.metric?.toLowerCase() === name ? "wanted" : ""}`, "data-name": name }, text));
-      return el("tr", { "data-system": system }, el("th", { scope: "row" }, label(system)), 
+      return el("tr", { "data-system": system },
+        el("th", { scope: "row" }, label(system), sets.size > 1 ? el("small", {}, ` ${SETS[set]}`) : ""),
         [s.episodes, s.tasks, s.solved].map((n) => el("td", { class: "number" }, n.toLocaleString("en"))), cells);
     });
-    const k = Math.max(1, ...[...groupedBy(chosen, (episode) => episode.system).values()].map((part) => scores(part).k));
+    const k = sizes.size === 1 ? [...sizes][0] : "k";
     return rows.length ? table(["system", "episodes", "tasks", "solved", `Average@${k}, %`, `Pass@${k}, %`], rows, { class: "summary" }) : "";
   }
 
@@ -78,7 +80,7 @@ function episodesView(params) {
     const said = judged(episode, votesOf(now), now.rule);
     const seen = screens(episode);
     return el("li", {}, el("a", { href: address("episode", place(episode)), class: "entry" },
-      seen.length ? el("img", { src: picture(seen.at(-1)), alt: "", loading: "lazy" }) : el("span", { class: "nothing" }, "no screens"),
+      seen.length ? thumbnail(seen.at(-1)) : el("span", { class: "nothing" }, "no screens"),
       el("span", { class: "what" }, el("b", {}, episode.task), " ", el("span", {}, episode.instruction ?? "")),
       el("span", { class: "who" }, label(episode.system), el("small", {}, `run ${episode.run}${episode.set === "greedy" ? ", without chance" : ""}`)),
       el("span", { class: "how" }, outcome(episode), said ? [" ", badge(said.accepted ? "judge: yes" : "judge: no")] : "",

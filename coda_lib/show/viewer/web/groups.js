@@ -8,12 +8,13 @@ function groupsView(params) {
   let chosen = null;
   const rewards = group.plans.map((plan) => plan.reward), middle = mean(rewards);
   const kind = (plan) => (plan.advantage > 0 ? "above" : plan.advantage < 0 ? "below" : "even");
+  let size = [336, 252];
   const draw = () => view.show(group.picture, [
     ...group.target.map((action) => [action, "target"]),
     ...group.plans.flatMap((plan, i) => (chosen === null || chosen === i ? plan.actions.filter((action) => action.x !== undefined).map((action) => [action, kind(plan), i + 1]) : [])),
   ], "The screen of the state, with the actions of the plans");
   const rows = group.plans.map((plan, i) => el("tr", { tabindex: 0, onfocus: () => { chosen = i; draw(); }, onblur: () => { chosen = null; draw(); }, onmouseenter: () => { chosen = i; draw(); }, onmouseleave: () => { chosen = null; draw(); } },
-    el("th", { scope: "row" }, String(i + 1)), el("td", {}, plan.plan), el("td", {}, plan.error ?? plan.actions.map((action) => inWords(action, view.image.naturalWidth || 336, view.image.naturalHeight || 252)).join("; ")),
+    el("th", { scope: "row" }, String(i + 1)), el("td", {}, plan.plan), el("td", {}, plan.error ?? plan.actions.map((action) => inWords(action, ...size)).join("; ")),
     el("td", { class: "number" }, el("meter", { class: kind(plan), min: 0, max: 2, value: plan.reward, "aria-hidden": "true" }), plan.reward.toFixed(2)),
     el("td", { class: `number ${kind(plan)}` }, `${plan.advantage > 0 ? "+" : plan.advantage < 0 ? "−" : ""}${Math.abs(plan.advantage).toFixed(2)}`)));
   const name = (one) => `${label(one.planner)}, ${one.app}, step ${one.step}: ${shortened(one.instruction, 60)}`;
@@ -21,7 +22,7 @@ function groupsView(params) {
     el("form", { class: "row", onsubmit: (event) => event.preventDefault() }, choice("Group", at, groups.map((one, i) => [i, name(one)]), (value) => go("groups", { n: value }))),
     el("div", { class: "player" }, el("div", { class: "seen" }, view.node), el("div", { class: "said" },
       part("Plans so far", group.history.length ? el("ol", {}, group.history.map((plan) => el("li", {}, plan))) : el("p", {}, "none: the first step")),
-      part("Labelled action (green)", group.target.map((action) => el("p", {}, inWords(action, 336, 252)))),
+      part("Labelled action (green)", group.target.map((action) => el("p", {}, inWords(action, ...size)))),
       part("Group", el("p", {}, `${group.plans.length} plans, mean reward ${middle.toFixed(2)} of 2. A plan above the mean has a positive advantage and becomes more likely.`)))),
     table(["", "plan", "action", "reward", "advantage"], rows, { class: "wide plans" }));
   draw();

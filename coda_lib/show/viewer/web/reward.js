@@ -83,7 +83,7 @@ function rewardView(params) {
 
   function fields() {
     const field = (name, text, properties) => {
-      const input = el("input", { ...properties, value: action[name], oninput: () => { action[name] = properties.type === "number" ? Math.min(1, Math.max(0, Number(input.value))) : input.value; draw(); } });
+      const input = el("input", { ...properties, value: typeof action[name] === "number" ? Number(action[name].toFixed(3)) : action[name], oninput: () => { action[name] = properties.type === "number" ? Math.min(1, Math.max(0, Number(input.value))) : input.value; draw(); } });
       return el("label", { class: "field" }, el("span", {}, text), input);
     };
     const share = { type: "number", min: 0, max: 1, step: 0.01 };

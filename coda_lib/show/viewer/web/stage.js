@@ -48,24 +48,22 @@ function drawing(drawings, width, height) {
 
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** A screenshot; `show(number, drawings, alt)` shows another. */
+/** A screenshot; `show(number, drawings, alt)` shows another, and promises its width and height. */
 function screen() {
-  const image = el("img", { alt: "" }), overlay = svg("svg", { "aria-hidden": "true" });
-  const node = el("div", { class: "screen" }, image, overlay);
+  const canvas = el("canvas", { role: "img" }), overlay = svg("svg", { "aria-hidden": "true" });
+  const node = el("div", { class: "screen" }, canvas, overlay);
   let shown = 0;
-  function show(number, drawings, alt) {
+  async function show(number, drawings, alt) {
     const turn = ++shown;
-    image.src = picture(number);
-    image.alt = alt;
-    const draw = () => {
-      if (turn !== shown) return;
-      const [width, height] = [image.naturalWidth || 4, image.naturalHeight || 3];
+    canvas.setAttribute("aria-label", alt);
+    const [width, height] = await paint(canvas, number);
+    if (turn === shown) {
       overlay.setAttribute("viewBox", `0 0 ${WIDTH} ${(WIDTH * height) / width}`);
       overlay.replaceChildren(...drawing(drawings, width, height).flat(Infinity));
-    };
-    image.decode().then(draw, draw);
+    }
+    return [width, height];
   }
-  return { node, image, overlay, show };
+  return { node, overlay, show };
 }
 
 /** An episode step by step. `show(step)`: from 1; one more than there are steps is the end. */
@@ -84,19 +82,18 @@ function player(episode, go) {
     button("◀", "previous step (←)", () => go(Math.max(1, at - 1))), where, button("▶", "next step (→)", () => go(Math.min(last, at + 1))));
   const strip = screens(episode).map((number, i) =>
     el("button", { type: "button", onclick: () => go(i + 1), "aria-label": i + 1 === last ? "the end" : `step ${i + 1}` },
-      el("img", { src: picture(number), alt: "", loading: "lazy" }), el("span", {}, i + 1 === last ? "end" : String(i + 1))));
+      thumbnail(number), el("span", {}, i + 1 === last ? "end" : String(i + 1))));
   function show(step) {
     at = Math.min(Math.max(1, step), last);
     const played = episode.steps[at - 1];
     where.replaceChildren(at === last ? "the end" : `step ${at} of ${last - 1}`);
     strip.forEach((thumb, i) => (i + 1 === at ? thumb.setAttribute("aria-current", "step") : thumb.removeAttribute("aria-current")));
     strip[at - 1].scrollIntoView({ block: "nearest", inline: "nearest" });
-    view.show(played ? played.picture : episode.final, (played?.actions ?? []).map((action) => [action, played.error ? "bad" : "act"]),
+    const seen = view.show(played ? played.picture : episode.final, (played?.actions ?? []).map((action) => [action, played.error ? "bad" : "act"]),
       played ? `Screen before step ${at}` : "The last screen");
-    view.image.decode().then(fill, fill);
+    seen.then((size) => played === episode.steps[at - 1] && fill(played, size));
   }
-  function fill() {
-    const played = episode.steps[at - 1], size = [view.image.naturalWidth, view.image.naturalHeight];
+  function fill(played, size) {
     said.replaceChildren(...(played ? [
       part("Plan", el("p", { class: "plan" }, played.plan || "(none)")),
       part("Action", played.actions.length ? played.actions.map((action) => el("p", {}, inWords(action, ...size))) : el("p", {}, "none")),

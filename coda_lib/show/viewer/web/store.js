@@ -11,11 +11,32 @@ const files = document.getElementById("pictures").textContent.split("\n");
 const episodes = data.episodes;
 const label = (system) => data.labels[system] ?? system;
 
-/** The address of a picture: a file beside the page, or the picture itself. */
-function picture(number) {
-  if (data.pictures) return `${data.pictures}/${files[number]}`;
-  const [kind, content] = files[number].split(",");
-  return `data:image/${kind};base64,${content}`;
+/** A picture, or the patch of another one: a file beside the page, or in it. */
+function loaded(number) {
+  const [kind, content, base, left, top] = files[number].split(",");
+  const image = new Image();
+  image.src = data.pictures ? `${data.pictures}/${kind}` : `data:image/${kind};base64,${content}`;
+  return { image, base: base && Number(base), left: Number(left), top: Number(top) };
+}
+
+/** Draw a picture on a canvas; a promise of its width and height. */
+async function paint(canvas, number) {
+  canvas.dataset.shown = number;
+  const part = loaded(number), whole = part.base === undefined ? part : loaded(part.base);
+  await Promise.all([part.image.decode(), whole.image.decode()]);
+  const size = [whole.image.naturalWidth, whole.image.naturalHeight];
+  if (canvas.dataset.shown !== String(number)) return size; // another picture was asked for meanwhile
+  [canvas.width, canvas.height] = size;
+  const context = canvas.getContext("2d");
+  context.drawImage(whole.image, 0, 0);
+  if (part !== whole) context.drawImage(part.image, part.left, part.top);
+  return size;
+}
+
+function thumbnail(number) {
+  const canvas = el("canvas", { "aria-hidden": "true" });
+  paint(canvas, number);
+  return canvas;
 }
 
 const nameOf = (episode) => [episode.set, episode.system, episode.task, episode.run].join("\n");
