@@ -86,7 +86,7 @@ class Evidence:
         """Votes on episodes, columns as of `find_votes`, and the outcome of each rule; of = "train" or "mix"."""
         self.rules[of] = [rule.name for rule in rules]
         ballots = cast(votes)
-        outcomes = [apply(rule, ballots)[["accepted", "clean", "calls", "small"]].astype(int) for rule in rules]
+        outcomes = [apply(rule, ballots)[["accepted", "clean", "calls", "small", "valid"]].astype(int) for rule in rules]
         judged = dict(zip(ballots.index, zip(*(part.values.tolist() for part in outcomes), strict=True), strict=True))
         for key, cast_votes in votes.groupby(TRAJECTORY, sort=False):
             row, planner = cast_votes.iloc[0].to_dict(), key[2]
@@ -164,8 +164,7 @@ def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str
             checks = [condition(item) for item in task.evaluate]
             evidence.tasks[task.id] = {"checks": checks, "script": len(task.solution), "answer": task.ans}
     for planner, app in product(EXPLORERS[1:], apps):
-        for path in sorted(run.groups(app, planner).glob("*.parquet")):
-            evidence.groups += [_group(group, prefix + planner, app, evidence) for group in pq.read_table(path).to_pylist()]
+        read_groups(run, planner, app, evidence, prefix)
     code = manifest.get("code", {}).get("commit") or "not recorded"
     evidence.about += [
         (f"run {name}", f"profile {profile.name}, seed {profile.seed}, {Provenance.of(profile)}"),
@@ -215,6 +214,12 @@ def _read_votes(run: Run, profile: Profile, evidence: Evidence, apps: Sequence[s
         if len(votes):
             evidence.add_votes(votes, of, {planner: prefix + planner for planner in votes["planner"].unique()}, rules)
             evidence.standard[of] = Rule.of(profile.judge).name
+
+
+def read_groups(run: Run, planner: str, app: str, evidence: Evidence, prefix: str = "") -> None:
+    """Add the GRPO groups that the training of a novice or a specialist has kept."""
+    for path in sorted(run.groups(app, planner).glob("*.parquet")):
+        evidence.groups += [_group(group, prefix + planner, app, evidence) for group in pq.read_table(path).to_pylist()]
 
 
 def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:

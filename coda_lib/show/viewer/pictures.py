@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from os import cpu_count
 from typing import NamedTuple
 
 from PIL import Image, ImageChops
@@ -49,17 +51,24 @@ class Pictures:
     @cached_property
     def packed(self) -> list[Picture]:
         """All pictures by their numbers, as they are written to a page.  Call it when the last one is added."""
-        return list(self._packed())
+        apps: dict[str, list[int]] = {}
+        for number, (_, app) in enumerate(self._files):
+            apps.setdefault(app, []).append(number)
+        with ThreadPoolExecutor(cpu_count()) as pool:  # Pillow's work is done outside of Python's lock
+            parts = pool.map(lambda numbers: dict(zip(numbers, self._packed(numbers), strict=True)), apps.values())
+            packed = {number: picture for part in parts for number, picture in part.items()}
+        return [packed[number] for number in range(len(packed))]
 
-    def _packed(self) -> Iterator[Picture]:
-        whole: dict[str, deque[tuple[int, Image.Image]]] = {}
-        for number, (file, app) in enumerate(self._files):
+    def _packed(self, numbers: Sequence[int]) -> Iterator[Picture]:
+        """The pictures of one application."""
+        bases: deque[tuple[int, Image.Image]] = deque(maxlen=WHOLE)
+        for number in numbers:
+            file = self._files[number][0]
             with Image.open(io.BytesIO(file)) as opened:
                 if opened.format == "JPEG":  # its pixels are not exact, and it is smaller than any lossless file
                     yield Picture("jpeg", file)
                     continue
                 picture = opened.convert("RGB")
-            bases = whole.setdefault(app, deque(maxlen=WHOLE))
             boxes = [(_changed(base, picture), known) for known, base in bases if base.size == picture.size]
             box, base = min(boxes, key=lambda found: _area(found[0]), default=((0, 0, *picture.size), None))
             if base is None or _area(box) > SHARE * picture.width * picture.height:

@@ -12,13 +12,16 @@ function make(create, name, properties, children) {
   return node;
 }
 
-const el = (name, properties = {}, ...children) => make((tag) => document.createElement(tag), name, properties, children);
+const el = (name, properties = {}, ...children) =>
+  make((tag) => document.createElement(tag), name, properties, children);
 const svg = (name, properties = {}, ...children) =>
   make((tag) => document.createElementNS("http://www.w3.org/2000/svg", tag), name, properties, children);
 
 /** The address of a view with its parameters; empty ones are left out. */
 function address(view, params = {}) {
-  const query = new URLSearchParams(Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+  const query = new URLSearchParams(
+    Object.entries(params).filter(([, value]) => value !== undefined && value !== null && value !== ""),
+  );
   return `#/${view}${query.size ? `?${query}` : ""}`;
 }
 
@@ -26,22 +29,52 @@ const link = (view, params, ...children) => el("a", { href: address(view, params
 
 /** A labelled choice; `options` are [value, text]. */
 function choice(label, value, options, change) {
-  const list = el("select", { onchange: (event) => change(event.target.value) },
-    options.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value ?? "") }, text)));
+  const list = el(
+    "select",
+    { onchange: (event) => change(event.target.value) },
+    options.map(([key, text]) => el("option", { value: key, selected: String(key) === String(value ?? "") }, text)),
+  );
   return el("label", { class: "field" }, el("span", {}, label), list);
 }
 
 function table(head, rows, properties = {}) {
-  return el("div", { class: "scroll" }, el("table", properties,
-    el("thead", {}, el("tr", {}, head.map((text) => el("th", { scope: "col" }, text)))),
-    el("tbody", {}, rows)));
+  return el(
+    "div",
+    { class: "scroll" },
+    el(
+      "table",
+      properties,
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head.map((text) => el("th", { scope: "col" }, text)),
+        ),
+      ),
+      el("tbody", {}, rows),
+    ),
+  );
 }
 
-const row = (...cells) => el("tr", {}, cells.map((cell) => el("td", {}, cell)));
+const row = (...cells) =>
+  el(
+    "tr",
+    {},
+    cells.map((cell) => el("td", {}, cell)),
+  );
 const badge = (text, kind = "") => el("span", { class: `badge ${kind}` }, text);
 const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
-const percent = (share) => (Number.isFinite(share) ? (100 * share).toFixed(1) : "–");
-const points = (share) => (Number.isFinite(share) ? `${share > 0 ? "+" : share < 0 ? "−" : ""}${Math.abs(100 * share).toFixed(1)}` : "–");
+const percent = (share) => (Number.isFinite(share) ? rounded(100 * share) : "–");
+const points = (share) =>
+  Number.isFinite(share) ? `${share > 0 ? "+" : share < 0 ? "−" : ""}${rounded(Math.abs(100 * share))}` : "–";
+/** One decimal; halves go to the even digit, as in the tables of a run. */
+function rounded(value) {
+  const tenths = Math.floor(10 * value),
+    rest = 10 * value - tenths;
+  return ((tenths + (rest > 0.5 || (rest === 0.5 && tenths % 2))) / 10).toFixed(1);
+}
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
 function outcome(episode) {
