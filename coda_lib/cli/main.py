@@ -112,6 +112,8 @@ def reproduce(
             _show_end(target.table1, outcome.files)
         done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
         out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
+        if target.view.exists() and until == "results":
+            out.print(f"open {display(target.report)}; its figures lead into view.html", markup=False, soft_wrap=True)
     if len(runs) > 1 and until in pipeline.REPORTED:
         from coda_lib.evaluation.report import write_tables
         from coda_lib.evaluation.tables import over_seeds
