@@ -353,7 +353,7 @@ rule results:
     input:
         notebook=book("10_results"),
         code=code("10_results", without=()),
-        template=relative([LIBRARY / "evaluation" / "report.html.j2"]),
+        template=relative([LIBRARY / "evaluation" / "report.html.j2", *data_files(LIBRARY / "show" / "viewer" / "web")]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),

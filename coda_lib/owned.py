@@ -21,8 +21,9 @@ BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
         ("ablations", "base_models", "claims.json", "evaluation", "figures", "fleet", "generalist", "generated", "judged",
          "judges", "manifest.json", "notebooks", "novice", "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log",
-         ".snakemake", "specialist", "stages", "tables", "timings.json", "usage")
+         ".snakemake", "specialist", "stages", "tables", "timings.json", "usage", "view", "view.html")
     ),
+    "view": frozenset(("view", "view.html")),
     "fleet": frozenset(("episodes", "about.json", "status.json")),
     "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge", "kalgebra")),
 }  # fmt: skip
@@ -30,7 +31,7 @@ PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 
 
 def kind_of(folder: Path) -> str | None:
-    """What the kit marked a folder as: 'run', 'fleet' or 'models'; None for a folder that is not its own."""
+    """What the kit marked a folder as: 'run', 'view', 'fleet' or 'models'; None for a folder that is not its own."""
     mark = folder / MARK
     kind = mark.read_text(encoding="utf-8", errors="replace").partition("\n")[0] if mark.is_file() else None
     return kind if kind in BELONGS else None

@@ -101,6 +101,10 @@ class Run:
         """
         return self.folder / planner / app
 
+    def groups(self, app: str, planner: str = "specialist") -> Path:
+        """Some GRPO groups of that training, a file for each optimizer step that is looked at."""
+        return self.specialist(app, planner) / "groups"
+
     @property
     def generalist(self) -> Path:
         return self.folder / "generalist"
@@ -170,6 +174,11 @@ class Run:
     @property
     def report(self) -> Path:
         return self.folder / "report.html"
+
+    @property
+    def view(self) -> Path:
+        """The page of the run's episodes, which the report's tables lead to."""
+        return self.folder / "view.html"
 
     @property
     def manifest(self) -> Path:

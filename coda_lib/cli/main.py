@@ -17,6 +17,7 @@ from typer.core import TyperCommand
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.cli import apps, bench, check, estimate, evaluate, fleet, study, tasks
+from coda_lib.cli import view as viewer
 from coda_lib.cli.console import (
     ExecutorOption,
     JsonOption,
@@ -111,6 +112,8 @@ def reproduce(
             _show_end(target.table1, outcome.files)
         done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
         out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
+        if target.view.exists() and until == "results":
+            out.print(f"open {display(target.report)}; its figures lead into view.html", markup=False, soft_wrap=True)
     if len(runs) > 1 and until in pipeline.REPORTED:
         from coda_lib.evaluation.report import write_tables
         from coda_lib.evaluation.tables import over_seeds
@@ -257,7 +260,7 @@ def usage(
 
 
 studies = (study.audit, study.claims, study.power, study.seeds, tasks.convert, tasks.export)
-for command in (check.check, bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, *studies):
+for command in (check.check, bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, viewer.view, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

@@ -13,6 +13,7 @@ import jinja2
 import pandas as pd
 
 from coda_lib.errors import UserError
+from coda_lib.evaluation import links
 from coda_lib.evaluation.ablations import TABLES as ABLATION_TABLES
 from coda_lib.evaluation.ablations import layout as ablation_layout
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance
@@ -65,33 +66,36 @@ def _runs(table: pd.DataFrame) -> str:
     return runs if set(seeds) == {1} else f"{runs} and seed, {' or '.join(map(str, seeds))} seeds"
 
 
-def grid(table: pd.DataFrame) -> pd.DataFrame:
-    """Table 1 as in the paper: a row per metric and system, a column per application, `12.9 [5.1, 22.4]`."""
-    table = table.assign(cell=_cells(table, "value"), system=table["system"].replace(SYSTEM_LABELS))
+def grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
+    """Table 1 as in the paper: a row per metric and system, a column per application, `12.9 [5.1, 22.4]` or other `cells`."""
+    cells = _cells(table, "value") if cells is None else cells
+    table = table.assign(cell=cells, system=table["system"].replace(SYSTEM_LABELS))
     return _wide(table, {"metric": "Metric", "system": "System"})
 
 
-def comparisons_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """Differences in the layout of Table 1: a row per metric and pair, `+4.8 [+1.6, +8.5], p = 0.004`."""
+def comparisons_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
+    """Differences in the layout of Table 1: a row per metric and pair, `+4.8 [+1.6, +8.5], p = 0.004` or other `cells`."""
     p = table["p"].map(lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}")
-    table = table.assign(cell=_cells(table, "difference", "+") + ", " + p)
+    table = table.assign(cell=_cells(table, "difference", "+") + ", " + p if cells is None else cells)
     table = table.replace({"first": SYSTEM_LABELS, "second": SYSTEM_LABELS})
     return _wide(table, {"metric": "Metric", "first": "From", "second": "To"})
 
 
-def beside_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """`beside_paper` laid out: for each metric and system our row and below it the paper's."""
+def beside_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
+    """`beside_paper` laid out: for each metric and system our row, or other `cells`, and below it the paper's."""
+    cells = _cells(table, "value") if cells is None else cells
     table = table.assign(system=table["system"].replace(SYSTEM_LABELS))
-    ours = table.assign(cell=_cells(table, "value"), source=f"ours, {table['provenance'].iloc[0]}")
+    ours = table.assign(cell=cells, source=f"ours, {table['provenance'].iloc[0]}")
     printed = table["paper_value"].map("{:.2f}".format, na_action="ignore").fillna("–")
     paper = table.assign(cell=printed, source=Provenance.PAPER.value, metric=table["paper_metric"])
     both = pd.concat([ours, paper]).sort_index(kind="stable")
     return _wide(both, {"metric": "Metric", "system": "System", "source": "Source"})
 
 
-def endings_grid(table: pd.DataFrame) -> pd.DataFrame:
+def endings_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
     """`endings` laid out: a row per system, a column per ending."""
-    wide = table.assign(cell=_cells(table, "value")).pivot(index="system", columns="ending", values="cell")
+    cells = _cells(table, "value") if cells is None else cells
+    wide = table.assign(cell=cells).pivot(index="system", columns="ending", values="cell")
     wide = wide.loc[table["system"].unique(), table["ending"].unique()].rename(index=SYSTEM_LABELS)
     return wide.reset_index().rename(columns={"system": "System"}).rename_axis(columns=None)
 
@@ -184,7 +188,9 @@ def _laid_out(name: str, table: pd.DataFrame, run: str) -> tuple[pd.DataFrame, s
 
 
 def html_report(run_dir: Path) -> Path:
-    """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file without links to others.
+    """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file.
+
+    The cells of tables are links to the episodes behind them in view.html, which `coda view` writes beside it.
 
     Reads tables/*.csv (those of `write_tables` and `LAYOUTS` are laid out, others shown as they are), figures/*.svg with the
     captions in their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is
@@ -196,10 +202,10 @@ def html_report(run_dir: Path) -> Path:
     frames = {path.stem: pd.read_csv(path) for path in sorted((run_dir / "tables").glob("*.csv"))}
     run, provenance = run_dir.name, " and ".join(frames["table1"]["provenance"].unique())
     titles = {"table1": "Table 1", "beside_paper": "Beside the paper", "comparisons": "Comparisons"}
-    sections = [(title, *_laid_out(name, frames.pop(name), run)) for name, title in titles.items() if name in frames]
-    for name in sorted(frames, key=lambda name: [*LAYOUTS, name].index(name)):
+    sections = [(title, *_laid_out(name, frames[name], run), name) for name, title in titles.items() if name in frames]
+    for name in sorted(set(frames) - set(titles), key=lambda name: ([*LAYOUTS, name].index(name), name)):
         title, lay_out = LAYOUTS.get(name, (name.capitalize(), _as_it_is))
-        sections.append((title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}."))
+        sections.append((title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}.", name))
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -207,8 +213,8 @@ def html_report(run_dir: Path) -> Path:
     page = environment.get_template("report.html.j2").render(
         run=run, provenance=provenance,
         tables=[
-            {"title": title, "caption": text, "columns": list(layout), "rows": layout.map(_shown).to_numpy().tolist()}
-            for title, layout, text in sections
+            {"title": title, "caption": text, "columns": list(layout), "rows": _linked_rows(layout, _links(name, frames[name]))}
+            for title, layout, text, name in sections
         ],
         figures=[_figure(path) for path in sorted((run_dir / "figures").glob("*.svg"))],
         manifest=_read_if_written(run_dir / "manifest.json"),
@@ -232,6 +238,36 @@ LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this orde
     "labels": ("Labels of the ablations", _as_it_is),
     **{name: (title, ablation_layout) for name, title in ABLATION_TABLES.items()},
 }
+
+
+def _links(name: str, table: pd.DataFrame) -> pd.DataFrame:
+    """The laid-out table with the link of a cell in its place; columns and cells without one are left out or empty."""
+    match name:
+        case "table1" | "greedy":
+            linked = grid(table, links.of_systems(table, "test" if name == "table1" else "greedy"))
+        case "beside_paper":
+            linked = beside_grid(table, links.of_systems(table))
+            linked = linked.where(linked["Source"] != Provenance.PAPER)
+        case "comparisons":
+            linked = comparisons_grid(table, links.of_differences(table))
+        case "endings":
+            linked = endings_grid(table, links.of_endings(table))
+        case "table2" | "votes":
+            return links.of_rules(table, "mix" if name == "table2" else "train")
+        case "judge":
+            return pd.DataFrame({"value": links.of_judge(table)})
+        case "claims":
+            return pd.DataFrame({"This run": links.of_claims(table)})
+        case _:
+            return pd.DataFrame(index=table.index)
+    return linked.drop(columns=["Metric", "System", "From", "To", "Source"], errors="ignore")
+
+
+def _linked_rows(layout: pd.DataFrame, linked: pd.DataFrame) -> list[list[tuple[str, str | None]]]:
+    """Each cell as text and the link behind it."""
+    linked = linked.reindex(columns=layout.columns, index=layout.index).astype(object)
+    texts, targets = layout.map(_shown).to_numpy().tolist(), linked.where(linked.notna(), None).to_numpy().tolist()
+    return [[(text, text and target) for text, target in zip(*row, strict=True)] for row in zip(texts, targets, strict=True)]
 
 
 def _shown(value: object) -> str:

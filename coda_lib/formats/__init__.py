@@ -33,6 +33,23 @@ FORMATS = {
 WRITTEN = tuple(name for name, one in FORMATS.items() if one.write)
 
 
+def read(source: Path) -> tuple[str, list[Trajectory]]:
+    """The name of a source's format, and its trajectories.
+
+    UserError if there is nothing to read, or if a file is not as it should be.
+    """
+    if not source.exists():
+        raise UserError(f"there is no {source}")
+    known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
+    if known is None:
+        expected = (
+            "a Parquet file of ours, result.out or result.txt of episodes, {benchmark}/{agent}/{experiment}/{task}.json, or "
+            "AgentNet's JSON Lines"
+        )
+        raise UserError(f"{source} holds no trajectories: expected {expected}")
+    return known, FORMATS[known].read(source)
+
+
 def convert(source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None) -> tuple[str, int]:
     """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
 
@@ -43,18 +60,9 @@ def convert(source: Path, target: Path, to: str, report: Callable[[str], None] =
     """
     if to not in WRITTEN:
         raise UserError(f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}")
-    if not source.exists():
-        raise UserError(f"there is no {source}")
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
-    known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
-    if known is None:
-        expected = (
-            "a Parquet file of ours, result.out or result.txt of episodes, {benchmark}/{agent}/{experiment}/{task}.json, or "
-            "AgentNet's JSON Lines"
-        )
-        raise UserError(f"{source} holds no trajectories: expected {expected}")
-    trajectories = FORMATS[known].read(source)
+    known, trajectories = read(source)
     if to == "coda":
         save_trajectories(target, trajectories)
     else:  # whole or not at all: half a folder could not be told from a whole one

@@ -97,7 +97,7 @@ def reproduce(
         if stages or not run.manifest.exists():
             write_manifest(run, profile)
     files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
-    return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report])) if files else ())
+    return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report, run.view])) if files else ())
 
 
 def preview(

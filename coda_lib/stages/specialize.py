@@ -15,6 +15,7 @@ from coda_lib.judge import Rule, positive_steps
 from coda_lib.models.load import note_usage
 from coda_lib.run import Run
 from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.groups import KeepingReward
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, specialize, together
 from coda_lib.trajectory import load_trajectories
@@ -27,7 +28,8 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
 
     A novice begins as the base planner, and learns from what that explored; the specialist goes on from the novice, and learns
     from what both explored.  Without a novice in the profile it begins as the base planner.  `progress(done, total)` is called
-    after each optimizer step.  Returns {planner}/{app}/, which then holds the checkpoint.  Goes on after a kill.
+    after each optimizer step.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO
+    groups.  Goes on after a kill.
     """
     if configuration := here.profile().specialize.accelerate:
         launch(here, configuration, "specialize", planner, app)
@@ -47,8 +49,9 @@ def train(here: Run, planner: str, app: str, progress: Progress = lambda done, t
     judged = [trajectory for name in before for trajectory in load_trajectories(here.judged(name, app))]
     rows, executor = grpo_rows(judged, profile.prompts, label), Executor.load(profile)
     start, seed = here.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
+    rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
     settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)
-    folder = specialize(rows, start, executor, *settings, progress=progress)
+    folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
     note_usage(here, f"{name}-{process}" if process else name, executor=executor.model)

@@ -169,7 +169,8 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     with pytest.raises(UserError, match="no tables/table1.csv"):
         report.html_report(run)
     report.write_tables(run / "tables", table, tables.comparisons(episodes, resamples=RESAMPLES), "trial")
-    (run / "tables" / "judge.csv").write_text("application,precision,provenance\ngis,81.25,smoke\nalgebra,,smoke\n")
+    judge = "planner,application,measure,value,provenance\nbase,gis,precision,81.25,smoke\nbase,gis,recall,,smoke\n"
+    (run / "tables" / "judge.csv").write_text(judge)
     plotting.save(plotting.table1_bars(table), run / "figures" / "table1", report.caption(table, "trial"))
     page = report.html_report(run).read_text(encoding="utf-8")
     assert "this run has not ended" in page and "no stage of this run has ended" in page

@@ -106,6 +106,7 @@ def test_nothing_is_run_again_where_nothing_changed(house):
         ("coda_lib/prompts/generator/propose.j2", set()),
         ("coda_lib/show/figures.py", TUTORIALS | {"reward"}),
         ("coda_lib/evaluation/report.html.j2", {"results"}),
+        ("coda_lib/show/viewer/web/stage.js", {"results"}),
         ("checkpoints/base_judge/config.json", JUDGES | each("labels")),
         ("data/tasks/test/gis/A-01.json", GIS | TUTORIALS),
     ],

@@ -16,6 +16,7 @@ from html.parser import HTMLParser
 import nbformat
 import pandas as pd
 import pytest
+from hostile_text import HOSTILE, RUN, TOKEN
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
@@ -30,22 +31,6 @@ from coda_lib.paths import NOTEBOOKS, REPO
 from coda_lib.show import conversation, episode_table, figures, markdown, markdown_table, rounds_table, strip, vote_table
 from coda_lib.task import Task
 
-TOKEN = "zq7hostile"
-RUN = f"document.documentElement.setAttribute('data-{TOKEN}','1')"
-HOSTILE = [
-    f"<script>{RUN}</script>", f'<img src=x onerror="{RUN}">', f"<svg onload={RUN}>",
-    f'<iframe srcdoc="<script>{RUN}</script>">', f"</pre></code></td></table><script>{RUN}</script>",
-    f"a\r<script>{RUN}</script>", f"a\r\r<script>{RUN}</script>\r\rb", f"a\n\n<script>{RUN}</script>\n\nb",
-    f"\x0b\x0c\x1c\x85\u2028<script>{RUN}</script>", f"```\n<script>{RUN}</script>\n```", f"```{{onclick={RUN} .a}}\nx\n```",
-    f"\"><script>{RUN}</script>", f"'><img src=x onerror={RUN}>", f"--><script>{RUN}</script>", f"]]><script>{RUN}</script>",
-    f"<sc\x00ript>{RUN}</sc\x00ript>", f"<scr\x02ipt>{RUN}</scr\x03ipt>", f"<style onload={RUN}></style>",
-    f"</script><script>{RUN}</script>", f"</style><script>{RUN}</script>", f"<details open ontoggle={RUN}>",
-    f"[x](javascript:{RUN})", f"![x](x\"onerror={RUN}//)", f"[x]: javascript:{RUN}", f"<javascript:{RUN}>",
-    "\\(" + f"<b onclick={RUN}>\\)", f"$$</span><script>{RUN}</script>$$", f"| a |\n|---|\n| <script>{RUN}</script> |",
-    f"&lt;script&gt;{RUN}&lt;/script&gt;", f"&#60;script>{RUN}&#60;/script>", f"{{{{ {RUN} }}}}",
-    f"{{% raw %}}<script>{RUN}</script>", f"<div markdown=1><script>{RUN}</script></div>",
-    f"\x1b[31m<script>{RUN}</script>\x1b[0m", f"\x1b]8;;javascript:{RUN}\x07x\x1b]8;;\x07", f"x{{: onclick={RUN}}}",
-]  # fmt: skip
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 

@@ -1,0 +1,9 @@
+"""The viewer: the episodes of runs and of other projects' logs as one page that needs no server and no network."""
+
+import lazy_loader
+
+PUBLIC = {  # module: names
+    "evidence": ["Evidence", "read_logs", "read_run"],
+    "page": ["write_beside", "write_folder", "write_page", "write_run_page"],
+}
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)
