@@ -1,6 +1,6 @@
 """Run one stage: its notebook, a record of what it read, wrote and cost, and training that resumes.
 
-`python -m coda_lib.pipeline.runner STAGE ...` is what the Snakefile calls.
+`python -m coda_lib.pipeline.runner STAGE ...` is what the Snakefile calls, by itself or in a fork (`pipeline.warm`).
 """
 
 from __future__ import annotations
