@@ -205,11 +205,11 @@ def read_object(path: Path, *names: str) -> dict[str, Any]:
 
 
 def read_yaml(path: Path) -> Any:
-    """What `yaml.safe_load` makes of a file, by libyaml: task spaces are large, and every stage reads them."""
+    """What `yaml.safe_load` makes of a file."""
     import yaml
 
     with reading(path, "YAML"):
-        return yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def read_table(path: Path, **columns: str) -> DataFrame:

@@ -18,11 +18,13 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
 from coda_lib.explore import aims as seed_aims
-from coda_lib.files import read_object, read_yaml, reading, write_json
+from coda_lib.files import read_object, reading, write_json
 from coda_lib.paths import DATA, display
 from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
 
@@ -84,7 +86,8 @@ def _file(app: str) -> Path:
 
 
 def read_space(app: str, path: Path) -> Space:
-    raw = read_yaml(path)
+    with reading(path, "YAML"):
+        raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)  # the kit's own large file, which every stage reads
     words = raw.get("vocabularies", {})
     goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
     return Space(app, goals, raw.get("starts", {}), words)
