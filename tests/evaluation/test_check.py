@@ -14,7 +14,7 @@ from coda_lib.cli.check import wanted
 from coda_lib.errors import UserError
 from coda_lib.evaluation import check
 from coda_lib.files import read_json, write_json, write_table, write_text
-from coda_lib.paths import REFERENCE
+from coda_lib.paths import REFERENCE, REPO
 from coda_lib.rollout import episodes
 from coda_lib.run import Run
 from coda_lib.task import Task
@@ -109,3 +109,11 @@ def test_the_committed_expected_values_are_those_of_the_check():
     assert len(check.compare(committed, committed)) == 14
     with pytest.raises(UserError, match="tools.expected"):
         check.load_expected(REFERENCE / "none.json")
+
+
+def test_the_page_states_the_tolerances_and_the_settings():
+    page = (REPO / "docs" / "reproducibility.md").read_text()
+    assert f"{100 * check.EQUAL_SHARE:.0f} % of the entries" in page and f"{check.CELL} points" in page
+    assert all(f"± {near}" in page for near in check.NEAR.values()) and f"profile `{check.PROFILE}`" in page
+    episodes = check.load_expected(check.EXPECTED)["episodes"].values()
+    assert f"all {sum(map(len, episodes))} episodes" in page
