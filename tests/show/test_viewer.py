@@ -108,10 +108,9 @@ def shown(request, tmp_path_factory):
         yield opened
 
 
-def only_itself(shown, folder) -> bool:
-    """Whether nothing was asked for but files of this folder, and nothing was complained of."""
-    foreign = [url for url in shown.requests if not url.startswith(("data:", "about:", folder.as_uri()))]
-    return (foreign, shown.errors) == ([], [])
+def complaints(shown, folder) -> list[str]:
+    """What the page asked for outside of this folder, and what the browser complained of."""
+    return [*(url for url in shown.requests if not url.startswith(("data:", "about:", folder.as_uri()))), *shown.errors]
 
 
 def later(shown, value: str) -> object:
@@ -158,7 +157,7 @@ def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown)
         assert any(abs(number(text) - number(value)) < 0.0501 for value in expected if value != "–"), (link, text, expected)
         counted += 1
     assert counted > 200  # Table 1, beside the paper, differences, greedy, claims, Table 2, votes, the judge
-    assert only_itself(shown, study.folder)
+    assert complaints(shown, study.folder) == []
 
 
 def test_it_is_walked_through_by_keyboard(study, shown):
@@ -175,7 +174,7 @@ def test_it_is_walked_through_by_keyboard(study, shown):
     assert shown.run("location.hash") == "#/episodes?set=test&system=stage2&app=gis"
     shown.press("/", "X", "-", "0", "3")
     assert shown.text("h1") == "2 episodes" and shown.run("document.activeElement.type") == "search"
-    assert only_itself(shown, study.folder)
+    assert complaints(shown, study.folder) == []
 
 
 def test_a_step_two_sides_and_every_view_open_by_their_address(study, shown):
@@ -190,7 +189,7 @@ def test_a_step_two_sides_and_every_view_open_by_their_address(study, shown):
         unnamed = "(one) => !(one.innerText || one.ariaLabel || one.labels?.length)"
         controls = f"[...document.querySelectorAll('button, select, input, a')].filter({unnamed})"
         assert shown.run(f"{controls}.map((one) => one.outerHTML)") == []
-    assert only_itself(shown, study.folder)
+    assert complaints(shown, study.folder) == []
 
 
 def test_hostile_text_does_nothing(shown, tmp_path):
@@ -215,7 +214,7 @@ def test_hostile_text_does_nothing(shown, tmp_path):
     shown.go(f"#/episodes?system={HOSTILE[0]}&text={HOSTILE[1]}")
     assert shown.run(f"document.documentElement.hasAttribute('data-{TOKEN}')") is False
     assert shown.run("document.querySelectorAll('main script, main iframe, main style').length") == 0
-    assert only_itself(shown, tmp_path)
+    assert complaints(shown, tmp_path) == []
 
 
 def test_the_policy_of_the_page_stops_what_is_not_its_own(shown, tmp_path, study):
@@ -230,7 +229,7 @@ def test_a_folder_shows_the_same_pictures(shown, tmp_path, study):
     read_run(study, evidence, ["gis"])
     shown.open(write_folder(evidence, tmp_path / "folder"), "#/episode?set=test&system=base&task=gis/X-01&run=0")
     assert later(shown, "document.querySelector('.screen canvas').width") == 84
-    assert only_itself(shown, tmp_path)
+    assert complaints(shown, tmp_path) == []
     assert write_folder(evidence, tmp_path / "folder").is_file()  # once more, in the place of the first
 
 

@@ -36,9 +36,21 @@ async function paint(canvas, number) {
   return size;
 }
 
+const visible = new IntersectionObserver(
+  (changes) => {
+    for (const { isIntersecting, target } of changes) {
+      if (!isIntersecting) continue;
+      visible.unobserve(target);
+      paint(target, Number(target.dataset.number));
+    }
+  },
+  { rootMargin: "300px" },
+);
+
+/** A small picture, which is drawn when it comes into view. */
 function thumbnail(number) {
-  const canvas = el("canvas", { "aria-hidden": "true" });
-  paint(canvas, number);
+  const canvas = el("canvas", { "aria-hidden": "true", "data-number": number });
+  visible.observe(canvas);
   return canvas;
 }
 
