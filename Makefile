@@ -8,9 +8,10 @@ PY := $(VENV)/bin/python
 CODA := $(PY) -m coda_lib.cli.main
 INSTALLED := $(VENV)/installed
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
-NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
-PYTHON ?= $(firstword $(foreach name,python3 python3.14 python3.13 python3.12 python3.11,\
-	$(shell $(name) -c '$(NEW_ENOUGH)' 2> /dev/null && echo $(name))))
+SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
+	$(shell $(name) -c '$(SUPPORTED)' 2> /dev/null && echo $(name))))
+PIP := $(PY) -m pip install -qq --disable-pip-version-check
 QT_PACKAGES := libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0
 
 help:  ## list the commands
@@ -47,13 +48,16 @@ docs: $(INSTALLED)  ## build docs/ and the executed notebooks of a run (RUN=lapt
 base-models: $(INSTALLED)  ## train the laptop's base models from scratch (some hours; replaces data/checkpoints)
 	@$(CODA) reproduce --profile laptop --run base-models --until base_models
 
-$(INSTALLED): pyproject.toml
-	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed; name one with: make PYTHON=/path/to/python"; exit 1; }
+$(INSTALLED): pyproject.toml requirements.lock
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed; name one with: make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c '$(SUPPORTED)' || { echo "$(PYTHON) is not 3.11, 3.12 or 3.13: name another with make PYTHON="; exit 1; }
 	@test -x $(PY) || { echo "creating $(VENV)"; $(PYTHON) -m venv $(VENV) || \
 		{ rm -rf $(VENV); echo "$(PYTHON) cannot create one: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }; }
-	@echo "installing the pinned dependencies into $(VENV) (some minutes the first time)"
-	@$(PY) -m pip install -qq --disable-pip-version-check $(TORCH)
-	@$(PY) -m pip install -qq --disable-pip-version-check --editable '.[dev,docs,scale]'
+	@echo "installing the locked packages into $(VENV) (some minutes the first time)"
+	@$(PIP) --no-deps --requirement requirements.lock
+	@$(PIP) $(TORCH)
+	@$(PIP) --no-deps --no-build-isolation --editable .
+	@$(PY) -m pip check > $(VENV)/check.log || { cat $(VENV)/check.log; exit 1; }
 	@problem=$$($(PY) -c 'from PySide6 import QtGui, QtTest, QtWidgets' 2>&1) || { echo "$$problem" | tail -n 1; \
 		echo "Qt lacks system libraries; on Debian or Ubuntu: apt-get install $(QT_PACKAGES)"; exit 1; }
 	@touch $@

@@ -8,22 +8,73 @@ import re
 import subprocess
 import tomllib
 from fnmatch import fnmatch
-from importlib.metadata import version
+from importlib.metadata import requires, version
 
 import pytest
 import yaml
+from packaging.markers import Marker
 
 import coda_lib
 from coda_lib.paths import REPO
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
+PYTHONS = ("3.11", "3.12", "3.13")
+BUILD = tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]["requires"]
 PINS = [*PROJECT["dependencies"], *(pin for pins in PROJECT["optional-dependencies"].values() for pin in pins)]
+WITHOUT_GPU = [pin for pin in PINS if not pin.startswith("vllm")]
 
 
 def test_every_dependency_is_pinned_exactly():
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+==[0-9][0-9a-z.]*", pin) for pin in PINS)
     names = [pin.partition("==")[0].lower() for pin in PINS]
     assert len(set(names)) == len(names)
+
+
+def locked() -> dict[str, list[tuple[str, str | None, int]]]:
+    """The lines of requirements.lock by package: version, marker and number of hashes."""
+    found: dict[str, list[tuple[str, str | None, int]]] = {}
+    for line in (REPO / "requirements.lock").read_text().replace("\\\n", " ").splitlines():
+        pin, *hashes = line.split(" --hash=sha256:")
+        pin, _, marker = (part.strip() for part in pin.partition(";"))
+        name, equals, number = pin.partition("==")
+        assert equals and all(re.fullmatch("[0-9a-f]{64}", one.strip()) for one in hashes), line
+        found.setdefault(name, []).append((number, marker or None, len(hashes)))
+    return found
+
+
+def test_the_lock_has_every_pin_and_a_hash_of_every_file():
+    lines = locked()
+    assert len(lines) > 200 and all(hashes for versions in lines.values() for *_, hashes in versions)
+    for pin in [*WITHOUT_GPU, *BUILD]:
+        name, _, number = pin.lower().partition("==")
+        if name != "torch":
+            assert [(version, marker) for version, marker, _ in lines[name]] == [(number, None)], pin
+
+
+def test_the_lock_has_no_build_of_pytorch_and_all_that_each_build_needs():
+    names = set(locked())
+    assert not [name for name in names if re.match("torch$|nvidia|cuda|triton|vllm", name)]
+    plain = [re.split("[^A-Za-z0-9_-]", one)[0].lower() for one in requires("torch") if ";" not in one]
+    assert plain and set(plain) <= names
+
+
+def test_the_lock_holds_for_the_pythons_that_are_promised():
+    """Of a package with several lines at most one holds for each."""
+    for number in PYTHONS:
+        for name, versions in locked().items():
+            here = {"python_version": number, "python_full_version": f"{number}.9"}
+            holding = [one for one, marker, _ in versions if marker is None or Marker(marker).evaluate(here)]
+            assert len(holding) <= 1, (name, number)
+    makefile = (REPO / "Makefile").read_text()
+    low, high = (tuple(map(int, number.split("."))) for number in (PYTHONS[0], PYTHONS[-1]))
+    assert f"not {low} <= sys.version_info < {(high[0], high[1] + 1)}" in makefile
+    for page in ("README.md", "docs/reproducibility.md", "Makefile"):
+        assert "3.11, 3.12 or 3.13" in (REPO / page).read_text(), page
+
+
+def test_what_is_installed_is_what_is_locked():
+    everywhere = {name: versions[0][0] for name, versions in locked().items() if versions[0][1] is None}
+    assert {name: version(name) for name in everywhere} == everywhere
 
 
 def test_conda_has_the_same_pins():
@@ -33,7 +84,7 @@ def test_conda_has_the_same_pins():
     assert any(str(entry).startswith("python=3.1") for entry in environment)
 
 
-@pytest.mark.parametrize("pin", [pin for pin in PINS if not pin.startswith("vllm")])
+@pytest.mark.parametrize("pin", WITHOUT_GPU)
 def test_the_tests_run_with_what_is_pinned(pin):
     name, _, pinned = pin.partition("==")
     assert version(name).partition("+")[0] == pinned
@@ -43,7 +94,7 @@ def test_the_promised_versions():
     for pin in ("torch==2.13.0", "transformers==5.17.0", "trl==1.16.0", "datasets==5.2.0", "accelerate==1.15.0"):
         assert pin in PROJECT["dependencies"]
     assert "vllm==0.31.0" in PROJECT["optional-dependencies"]["gpu"]
-    assert PROJECT["requires-python"] == ">=3.11"
+    assert PROJECT["requires-python"] == ">=3.11,<3.14"
 
 
 def test_data_files_of_the_package_are_shipped():
@@ -75,9 +126,10 @@ def test_make_lists_its_commands_and_refuses_an_old_python(tmp_path):
     commands = {"reproduce", "test", "lab", "lint", "base-models", "smoke"}
     assert commands <= {line.split()[1] for line in listed.splitlines()}
     (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
+    (tmp_path / "requirements.lock").write_text("")
     makefile = ["make", "--file", str(REPO / "Makefile"), "reproduce", "PYTHON="]
     refused = subprocess.run(makefile, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert refused.returncode == 2 and "Python 3.11 or newer is needed" in refused.stdout
+    assert refused.returncode == 2 and "Python 3.11, 3.12 or 3.13 is needed" in refused.stdout
 
 
 def test_missing_system_libraries_are_named(tmp_path):
@@ -87,6 +139,7 @@ def test_missing_system_libraries_are_named(tmp_path):
     python.write_text('#!/bin/sh\n[ "$1" = -m ] && exit 0\necho "ImportError: libEGL.so.1: cannot open" >&2\nexit 1\n')
     python.chmod(0o755)
     (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
+    (tmp_path / "requirements.lock").write_text("")
     makefile = ["make", "--file", str(REPO / "Makefile"), "reproduce"]
     refused = subprocess.run(makefile, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert refused.returncode == 2
