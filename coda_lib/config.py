@@ -6,22 +6,28 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from coda_lib.applications import App
 from coda_lib.errors import UserError, describe
+from coda_lib.files import read_yaml
 from coda_lib.paths import PROFILES, display
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
-NotNegative = Annotated[float, Field(ge=0)]
+LAST_SEED = 2**32 - 1  # of NumPy's random numbers, and so of transformers'
+_Whole = Annotated[int, Field(strict=True)]  # so that true is not 1
+_Real = Annotated[float, BeforeValidator(lambda value: str(value) if isinstance(value, bool) else value)]
+Count = Annotated[_Whole, Field(ge=1)]
+Number = Annotated[_Whole, Field(ge=0)]
+Positive = Annotated[_Real, Field(gt=0)]
+Share = Annotated[_Real, Field(gt=0, le=1)]
+NotNegative = Annotated[_Real, Field(ge=0)]
+Threads = Annotated[_Whole, Field(ge=1, le=1024)]
 
 
 class Section(BaseModel):
-    """A part of a profile: cannot change, knows no other fields."""
+    """A part of a profile: cannot change, knows no other fields, and has no infinite number."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
@@ -63,7 +69,7 @@ class Serving(Section):
 class FleetSettings(Section):
     """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models behind servers."""
 
-    workers: Annotated[int, Field(ge=0)] = 0  # processes; 0: no fleet
+    workers: Annotated[_Whole, Field(ge=0, le=10_000)] = 0  # processes; 0: no fleet
     side_by_side: Count = 16  # environments of each
     ray: str | None = None  # a Ray cluster: its address, 'auto' or 'local'; None: processes of this machine
 
@@ -117,31 +123,31 @@ class TrainingSettings(Section):
     """What both stages of training share."""
 
     learning_rate: Positive
-    threads: Count = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
+    threads: Threads = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
     at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
     accelerate: str | None = None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
     lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
     frozen_vision: bool = False  # the vision tower stays as it is
     schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
-    warm_up: Annotated[int, Field(ge=0)] = 0
+    warm_up: Number = 0
     track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
 
 
 class SpecializeSettings(TrainingSettings):
     """Stage 1: decoupled GRPO, one specialist an application."""
 
-    group_size: Annotated[int, Field(ge=2)]  # G of eq. 2: plans sampled for one state
+    group_size: Annotated[_Whole, Field(ge=2)]  # G of eq. 2: plans sampled for one state
     completions_per_step: Count  # plans behind one optimizer step: a multiple of group_size
     steps: Count  # optimizer steps
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
     epsilon_high: Share | None = None  # its upper side; None: as the lower one
-    reach: Annotated[float, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
+    reach: Annotated[_Real, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
     shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
     draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
     endings: Share = 1.0  # largest share of states whose right plan is to end
-    refills: Annotated[int, Field(ge=0)] = 0  # times a step that states whose plans all earn the same are replaced
+    refills: Number = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
@@ -156,7 +162,7 @@ class Variant(Section):
 
     labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"  # who says "clean"
     distance: bool = True  # with r_dist in the reward (eq. 1)
-    group_size: Annotated[int, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
+    group_size: Annotated[_Whole, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
     coupled: bool = False  # the executor is trained as well, on the same rewards
     joint: bool = False  # one planner for all applications, with as many steps as the specialists have together
 
@@ -202,23 +208,23 @@ class Hardware(Section):
 class BaseModelSettings(Section):
     """The appendix that trains the laptop's base models from scratch."""
 
-    scale: Annotated[float, Field(gt=0, le=1)] = 1.0  # share of the recipe's samples and steps
+    scale: Share = 1.0  # share of the recipe's samples and steps
     publish: bool = False  # replace data/checkpoints/ by what was trained
-    threads: Count = 1  # torch threads
+    threads: Threads = 1  # torch threads
 
 
 class Profile(Section):
     """One size of a run. The files in profiles/ say unit, meaning and source beside every number."""
 
     name: str
-    seed: Annotated[int, Field(ge=0)]
+    seed: Annotated[_Whole, Field(ge=0, le=LAST_SEED)]
     explored: str | None = None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
     serving: Serving = Serving()
     fleet: FleetSettings = FleetSettings()
     prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
-    prompts: Literal["compact", "full"]
+    prompts: Literal["compact", "full", "turns"]
     explore: dict[Explorer, ExploreSettings]  # without a novice, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
@@ -236,7 +242,7 @@ class Profile(Section):
     base_models: BaseModelSettings = BaseModelSettings()
     hardware: Hardware | None = None
     bootstrap_resamples: Count
-    threads: Count = 1  # torch threads of the stages that do not set their own
+    threads: Threads = 1  # torch threads of the stages that do not set their own
 
     @model_validator(mode="before")
     @classmethod
@@ -279,10 +285,7 @@ def load_profile(name: str, overrides: tuple[str, ...] = ()) -> Profile:
 
 def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:
     """Return the profile in the file `path`; raises UserError naming the file and the field at fault."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise UserError(f"{display(path)}: not YAML: {error}") from error
+    values = read_yaml(path)
     if not isinstance(values, dict):
         raise UserError(f"{display(path)}: expected 'field: value' lines")
     for override in overrides:
@@ -311,5 +314,5 @@ def _apply(override: str, values: dict[str, Any]) -> None:
             raise UserError(f"--set {override}: {section} has no fields of its own")
     try:
         values[last] = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: of an impossible date
         raise UserError(f"--set {override}: {text!r} is not a YAML value") from error

@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
-import yaml
-
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
+from coda_lib.files import read_yaml
 from coda_lib.paths import DATA, display
 from coda_lib.task import Task
 
@@ -117,7 +116,7 @@ def goals(app: str) -> tuple[Goal, ...]:
     path = DATA / "tasks" / "seeds" / f"{app}.yaml"
     if not path.is_file():
         raise UserError(f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there")
-    raw = yaml.safe_load(path.read_text())["goals"]
+    raw = read_yaml(path)["goals"]
     lists = ({str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"] for item in raw)
     return tuple(Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True))
 

@@ -1,6 +1,7 @@
-"""Atomic writes, safe names and locks: a file is the old one or the whole new one, even when the process is killed.
+"""Files: atomic writes, safe names and locks, and reading what others may have written.
 
-Nothing is written over but plain files.  What removes is in `owned`.
+A written file is the old one or the whole new one, even when the process is killed; nothing is written over but plain files.
+A file that cannot be read is one UserError, whatever is in it.  What removes is in `owned`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from coda_lib.errors import UserError
+from coda_lib.errors import UserError, expected, one_line
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -168,8 +169,72 @@ def records(frame: DataFrame) -> list[dict[str, Any]]:
     return json.loads(frame.to_json(orient="records"))
 
 
+@contextmanager
+def reading(path: Path, kind: str) -> Iterator[Path]:
+    """Give a plain file to a parser of this kind, such as 'JSON'.  UserError, which names the file, for all that it cannot read.
+
+    A pipe, a socket or a device is refused before it is opened: reading from it may never end.
+    """
+    try:
+        if not stat.S_ISREG(mode := path.stat().st_mode):
+            raise UserError(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'a device')} and no {kind} file: name a file")
+        yield path
+    except UserError:
+        raise
+    except Exception as error:  # what a parser says to bytes that are no such file may be anything
+        raise UserError(expected(error) or f"{path} is no {kind} file, or is damaged: {one_line(error)}") from error
+
+
+def read_text(path: Path) -> str:
+    with reading(path, "text"):
+        return path.read_text(encoding="utf-8")
+
+
 def read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    with reading(path, "JSON"):
+        return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_object(path: Path, *names: str) -> dict[str, Any]:
+    """The JSON object of a file.  UserError for another value, and for an object without one of these names."""
+    value = read_json(path)
+    if not isinstance(value, dict) or (absent := [name for name in names if name not in value]):
+        lacks = f"it has no {', '.join(absent)}" if isinstance(value, dict) else "no object"
+        raise UserError(f"{path} holds something else: {lacks}")
+    return value
+
+
+def read_yaml(path: Path) -> Any:
+    """What `yaml.safe_load` makes of a file."""
+    import yaml
+
+    with reading(path, "YAML"):
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def read_table(path: Path, **columns: str) -> DataFrame:
+    """The Parquet table of a file.  UserError for another file, and for a table without these columns of these kinds.
+
+    Kinds are 'text', 'whole', 'number', 'truth' and 'list'; an empty value is of any.
+    """
+    import pandas as pd
+    import pyarrow.parquet as pq
+    from pyarrow import types
+
+    kinds = {
+        "text": (types.is_string, types.is_large_string), "whole": (types.is_integer,), "truth": (types.is_boolean,),
+        "number": (types.is_integer, types.is_floating), "list": (types.is_list, types.is_large_list),
+    }  # fmt: skip
+    with reading(path, "Parquet"):
+        schema = pq.read_schema(path)
+    for name, kind in columns.items():
+        if name not in schema.names:
+            raise UserError(f"{path} is another table: it has no column {name}")
+        found = schema.field(name).type
+        if not any(of(found) for of in (*kinds[kind], types.is_null)):
+            raise UserError(f"{path} is another table: column {name} holds {found}, not {kind}")
+    with reading(path, "Parquet"):
+        return pd.read_parquet(path)
 
 
 def whole_text(value: Any) -> Any:
@@ -191,13 +256,11 @@ def sha256(path: Path) -> str:
 
 def load_rows(path: Path, kind: type[BaseModel]) -> list[Any]:
     """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
-    import yaml
     from pydantic import TypeAdapter, ValidationError
 
     try:
-        return TypeAdapter(list[kind]).validate_python(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except yaml.YAMLError as error:
-        raise UserError(f"{path} is no YAML: {error}") from error
+        return TypeAdapter(list[kind]).validate_python(read_yaml(path))
     except ValidationError as error:
         first = error.errors()[0]
-        raise UserError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        where = [str(path), *([".".join(map(str, first["loc"]))] if first["loc"] else [])]
+        raise UserError(": ".join([*where, first["msg"]])) from error

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coda_lib.errors import UserError
-from coda_lib.files import final_name, temporary_beside, temporary_name, write_text
+from coda_lib.files import final_name, reading, temporary_beside, temporary_name, write_text
 from coda_lib.paths import REFERENCE, display
 
 MARK = ".coda"
@@ -32,13 +32,16 @@ PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 def kind_of(folder: Path) -> str | None:
     """What the kit marked a folder as: 'run', 'fleet' or 'models'; None for a folder that is not its own."""
     mark = folder / MARK
-    kind = mark.read_text(encoding="utf-8", errors="replace").partition("\n")[0] if mark.is_file() else None
+    if not mark.is_file():
+        return None
+    with reading(mark, "text"):
+        kind = mark.read_text(encoding="utf-8", errors="replace").partition("\n")[0]
     return kind if kind in BELONGS else None
 
 
 def in_reference(path: Path) -> bool:
     """Whether a path is that of committed results, however it is written."""
-    return path.resolve().is_relative_to(REFERENCE.resolve())
+    return Path(os.path.realpath(path)).is_relative_to(REFERENCE.resolve())
 
 
 def is_free(folder: Path) -> bool:
@@ -62,7 +65,7 @@ def claim(folder: Path, kind: str) -> None:
 
 def belongs(path: Path) -> bool:
     """Whether the kit put a path there: the nearest marked folder above it is of a kind that has such a part."""
-    real = path.parent.resolve() / path.name  # a link on the way leads elsewhere; a link in the end is itself the thing
+    real = Path(os.path.realpath(path.parent)) / path.name  # a link on the way leads elsewhere; one in the end is the thing
     owner = next((folder for folder in real.parents if kind_of(folder)), None)
     if owner is None or in_reference(real.parent):
         return False

@@ -25,6 +25,8 @@ def checkpoint_path(name: str) -> str:
 def require_checkpoint(role: str, name: str) -> str:
     """Return `checkpoint_path(name)`; raises UserError if that is a path where no checkpoint is."""
     path = checkpoint_path(name)
+    if not path.strip():
+        raise UserError(f"the name of the {role} checkpoint is empty: give a folder or a name on the hub")
     if Path(path).is_absolute() and not (Path(path) / "config.json").is_file():
         raise UserError(f"the {role} checkpoint {name} is missing; `make base-models` trains the laptop's models")
     return path

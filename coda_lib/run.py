@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from coda_lib.config import Profile, load_profile, profile_text, read_profile
 from coda_lib.errors import UserError
-from coda_lib.files import write_text
+from coda_lib.files import read_text, write_text
 from coda_lib.owned import MARK, claim, is_free, kind_of
 from coda_lib.paths import REFERENCE, RESULTS, checkpoint_path, display
 
@@ -30,7 +31,7 @@ class Run:
 
     def profile(self, default: str = "laptop") -> Profile:
         """Return the profile stored with the run, overrides included; before there is one, profiles/<default>.yaml."""
-        return read_profile(self.profile_file) if self.profile_file.exists() else load_profile(default)
+        return read_profile(self.profile_file) if os.path.lexists(self.profile_file) else load_profile(default)
 
     def store(self, profile: Profile) -> None:
         """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked as a run.
@@ -40,8 +41,8 @@ class Run:
         text = profile_text(profile)
         if is_free(self.folder):
             claim(self.folder, "run")
-        if self.profile_file.exists():
-            if self.profile_file.read_text(encoding="utf-8") == text:
+        if os.path.lexists(self.profile_file):
+            if read_text(self.profile_file) == text:
                 return
             self.require_marked()
         write_text(self.profile_file, text)

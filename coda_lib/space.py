@@ -11,19 +11,18 @@ import hashlib
 import itertools
 import json
 import random
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
 from coda_lib.explore import aims as seed_aims
-from coda_lib.files import read_json, write_json
+from coda_lib.files import read_object, read_yaml, reading, write_json
 from coda_lib.paths import DATA, display
 from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
 
@@ -85,7 +84,7 @@ def _file(app: str) -> Path:
 
 
 def read_space(app: str, path: Path) -> Space:
-    raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    raw = read_yaml(path)
     words = raw.get("vocabularies", {})
     goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
     return Space(app, goals, raw.get("starts", {}), words)
@@ -286,12 +285,13 @@ def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
 
 def read_set(path: Path) -> list[Task]:
     """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or of its split."""
-    try:
-        raw = read_json(path)
+    raw = read_object(path, "spaces", "tasks")
+    with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
-        tasks = [parse_task(record, record["id"], f"{path}, task {number}") for number, record in enumerate(records, 1)]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise UserError(f"{path} is no set of tasks as `coda tasks draw` writes it: {error!r}") from error
+        tasks = [parse_task(record, str(record["id"]), f"{path}, task {number}") for number, record in enumerate(records, 1)]
+        if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
+            raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
+        spaces = dict(spaces)
     for app in sorted({task.app for task in tasks}):
         if spaces.get(app) != (present := space(app).fingerprint):
             raise UserError(

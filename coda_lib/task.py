@@ -15,7 +15,7 @@ from typing import Any
 
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
-from coda_lib.files import write_text
+from coda_lib.files import read_json, write_text
 from coda_lib.paths import DATA
 from coda_lib.trajectory import StopReason
 
@@ -121,16 +121,9 @@ def load_task(path: Path) -> Task:
     >>> task.id, task.instruction, task.steps
     ('gis/A-01', 'Move Peaks above Slope.', 6)
     """
-    if path.stat().st_size > LONGEST_FILE:
+    if path.is_file() and path.stat().st_size > LONGEST_FILE:
         raise UserError(f"{path}: a task file has at most {LONGEST_FILE} bytes")
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not a text file in UTF-8 ({error.reason} at byte {error.start})") from error
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: not a JSON file ({error.msg} at line {error.lineno})") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or lists in lists without end
-        raise UserError(f"{path}: not a task file ({error})") from error
+    raw = read_json(path)
     return parse_task(raw, f"{path.parent.name}/{path.stem}", str(path))
 
 

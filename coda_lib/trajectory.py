@@ -17,7 +17,7 @@ from PIL import Image
 
 from coda_lib.action import Action
 from coda_lib.errors import UserError
-from coda_lib.files import atomic_path
+from coda_lib.files import atomic_path, reading
 
 
 class StopReason(StrEnum):
@@ -143,13 +143,17 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
 
 def load_trajectories(path: Path) -> list[Trajectory]:
     """Read what `save_trajectories` wrote.  UserError if the file is not there or is no such file."""
-    try:
-        table = pq.read_table(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise UserError(f"cannot read trajectories from {path}: {error}") from error
-    if not table.schema.equals(_SCHEMA) and not table.schema.equals(_SCORED):
-        raise UserError(f"cannot read trajectories from {path}: it is another table: {', '.join(table.column_names)}")
-    return [_trajectory(row) for row in table.to_pylist()]
+    rows = trajectory_rows(path)
+    with reading(path, "trajectory"):
+        return [_trajectory(row) for row in rows]
+
+
+def trajectory_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict]:
+    """The rows of such a file as plain data, all or these columns of them.  UserError as of `load_trajectories`."""
+    with reading(path, "Parquet"), pq.ParquetFile(path) as file:
+        if not file.schema_arrow.equals(_SCHEMA) and not file.schema_arrow.equals(_SCORED):
+            raise UserError(f"{path} holds no trajectories, but another table: {', '.join(file.schema_arrow.names)}")
+        return file.read(columns).to_pylist()
 
 
 def _trajectory(row: dict) -> Trajectory:

@@ -93,7 +93,7 @@ def test_a_wrong_file_is_named_with_its_field(tmp_path):
     with pytest.raises(UserError, match=r"mine.yaml: judge.votes: missing"):
         read_profile(path)
     path.write_text("a: [1")
-    with pytest.raises(UserError, match="mine.yaml: not YAML"):
+    with pytest.raises(UserError, match="mine.yaml is no YAML file, or is damaged: while parsing"):
         read_profile(path)
     path.write_text("- 1")
     with pytest.raises(UserError, match="mine.yaml: expected 'field: value' lines"):

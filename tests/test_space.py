@@ -260,8 +260,15 @@ def test_a_file_that_is_no_set_is_one_message(tmp_path, text):
     (tmp_path / "set.json").write_text(text)
     with pytest.raises(UserError, match=r"set\.json"):
         read_set(tmp_path / "set.json")
-    with pytest.raises(UserError, match="no set of tasks"):
+    with pytest.raises(UserError, match="is a folder and no JSON file"):
         read_set(tmp_path)
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path):
+    tasks = draw(space("algebra"), "test", 2, 1, desk_class("algebra").defaults)
+    write_set(tmp_path / "set.json", "test", 1, [*tasks, tasks[0]])
+    with pytest.raises(UserError, match=f"set.json has two tasks of the name {tasks[0].id}"):
+        read_set(tmp_path / "set.json")
 
 
 def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):

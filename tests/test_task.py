@@ -102,7 +102,7 @@ def test_a_bad_field_is_named_with_its_file(tmp_path, place, value, field):
 @pytest.mark.parametrize("text", ["", "{", '{"type": "gis",}', "nonsense"])
 def test_a_file_that_is_no_json(tmp_path, text):
     path = write(tmp_path, text)
-    with pytest.raises(UserError, match="not a JSON file .* at line 1") as caught:
+    with pytest.raises(UserError, match="is no JSON file, or is damaged: .* line 1 column") as caught:
         load_task(path)
     assert str(path) in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_a_json_file_that_is_no_object(tmp_path, raw):
 def test_a_file_that_is_no_text(tmp_path):
     path = write(tmp_path, "")
     path.write_bytes(b'{"type": "\xff"}')
-    with pytest.raises(UserError, match="not a text file in UTF-8") as caught:
+    with pytest.raises(UserError, match="is no JSON file, or is damaged: .*utf-8") as caught:
         load_task(path)
     assert str(path) in str(caught.value)
 

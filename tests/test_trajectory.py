@@ -92,7 +92,7 @@ def test_a_file_that_holds_no_trajectories_is_one_clear_message(tmp_path, what):
             pd.DataFrame({"task_id": ["algebra/A-01"], "steps": [3]}).to_parquet(path)
         case "fewer columns":
             pq.write_table(pq.read_table(path).drop_columns(["steps", "verdicts"]), path)
-    with pytest.raises(UserError, match="cannot read trajectories from .*x.parquet"):
+    with pytest.raises(UserError, match="x.parquet(: it is not there| is no Parquet file| holds no trajectories, but)"):
         load_trajectories(path)
 
 

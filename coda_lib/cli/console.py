@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
+LAST_SEED = 2**32 - 1  # as in `config`, which --help does without
+
 ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (under an hour), gpu or paper.")]
 AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
@@ -32,7 +34,7 @@ ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (p
 SettingsOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
 ]
-SeedOption = Annotated[int | None, typer.Option(help="Seed of the sampling. Default: the profile's.")]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=LAST_SEED, help="Seed of the sampling. Default: the profile's.")]
 
 
 def save_option(metavar: str, help: str) -> Any:

@@ -169,6 +169,6 @@ def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -
     """The agent of a profile, with other checkpoints where they are given; planner 'none' gives the executor alone."""
     from coda_lib.agent import load_agent
 
-    acting = local_checkpoint("executor", executor or settings.models.executor)
-    thinking = None if planner == "none" else local_checkpoint("planner", planner or settings.models.planner)
-    return load_agent(settings, planner or "base", thinking, acting)
+    acting = local_checkpoint("executor", settings.models.executor if executor is None else executor)
+    given = settings.models.planner if planner is None else planner
+    return load_agent(settings, planner or "base", None if planner == "none" else local_checkpoint("planner", given), acting)

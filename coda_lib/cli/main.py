@@ -1,16 +1,18 @@
 """The `coda` command.  Its functions import the library when they are called, so that --help is quick.
 
-Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argument, 130 stopped by Ctrl+C.
+Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argument, 70 a bug, 130 stopped by Ctrl+C.
 """
 
 from __future__ import annotations
 
-import errno
 import re
+import shlex
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -34,10 +36,12 @@ from coda_lib.cli.console import (
     save_option,
     show,
 )
-from coda_lib.errors import StageError, UserError
+from coda_lib.errors import UserError, expected, one_line
 
 if TYPE_CHECKING:
     from coda_lib.task import Task
+
+BUG = 70
 
 app = typer.Typer(
     help="Planner and executor agents for scientific software: reproduce the study, or try its parts.",
@@ -90,7 +94,7 @@ def reproduce(
     from coda_lib.pipeline.progress import clock
 
     chosen = load_profile(profile, tuple(settings or ()))
-    name, books = run or profile, (notebooks or NOTEBOOKS).resolve()
+    name, books = profile if run is None else run, (notebooks or NOTEBOOKS).resolve()
     runs = pipeline.runs_of_seeds(name, chosen, _numbers(seeds, settings or ()) if seeds else [chosen.seed])
     if dry_run:
         for target, settled in runs.items():
@@ -265,20 +269,26 @@ for name, group in groups.items():
 
 
 def main() -> None:
-    """Run the command.  UserError and StageError are printed as one message without a traceback."""
+    """Run the command.  What goes wrong is one message: exit code 2 for what was asked for, 1 for what failed, 70 for a bug.
+
+    The traceback of a bug is in a file that the message names.
+    """
     try:
         app()
-    except UserError as error:
-        _fail(error, 2)
-    except StageError as error:
-        _fail(error, 1)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        _fail(f"the disk is full ({error.filename or 'results/'}): free some space and run the same command again", 1)
+    except Exception as error:
+        if (said := expected(error)) is None:
+            _fail(f"this is a bug of the kit: {one_line(error)}; its traceback is in {_kept_traceback()}", BUG)
+        _fail(said, 2 if isinstance(error, UserError) else 1)
 
 
-def _fail(message: object, code: int) -> None:
+def _kept_traceback() -> Path:
+    """Write the traceback of the present exception, below the words of the command, to a new file."""
+    with NamedTemporaryFile("w", prefix="coda-bug-", suffix=".txt", delete=False, encoding="utf-8") as file:
+        file.write(f"{shlex.join(sys.argv)}\n\n{traceback.format_exc()}")
+    return Path(file.name)
+
+
+def _fail(message: str, code: int) -> NoReturn:
     err.print(f"error: {message}", markup=False, soft_wrap=True)
     sys.exit(code)
 

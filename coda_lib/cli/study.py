@@ -11,7 +11,7 @@ from rich.progress import Progress
 
 from coda_lib.cli.console import JsonOption, err, out, print_json, run_of, save_folder_option, show
 from coda_lib.errors import UserError
-from coda_lib.files import new_folder, records, require_new, safe_name
+from coda_lib.files import new_folder, read_text, records, require_new, safe_name
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
 RunsArgument = Annotated[
@@ -193,9 +193,7 @@ def judge_run(
     from coda_lib.formats.judging import View, judge_folder
     from coda_lib.models.endpoint import EndpointModel
 
-    if api_key_file and not api_key_file.is_file():
-        raise UserError(f"there is no file {api_key_file}")
-    key = api_key_file.read_text(encoding="utf-8").strip() if api_key_file else "none"
+    key = read_text(api_key_file).strip() if api_key_file else "none"
     served = EndpointModel(endpoint, model, key, concurrency)
     with Progress(console=err, transient=True) as progress:
         bar = progress.add_task(model, total=None)

@@ -11,7 +11,7 @@ import typer
 from rich.progress import track
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.cli.console import AppOption, JsonOption, applications, err, out, print_json, save_option, show
+from coda_lib.cli.console import LAST_SEED, AppOption, JsonOption, applications, err, out, print_json, save_option, show
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def tasks_list(
 def tasks_draw(
     region: Annotated[str, typer.Option(help="train, development or test: regions of the task space share no goal.")],
     count: Annotated[int, typer.Option(min=1, help="Tasks of each application.")],
-    seed: Annotated[int, typer.Option(help="The same seed draws the same tasks.")],
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The same seed draws the same tasks.")],
     save: Annotated[Path | None, save_option("FILE", "Write them for `coda evaluate --tasks`.")] = None,
     app_name: AppOption = None,
 ) -> None:
@@ -67,7 +67,7 @@ def tasks_check(
     ] = None,
     app_name: AppOption = None,
     count: Annotated[int, typer.Option(min=1, help="Tasks drawn from each region of a task space.")] = 40,
-    seed: Annotated[int, typer.Option(help="The same seed draws the same tasks.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The same seed draws the same tasks.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Prove the test tasks, and some drawn from each region of the task spaces: solved by the script, not by doing nothing.

@@ -8,7 +8,7 @@ import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.evaluation.statistics import RESAMPLES
-from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, success_matrices, table1
+from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, read_episodes, success_matrices, table1
 from coda_lib.paths import REFERENCE
 from coda_lib.run import Run
 
@@ -30,7 +30,7 @@ def variants(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFram
     """
     profile = run.profile()
     names = [AGAINST, *profile.ablations]
-    episodes = pd.concat([load_episodes(run), *(pd.read_parquet(run.ablation(name)) for name in profile.ablations)])
+    episodes = pd.concat([load_episodes(run), *(read_episodes(run.ablation(name)) for name in profile.ablations)])
     rows = []
     for row in _against(episodes, names, AGAINST, profile.apps, resamples, seed).to_dict("records"):
         first, last = _rewards(run, row["system"])
@@ -88,7 +88,7 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
     profile = run.profile()
     own = load_episodes(run)
     own = own[own["system"].isin(("base", "stage2"))].assign(executor=USUAL)
-    unseen = pd.concat([pd.read_parquet(run.transfer(app)) for app in profile.apps])
+    unseen = pd.concat([read_episodes(run.transfer(app)) for app in profile.apps])
     unseen[["system", "executor"]] = unseen["system"].str.split(", ", expand=True)
     parts = []
     for kind, episodes in pd.concat([own, unseen]).groupby("executor", sort=False):
@@ -100,7 +100,7 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
 
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Base planner, executor alone and generalist on software of no training; differences to the base planner."""
-    return _against(pd.read_parquet(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+    return _against(read_episodes(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
 
 
 def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:

@@ -14,7 +14,7 @@ from coda_lib.applications import APPS, App
 from coda_lib.config import Profile, Section, System
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
-from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_seeds, numbered_on, success_matrices
+from coda_lib.evaluation.tables import PAPER_MODELS, Matrices, compare, load_seeds, numbered_on, read_episodes, success_matrices
 from coda_lib.evaluation.votes import TRAJECTORY, difference
 from coda_lib.files import load_rows
 from coda_lib.judge import Rule
@@ -73,7 +73,7 @@ def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Pr
     episodes, profile = load_seeds(runs)
     if not all(run.ablation(JOINT).is_file() for run in runs):
         return episodes, profile.systems, profile
-    joint = numbered_on([pd.read_parquet(run.ablation(JOINT)) for run in runs], profile.evaluation_runs)
+    joint = numbered_on([read_episodes(run.ablation(JOINT)) for run in runs], profile.evaluation_runs)
     return pd.concat([episodes, joint]), (*profile.systems, JOINT), profile
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 
 from coda_lib.config import Profile
-from coda_lib.files import read_json, sha256, write_json
+from coda_lib.files import read_object, sha256, write_json
 from coda_lib.paths import REPO, display
 from coda_lib.run import Run
 
@@ -60,7 +60,8 @@ def hardware() -> dict[str, Any]:
 
 def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
     """Return the manifest of what the run's stages recorded; paths are relative to the repository where inside it."""
-    records = [read_json(path) for path in sorted((run.folder / "stages").glob("*.json"))]
+    paths = sorted((run.folder / "stages").glob("*.json"))
+    records = [read_object(path, "state", "started", "inputs", "outputs") for path in paths]
     records = sorted((record for record in records if record["state"] == "done"), key=lambda record: record["started"])
     outputs = {name: value for record in records for name, value in record["outputs"].items()}
     inputs = {name: value for record in records for name, value in record["inputs"].items() if name not in outputs}

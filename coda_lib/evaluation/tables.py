@@ -19,6 +19,7 @@ from coda_lib.errors import UserError
 from coda_lib.evaluation import statistics
 from coda_lib.evaluation.paper import OVERALL, Provenance, load_table1
 from coda_lib.evaluation.statistics import RESAMPLES, EpisodesError
+from coda_lib.files import read_table
 from coda_lib.paths import REFERENCE, RESULTS, display
 from coda_lib.run import Run
 
@@ -34,13 +35,18 @@ PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
+def read_episodes(path: Path) -> pd.DataFrame:
+    """A table with a row an episode.  UserError for another file."""
+    return read_table(path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text")
+
+
 def load_episodes(run: Run, systems: Sequence[str] | None = None, greedy: bool = False) -> pd.DataFrame:
     """The episodes of a run, of all its systems or of these, sampled or greedy.  UserError names what was not evaluated."""
     profile, path_of = run.profile(), run.greedy if greedy else run.evaluation
     paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
         raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
-    return pd.concat(map(pd.read_parquet, paths))
+    return pd.concat(map(read_episodes, paths))
 
 
 def table_settings(profile: Profile) -> dict[str, Any]:

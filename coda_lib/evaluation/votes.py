@@ -6,22 +6,23 @@ as a run does; so rules can be compared offline, in seconds, on the same replies
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.paper import LABELS, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
 from coda_lib.evaluation.tables import numbered_on
+from coda_lib.files import read_table
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.run import Run
-from coda_lib.trajectory import Trajectory
+from coda_lib.trajectory import Trajectory, trajectory_rows
 
 TRAJECTORY = ["task_id", "run", "planner"]  # what names a trajectory of a run
 LOW = "low"  # the judge that is shown small screenshots
@@ -205,7 +206,7 @@ def load_table2_votes(run: Run) -> pd.DataFrame:
     paths = [run.judges(app) for app in run.profile().apps]
     if absent := [path for path in paths if not path.is_file()]:
         raise UserError(f"run {run.name}: the votes of Table 2 are not there, {display(absent[0])} first")
-    return pd.concat(map(pd.read_parquet, paths), ignore_index=True)
+    return pd.concat(map(_read_votes, paths), ignore_index=True)
 
 
 def load_votes(run: Run) -> pd.DataFrame:
@@ -222,18 +223,23 @@ def find_votes(run: Run) -> pd.DataFrame:
     Columns: task_id, run, planner, app, success (the application's own check; None where the environment failed), steps (their
     number), broken (a step had no action), judge, vote (from 0), reply.
     """
-    if run.votes.is_file():
-        return pd.read_parquet(run.votes)
+    if os.path.lexists(run.votes):
+        return _read_votes(run.votes)
     judged = sorted(run.explorer().folder.glob("judged/base/*.parquet")) + sorted(run.folder.glob("judged/specialist/*.parquet"))
     parts = [_stored_votes(path) for path in judged]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
+
+
+def _read_votes(path: Path) -> pd.DataFrame:
+    kinds = {"task_id": "text", "run": "whole", "planner": "text", "app": "text", "success": "truth", "steps": "whole"}
+    return read_table(path, **kinds, broken="truth", judge="text", vote="whole", reply="text")
 
 
 def _stored_votes(path: Path) -> pd.DataFrame:
     columns = [*TRAJECTORY, "app", "success", "verdicts", "steps.list.element.error"]  # without the screenshots
     return _vote_rows(
         (*(row[name] for name in (*TRAJECTORY, "app", "success")), [s["error"] for s in row["steps"]], "judge", row["verdicts"])
-        for row in pq.ParquetFile(path).read(columns).to_pylist()
+        for row in trajectory_rows(path, columns)
     )
 
 

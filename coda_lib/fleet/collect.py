@@ -21,7 +21,7 @@ from PIL import Image
 
 from coda_lib.agent import models_of
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import locked, read_json, safe_name, write_json
+from coda_lib.files import locked, read_json, read_object, reading, safe_name, write_json
 from coda_lib.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
 from coda_lib.models.chat import Usage
 from coda_lib.owned import belongs, claim, remove
@@ -32,6 +32,7 @@ from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_traje
 LOSSES = 5  # workers that may end during an episode before it counts as broken, because it may be the cause
 STRIKES = 5  # times in a row that a worker may end without a finished episode
 TICK_S = 1.0  # between two reports of the status
+WORKER = ("number", "where", "environments", "finished", "starts", "fault", "under_way")  # of the report, for each worker
 SILENT_S = 30.0  # time without a report after which a master counts as dead
 
 
@@ -273,8 +274,10 @@ class _Master:
         now = time.time()
         if now < self.written + TICK_S and not last:
             return
-        self.written, names = now, ("number", "where", "environments", "finished", "starts", "fault")
-        workers = [{name: getattr(each, name) for name in names} | {"under_way": len(each.entries)} for each in self.workers]
+        self.written = now
+        workers = [
+            {name: getattr(each, name) for name in WORKER[:-1]} | {"under_way": len(each.entries)} for each in self.workers
+        ]
         write_json(self.collection.status_file, {
             "master": os.getpid(), "began": self.began, "updated": now, "total": self.total, "before": self.before,
             "done": self.done, "faults": self.faults, "workers": workers,
@@ -310,8 +313,14 @@ def read_status(folder: Path) -> Status:
     file = Collection(folder).status_file
     if not file.exists():
         raise UserError(f"no fleet works in {folder}: there is no {file.name}")
-    last = read_json(file)
+    last = read_object(file)
+    with reading(file, "status"):
+        return _status(last)
+
+
+def _status(last: dict[str, Any]) -> Status:
     minutes = max(last["updated"] - last["began"], 1e-9) / 60
     alive = psutil.pid_exists(last["master"]) and time.time() - last["updated"] < SILENT_S and last["done"] < last["total"]
     rate = (last["done"] - last["before"]) / minutes
-    return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, last["workers"])
+    workers = [{name: worker[name] for name in WORKER} for worker in last["workers"]]
+    return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, workers)

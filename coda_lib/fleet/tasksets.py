@@ -92,6 +92,8 @@ def board_sets(
             unreadable[path.parent.name] += 1
     if not tasks:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
+    if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
+        raise UserError(f"two task files below {folder} are {repeated[0]}: each is played under its own name; move one away")
     sets = []
     for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):
         made = TaskSet(kind, list(group)[:limit], *(_virtual(machines) if machines else _local(kind)))

@@ -7,7 +7,7 @@ Existing judgments stay, so that an interrupted run goes on.
 
 from __future__ import annotations
 
-import json
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
 from coda_lib.errors import UserError
-from coda_lib.files import whole_text, write_json
+from coda_lib.files import read_json, reading, whole_text, write_json
 from coda_lib.models.chat import Message, Sampling
 from coda_lib.models.endpoint import EndpointModel, Refused
 from coda_lib.prompts import render
@@ -95,9 +95,9 @@ def judge_folder(
 def read_trajectory(path: Path) -> dict[str, Any]:
     """A trajectory file with the fields that a judge needs.  TrajectoryError names missing fields."""
     try:
-        trajectory = whole_text(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, RecursionError) as error:
-        raise TrajectoryError(f"no JSON ({error})") from error
+        trajectory = whole_text(read_json(path))
+    except UserError as error:
+        raise TrajectoryError(str(error)) from error
     if not isinstance(trajectory, dict):
         raise TrajectoryError("no JSON object")
     if missing := [key for key in ("goal", "valid", "steps") if key not in trajectory]:
@@ -124,11 +124,12 @@ def _screenshot(step: dict[str, Any], folder: Path) -> Iterator[Image.Image]:
     name = step.get("screenshot_path")
     if not isinstance(name, str) or not name:
         raise TrajectoryError("its last step names no screenshot")
-    path = (folder / name).resolve()
-    if not path.is_relative_to(folder.resolve()):
+    path = Path(os.path.realpath(folder / name))
+    if not path.is_relative_to(os.path.realpath(folder)):
         raise TrajectoryError(f"its screenshot {name!r} is outside {folder}")
     try:
-        with Image.open(path) as picture:
-            yield picture.convert("RGB")
-    except (OSError, UnidentifiedImageError) as error:
+        with reading(path, "picture"), Image.open(path) as picture:
+            shown = picture.convert("RGB")
+    except UserError as error:
         raise TrajectoryError(f"its screenshot {name!r} cannot be read ({error})") from error
+    yield shown

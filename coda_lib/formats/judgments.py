@@ -25,7 +25,7 @@ import numpy as np
 
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import Estimate, precision_and_recall
-from coda_lib.files import safe_name, write_json, write_text
+from coda_lib.files import reading, safe_name, write_json, write_text
 from coda_lib.judge import JudgeScore, read_verdict
 
 if TYPE_CHECKING:
@@ -178,11 +178,14 @@ def _read_csv(path: Path, option: str, columns: Sequence[str]) -> list[tuple[int
     """The rows of the benchmark's file for this option, each with its line.  UserError names a missing file or column."""
     if not path.is_file():
         raise UserError(f"no file {path}: --{option} needs AgentRewardBench's {option}.csv")
-    with path.open(newline="", encoding="utf-8") as file:
+    with reading(path, "CSV"), path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if absent := [name for name in columns if name not in (reader.fieldnames or ())]:
             raise UserError(f"{path}: no column {', '.join(absent)}")
-        return [(reader.line_num, row) for row in reader]
+        rows = [(reader.line_num, row) for row in reader]
+    if short := [line for line, row in rows if None in map(row.get, columns)]:
+        raise UserError(f"{path}, line {short[0]}: fewer columns than the first line has")
+    return rows
 
 
 def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0, split: set[str] | None = None) -> Scores:

@@ -8,16 +8,16 @@ model is the planner with the number of its run, so that OSWorld's show_result.p
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from coda_lib.errors import UserError
-from coda_lib.files import safe_name, write_json, write_text
+from coda_lib.files import read_json, reading, safe_name, whole_text, write_json, write_text
 from coda_lib.formats.code import action_code
 from coda_lib.formats.parts import (
     actions_of,
-    read_json,
     read_lines,
     read_picture,
     read_result,
@@ -65,8 +65,11 @@ def _folders(root: Path, result: str) -> list[Path]:
 
 def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
     task, app, model = folder.name, folder.resolve().parent.name, folder.resolve().parent.parent.name
-    record = read_json(folder / OURS) if (folder / OURS).exists() else None
-    return trajectory_of(f"{app}/{task}", app, "", model, steps, final, read_result(folder / result), record)
+    result, ours = read_result(folder / result), folder / OURS
+    if not os.path.lexists(ours):
+        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, None)
+    with reading(ours, "trajectory"):
+        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, whole_text(read_json(ours)))
 
 
 # ---- ScienceBoard ----------------------------------------------------------------------------------------------------
@@ -98,7 +101,8 @@ def _read_scienceboard(folder: Path) -> Trajectory:
         picture = read_picture(folder, line["screenshot"], where)
         actions, error = actions_of(line["actions"], decode_image(picture).size)
         steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
-    final = (folder / FINAL).read_bytes() if (folder / FINAL).exists() else steps[-1].screenshot if steps else unseen()
+    unknown = steps[-1].screenshot if steps else unseen()
+    final = read_picture(folder, FINAL, str(folder)) if os.path.lexists(folder / FINAL) else unknown
     return _read(folder, steps, final, SCIENCEBOARD)
 
 
@@ -132,7 +136,7 @@ def read_osworld(root: Path) -> list[Trajectory]:
 
 def _read_osworld(folder: Path) -> Trajectory:
     path, steps = folder / "traj.jsonl", []
-    before = (folder / FIRST).read_bytes() if (folder / FIRST).exists() else unseen()
+    before = read_picture(folder, FIRST, str(folder)) if os.path.lexists(folder / FIRST) else unseen()
     numbered = list(enumerate(read_lines(path), 1))
     for number, line in numbered:
         if "action" not in line or not any(isinstance(line.get(name), str) for name in (AFTER, BEFORE)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from math import isfinite
@@ -14,9 +15,9 @@ from PIL import Image
 from coda_lib.action import Action, ActionError
 from coda_lib.envs.base import STOPS
 from coda_lib.errors import UserError
-from coda_lib.files import whole_text
+from coda_lib.files import read_text, reading, whole_text
 from coda_lib.formats.code import Size, read_code
-from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+from coda_lib.trajectory import Step, StopReason, Trajectory, decode_image, encode_image
 
 UNREAD = "not converted: "  # begins the error of a step whose code is no action of ours
 
@@ -53,22 +54,10 @@ def trajectory_of(
     return replace(trajectory, **fields, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"]))
 
 
-def read_json(path: Path) -> Any:
-    """UserError names the file that is no JSON."""
-    try:
-        return whole_text(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read as JSON ({error})") from error
-
-
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file.  UserError names file and line."""
     found = []
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read ({error})") from error
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         try:
@@ -81,18 +70,20 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def read_picture(folder: Path, name: Any, where: str) -> bytes:
-    """A picture inside `folder`.  UserError names it if it is elsewhere or not there."""
-    path = (folder / str(name)).resolve()
-    if not path.is_relative_to(folder.resolve()) or not path.is_file():
+    """A picture inside `folder`.  UserError names it if it is elsewhere, not there, or no picture."""
+    path = Path(os.path.realpath(folder / str(name)))
+    if not path.is_relative_to(os.path.realpath(folder)) or not path.is_file():
         raise UserError(f"{where}: there is no picture {str(name)!r} in {folder}")
-    return path.read_bytes()
+    with reading(path, "picture"):
+        decode_image(content := path.read_bytes())
+    return content
 
 
 def read_result(path: Path) -> float | None:
     """The score in a file, such as 0, 1 or 0.5; None if there is no file.  UserError if it holds no number."""
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
-    said = path.read_text(encoding="utf-8", errors="replace").strip()
+    said = read_text(path).strip()
     try:
         result = float(said)
     except ValueError as error:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from coda_lib.config import Profile, Role
-from coda_lib.files import read_json, write_json
+from coda_lib.files import read_json, reading, write_json
 from coda_lib.models.chat import ChatModel
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
@@ -61,8 +61,9 @@ def usage_table(run: Run) -> pd.DataFrame:
     prices, rows = run.profile().prices, []
     for path in sorted(run.usage.rglob("*.json")):
         stage = path.relative_to(run.usage).with_suffix("").as_posix()
-        for role, used in read_json(path).items():
-            rows.append({"stage": stage, "role": role} | used | {"cost": _cost(used, prices.get(role))})
+        with reading(path, "usage"):
+            for role, used in read_json(path).items():
+                rows.append({"stage": stage, "role": role} | used | {"cost": _cost(used, prices.get(role))})
     return pd.DataFrame(rows, columns=["stage", "role", "requests", "prompt_tokens", "completion_tokens", "cost"])
 
 

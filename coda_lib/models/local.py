@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from safetensors import SafetensorError
+from safetensors import safe_open
 from transformers import (
     AutoConfig,
     AutoTokenizer,
@@ -25,7 +27,7 @@ from transformers import (
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
-from coda_lib.errors import UserError
+from coda_lib.errors import UserError, one_line
 from coda_lib.models.chat import Message, Sampling, Sight
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
@@ -93,14 +95,27 @@ class ImageTextProcessor(Qwen2_5_VLProcessor):
 def load_processor(path: str | Path) -> ImageTextProcessor:
     """The processor of any Qwen2.5-VL checkpoint (folder or hub name), images and text only.
 
-    UserError as of `load_network`.
+    UserError as of `load_network`, and for a checkpoint without a chat template or with one that fails.
     """
     _check_architecture(path)
-    try:
+    with _loading(path, "processor"):
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
-        return ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load the processor of the checkpoint {path}: {error}") from error
+        if tokenizer.chat_template is None:
+            raise UserError(f"the checkpoint {path} has no chat template (chat_template.jinja): add that of its base model")
+        processor = ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
+    with _loading(path, "chat template"):
+        processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False)
+    return processor
+
+
+@contextmanager
+def _loading(path: str | Path, part: str) -> Iterator[None]:
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # transformers and what it stands on raise whatever they run into in a damaged folder
+        raise UserError(f"cannot load the checkpoint {path} ({part}): {one_line(error)}") from error
 
 
 def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
@@ -112,13 +127,12 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
     """
     _check_architecture(path)
     logging.disable_progress_bar()  # of the weights, which are there at once
-    try:
+    with _loading(path, "network"):
+        _check_size(Path(path))
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
             path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True,
             use_safetensors=True,  # other files of weights are pickles
         )
-    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
-        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
     embed_patches_by_product(network)
@@ -139,12 +153,23 @@ def _check_architecture(path: str | Path) -> None:
     is_folder = str(path).startswith((".", "/")) or "data/checkpoints" in str(path)
     if is_folder and not (Path(path) / "config.json").is_file():
         raise UserError(f"no checkpoint at {path}: config.json is missing")
-    try:
+    with _loading(path, "configuration"):
         config = AutoConfig.from_pretrained(path)
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load the checkpoint {path}: {error}") from error
     if config.model_type != "qwen2_5_vl":
         raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
+
+
+def _check_size(folder: Path) -> None:
+    """UserError if config.json describes a far larger network than the weights are: it would be made, and take all memory."""
+    stored = 0
+    for path in folder.glob("*.safetensors"):  # none where a hub's name is given
+        with safe_open(path, "pt") as weights:
+            stored += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+    if stored:
+        with torch.device("meta"):
+            described = Qwen2_5_VLForConditionalGeneration(AutoConfig.from_pretrained(folder)).num_parameters()
+        if described > 2 * stored:
+            raise UserError(f"{folder}: config.json describes {described:,} parameters, and the weights have {stored:,}")
 
 
 class LocalModel:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import fcntl
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,10 +27,11 @@ from rich.console import Console
 from coda_lib.config import Profile, profile_text
 from coda_lib.errors import StageError, UserError
 from coda_lib.evaluation.provenance import write_manifest
-from coda_lib.files import read_json
+from coda_lib.files import read_json, read_object, reading
 from coda_lib.owned import belongs, claim, in_reference, is_free, remove
 from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
 from coda_lib.pipeline.dependencies import data_files
+from coda_lib.pipeline.outside import require_models
 from coda_lib.pipeline.progress import Lines, clock
 from coda_lib.processes import ended
 from coda_lib.run import Run
@@ -43,6 +46,7 @@ STAGES = (  # in the order of the story; names for --until
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
 ALONE = ("quickstart", "sciencedesk", "planner_executor", "real_apps", "virtual_machines", "base_models")  # explore nothing
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
+LEAST_DISK = 2**20  # bytes: with less, no stage can be written down
 PATIENCE_S = 60  # for processes that were told to end
 
 
@@ -91,6 +95,8 @@ def reproduce(
         total = _total(stages, expected, cores)
         count = f"{len(stages)} stage{'s' * (len(stages) != 1)} to run"
         console.print(count + (f", about {clock(total)}" if total else ""))
+        if stages and until != "base_models" and not cluster:
+            require_models(profile)
         if stages:
             _drive(run, _command(run, profile, until, notebooks, cores, cluster), cluster, lock, stages, expected, console)
         if stages or not run.manifest.exists():
@@ -111,7 +117,7 @@ def preview(
         flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
         result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
     if result.returncode:
-        raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr)}")
+        raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr, run.folder)}")
     return _stages(result.stdout + result.stderr)
 
 
@@ -128,8 +134,11 @@ def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
     """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
     reference = REFERENCE / profile.name / "manifest.json"
     past = read_json(reference)["stages"] if reference.exists() else {}
-    own = read_json(run.timings) if run.timings.exists() else {}
-    return {stage: entry["wall_s"] for stage, entry in past.items()} | own
+    expected = {stage: entry["wall_s"] for stage, entry in past.items()}
+    if os.path.lexists(run.timings):
+        with reading(run.timings, "timings"):
+            expected |= {stage: float(seconds) for stage, seconds in read_object(run.timings).items()}
+    return expected
 
 
 def usable_cores() -> int:
@@ -144,7 +153,7 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
         raise UserError(f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run")
     if not is_free(run.folder):
         run.require_marked()
-    if run.profile_file.exists() and not fresh and (name := run.profile().name) != profile.name:
+    if os.path.lexists(run.profile_file) and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run")
     if cluster and not (cluster / "config.yaml").is_file():
         raise UserError(f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
@@ -232,7 +241,19 @@ def _drive(
     if lines.errors:
         raise StageError("\n".join(lines.errors))
     if process.returncode:
-        raise StageError(f"the run stopped: {_last_words(log.read_text(encoding='utf-8'))}\nsee {display(log)}")
+        raise StageError(_why_it_stopped(process.returncode, list(lines.bars), log))
+
+
+def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
+    """Why a run ended although no stage says that it failed; `stages` are those under way, `code` is how Snakemake ended."""
+    if shutil.disk_usage(log.parent).free < LEAST_DISK:
+        return f"the disk of {display(log.parent)} is full: free some space and run the same command again"
+    again = "(by the system, where memory is used up); what is finished stays, and the same command goes on"
+    if code < 0:
+        return f"the scheduler of the run was killed by {signal.Signals(-code).name} {again}"
+    if stages:
+        return f"stage {', '.join(stages)} ended without a word, which is what happens when it is killed {again}"
+    return f"the run stopped: {_last_words(log.read_text(encoding='utf-8'), log.parent)}; see {log.absolute()}"
 
 
 def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:
@@ -241,6 +262,11 @@ def _total(stages: list[str], expected: dict[str, float], cores: int) -> float |
     return max(sum(known) / cores, max(known)) if known and len(known) == len(stages) else None
 
 
-def _last_words(log: str) -> str:
-    """Return the end of Snakemake's messages, which is where it says what is wrong, without the long command lines."""
-    return "\n".join([line for line in log.strip().splitlines() if len(line) < 300][-12:])
+def _last_words(log: str, folder: Path) -> str:
+    """What is wrong, out of Snakemake's messages: the files that it misses, or the end, without the long command lines.
+
+    Its paths are relative to the run's folder.
+    """
+    if missed := re.search(r"affected files:\n((?: {8}.+\n?)+)", log):
+        return f"not there: {', '.join(os.path.normpath(folder / name.strip()) for name in missed[1].splitlines())}"
+    return " ".join([line.strip() for line in log.strip().splitlines() if len(line) < 300][-12:])

@@ -147,6 +147,8 @@ def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
     """Return one message: which notebook, which cell, what was raised, where to look."""
     import nbformat
 
+    if not copy.exists():
+        return f"{display(notebook)}: {name}: {value}"
     cells = nbformat.read(copy, as_version=4).cells
     own = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
     begun = [(number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")]
@@ -155,4 +157,4 @@ def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
         number, cell = begun[-1]
         first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
         where = f"cell {number} (`{first}`)"
-    return f"{display(notebook)}, {where}: {name}: {value}\nsee the partly executed copy {display(copy)}"
+    return f"{display(notebook)}, {where}: {name}: {value}; see the partly executed copy {copy.absolute()}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from coda_lib.errors import StageError, UserError
+from coda_lib.errors import StageError, expected, one_line
 from coda_lib.files import read_json, sha256, write_json
 from coda_lib.owned import remove
 from coda_lib.paths import display
@@ -65,16 +65,23 @@ def run_stage(
         if resumable:
             _prepare(resumable, {"parameters": list(parameters), "settings": settings, "inputs": hashes})
         cost = execute(notebook, executed, read_parameters(notebook, parameters))
-        missing = [display(path) for path in made if not path.exists()]
+        missing = [str(path.absolute()) for path in made if not path.exists()]
         if missing:
             raise StageError(f"{display(notebook)} ended without an error but did not write {', '.join(missing)}")
         if resumable:
             write_json(resumable / DONE, {"files": _hash_folder(resumable)})
     except BaseException as error:
-        _finish(run, record, state="failed", error=str(error) or "stopped")
+        _finish(run, record, state="failed", error=_said(run, error))
         raise
     hashes = {display(path.resolve()): sha256(path) for path in outputs}
     return _finish(run, record, state="done", outputs=hashes, peak_rss_mb=cost.peak_rss_mb)
+
+
+def _said(run: Run, error: BaseException) -> str:
+    """What a person is told; the traceback of a bug is in the log, as `main` does not catch it."""
+    if isinstance(error, KeyboardInterrupt | SystemExit):
+        return "stopped"
+    return expected(error) or f"{one_line(error)}; the traceback of this bug is in {run.folder / 'snakemake.log'}"
 
 
 def _finish(run: Run, record: Record, **changes: Any) -> Record:
@@ -135,8 +142,10 @@ def main(argv: Sequence[str]) -> int:
         threading.Thread(target=_stop_with, args=(sys.stdin.fileno(),), daemon=True).start()
     try:
         run_stage(**arguments)
-    except (UserError, StageError, OSError) as error:
-        print(error, file=sys.stderr)
+    except Exception as error:
+        if (said := expected(error)) is None:
+            raise
+        print(said, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"{arguments['stage']} was stopped", file=sys.stderr)

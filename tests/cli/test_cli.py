@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import nbformat
@@ -81,6 +82,16 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),
+        ("reproduce --run=", "'' names no run"),
+        ("reproduce --set seed=true", "seed: Input should be a valid integer (got True)"),
+        (f"reproduce --set seed={2**70}", "seed: Input should be less than or equal to 4294967295"),
+        ("reproduce --set threads=1000000", "threads: Input should be less than or equal to 1024"),
+        ("reproduce --set specialize.learning_rate=.inf", "learning_rate: Input should be a finite number"),
+        ("reproduce --set specialize.learning_rate=.nan", "learning_rate: Input should be a finite number"),
+        ("reproduce --set specialize.beta=true", "beta: Input should be a valid number"),
+        ("reproduce --set seed=2026-13-45", "'2026-13-45' is not a YAML value"),
+        ("episode gis/A-01 --executor=", "the name of the executor checkpoint is empty"),
+        ("episode gis/A-01 --planner=", "the name of the planner checkpoint is empty"),
         ("reproduce --seeds 7 8 x", "--seeds 7 8 x: give whole numbers, as in --seeds 7 8 9"),
         ("reproduce --seeds --dry-run", "--seeds --dry-run: give whole numbers"),
         ("reproduce --seeds 7 8 7 --dry-run", "--seeds 7 8 7: a seed is there twice"),
@@ -114,7 +125,11 @@ def test_unknown_options_are_exit_code_2(coda):
     [
         (StageError("stage judge failed: cell 3"), 1, "error: stage judge failed: cell 3\n"),
         (UserError("no such thing"), 2, "error: no such thing\n"),
-        (OSError(errno.ENOSPC, "No space left on device", "results/x"), 1, "error: the disk is full (results/x): free"),
+        (OSError(errno.ENOSPC, "No space left on device", "results/x"), 1, "error: results/x: the disk is full: free"),
+        (OSError(errno.EROFS, "Read-only file system", "results/x"), 1, "error: results/x: it is on a read-only disk: name"),
+        (PermissionError(errno.EACCES, "Permission denied", "results/x"), 1, "error: results/x: permission is denied: run"),
+        (RuntimeError("write failed: No space left on device (os error 28)"), 1, "error: the disk is full: free"),
+        (MemoryError(), 1, "error: memory is used up: end other programs"),
         (KeyboardInterrupt(), 130, "stopped; the same command goes on from here\n"),
     ],
 )
@@ -124,7 +139,20 @@ def test_failures_of_a_run(coda, monkeypatch, raised, code, message):
 
     monkeypatch.setattr(pipeline, "reproduce", fail)
     ended, _, errors = coda("reproduce", "--profile", "smoke")
-    assert ended == code and errors.startswith(message)
+    assert ended == code and errors.startswith(message) and errors.count("\n") == 1
+
+
+def test_a_bug_leaves_its_traceback_in_a_file(coda, monkeypatch):
+    def fail(*_: object) -> None:
+        raise KeyError("seed")
+
+    monkeypatch.setattr(pipeline, "reproduce", fail)
+    code, _, errors = coda("reproduce", "--profile", "smoke")
+    assert code == 70 and errors.startswith("error: this is a bug of the kit: 'seed'; its traceback is in ")
+    path = Path(errors.split()[-1])
+    text = path.read_text()
+    path.unlink()
+    assert text.startswith("coda reproduce --profile smoke\n\nTraceback") and text.endswith("KeyError: 'seed'\n")
 
 
 def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
@@ -273,13 +301,23 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
     monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
     (tmp_path / "KAlgebra" / "A-01.json").write_text("{")
-    with pytest.raises(UserError, match="A-01.json: not a JSON file.*--leave-out plays the others"):
+    with pytest.raises(UserError, match="A-01.json is no JSON file, or is damaged.*--leave-out plays the others"):
         tasksets.board_sets(tmp_path)
     told = []
     (found,) = tasksets.board_sets(tmp_path, leave_out=told.append)
     assert found.unreadable == 1 and len(found.tasks) == 16 and "left out: " in told[0] and "A-01.json" in told[0]
     row = cli_evaluate._measures(found, _solved(found.tasks), 1)[0]
     assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
+
+
+def test_two_tasks_of_one_name_are_refused_before_they_are_played(tmp_path, monkeypatch):
+    from coda_lib.fleet import tasksets
+
+    monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
+    for name in ("KAlgebra", "copy"):
+        shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / name)
+    with pytest.raises(UserError, match="two task files below .* are KAlgebra/A-01: each is played under its own name"):
+        tasksets.board_sets(tmp_path)
 
 
 def _solved(tasks):

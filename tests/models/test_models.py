@@ -307,6 +307,11 @@ def widen(folder: Path) -> None:
     path.write_text(json.dumps(config))
 
 
+def defaults_of_a_larger_network(folder: Path) -> None:
+    """Without its sizes a configuration is that of 72 billion parameters, which must not be made."""
+    (folder / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
+
+
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
@@ -322,6 +327,9 @@ def widen(folder: Path) -> None:
         (leave_a_pointer, "cannot load the checkpoint"),
         (pickle_weights, "cannot load the checkpoint.*model.safetensors"),
         (widen, "cannot load the checkpoint"),
+        (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
+        (lambda folder: (folder / "chat_template.jinja").write_text("{% if"), "chat template"),
+        (defaults_of_a_larger_network, "config.json describes [0-9,]{10,} parameters, and the weights have [0-9,]+"),
         (edit_config(model_type="bert", architectures=["BertModel"]), "holds a bert model; the kit needs .*qwen2_5_vl"),
         (edit_config(model_type="qwen2_vl"), "holds a qwen2_vl model"),
         (edit_config(model_type="no_such_model"), "cannot load the checkpoint.*no_such_model"),

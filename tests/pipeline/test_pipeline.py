@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO
 from coda_lib.pipeline import scheduler
 from coda_lib.pipeline.dependencies import checkpoint_files, code_files, data_files
-from coda_lib.pipeline.drive import STAGES, _stages, expected_seconds, preview, reproduce
+from coda_lib.pipeline.drive import STAGES, _stages, _why_it_stopped, expected_seconds, preview, reproduce
 from coda_lib.pipeline.progress import clock
 from coda_lib.run import Run
 
@@ -244,7 +245,9 @@ def test_a_failure_names_notebook_and_cell_and_loses_nothing(go, run, fake_noteb
         go(until="specialize")
     message = str(caught.value)
     assert "stage judge/base/algebra failed:" in message and "04_judge.ipynb, cell 2" in message
-    assert "ValueError: the judge is asleep" in message and "04_judge-base-algebra.failed.ipynb" in message
+    assert "ValueError: the judge is asleep" in message
+    copy = Path(message.rpartition(" ")[2])
+    assert copy.is_absolute() and copy.name == "04_judge-base-algebra.failed.ipynb" and copy.is_file()
     replace_code(notebook, good)
     assert go(until="specialize")[0] == ["judge/base/algebra", "specialize/specialist/algebra"]
     assert not list(run.notebooks.glob("*.failed.ipynb"))
@@ -376,6 +379,50 @@ def test_stopped_and_started_again(slow, number):
     assert process.returncode == 130 and errors == "stopped; the same command goes on from here\n"
     assert ended(kernel)
     slow.check_it_goes_on()
+
+
+def part_of(process: subprocess.Popen, module: str) -> psutil.Process:
+    """The process among the descendants of a command that runs a module of the pipeline."""
+    found = [p for p in psutil.Process(process.pid).children(recursive=True) if module in " ".join(p.cmdline())]
+    return found[-1]
+
+
+@pytest.mark.parametrize(
+    ("module", "message"),
+    [
+        ("coda_lib.pipeline.scheduler", "error: the scheduler of the run was killed by SIGKILL (by the system, where memory"),
+        ("coda_lib.pipeline.runner", "error: stage base_models ended without a word, which is what happens when it is killed"),
+    ],
+)
+def test_a_killed_part_is_said_in_one_line_and_the_run_goes_on(slow, module, message):
+    process = slow.start()
+    kernel = slow.kernel()
+    part_of(process, module).kill()
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 1 and errors.startswith(message) and errors.count("\n") == 1
+    wait_for(lambda: ended(kernel), 10)
+    slow.check_it_goes_on()
+
+
+def test_a_full_disk_is_said_in_one_line(tmp_path, monkeypatch):
+    (tmp_path / "snakemake.log").write_text("OSError: [Errno 28]")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 0))
+    said = _why_it_stopped(1, ["explore/base/gis"], tmp_path / "snakemake.log")
+    assert said == f"the disk of {tmp_path} is full: free some space and run the same command again"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("serving.judge=http://127.0.0.1:9/v1", "serving.judge: http://127.0.0.1:9/v1 does not answer .*: start the server"),
+        ("models.planner=nobody/has-this", "models.planner: nobody/has-this is no folder here, and the hub does not give it"),
+    ],
+)
+def test_a_missing_server_or_network_is_said_before_the_first_stage(run, fake_notebooks, fake_checkpoints, change, message):
+    profile = load_profile("smoke", (*fake_checkpoints, *SMALL, change))
+    with pytest.raises(UserError, match=message):
+        reproduce(run, profile, 1, until="explore", notebooks=fake_notebooks)
+    assert not list(run.folder.glob("stages/*"))
 
 
 def test_a_second_start_is_refused_while_the_first_is_alive(slow):

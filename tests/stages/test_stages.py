@@ -173,7 +173,7 @@ def test_a_stage_without_the_one_before_is_one_clear_message(run):
         lambda: specialize.run(run, "specialist", "gis"),
         lambda: generalize.run(run),
     ):
-        with pytest.raises(UserError, match=r"cannot read trajectories from .*\.parquet"):
+        with pytest.raises(UserError, match=r"\.parquet: it is not there"):
             call()
 
 

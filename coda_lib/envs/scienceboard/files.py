@@ -6,7 +6,6 @@ Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,6 +15,7 @@ from coda_lib.applications import RealApp
 from coda_lib.envs.scienceboard.costs import check_pattern
 from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.errors import UserError
+from coda_lib.files import read_json
 
 Scalar = bool | int | float | str
 
@@ -213,10 +213,7 @@ class BoardTask(Part):
 
 def load_board_task(path: Path) -> BoardTask:
     """A task file.  UserError names the file, the field and, in an expression, the part that is not allowed."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError: no UTF-8, no JSON, or a number of thousands of digits
-        raise UserError(f"{path}: not a JSON file ({error})") from error
+    raw = read_json(path)
     try:
         return BoardTask.model_validate(raw)
     except ValidationError as error:
