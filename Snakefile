@@ -13,6 +13,7 @@ from coda_lib.applications import ALL_APPS, APPS, NOVEL_APPS
 from coda_lib.config import SYSTEMS, read_profile
 from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS
+from coda_lib.prompts import BASIS
 from coda_lib.run import Run
 
 RUN = Run(str(config["run"]))
@@ -48,8 +49,8 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
     return files
 
 
-def prompts(*roles, sets=(P.prompts,)):
-    """The prompts of these roles, in the profile's set or in others."""
+def prompts(*roles, sets=(P.prompts, *filter(None, [BASIS.get(P.prompts)]))):
+    """The prompts of these roles, in the profile's set and in that which it rests on, or in others."""
     return relative([path for name in sets for path in data_files(LIBRARY / "prompts" / name) if path.stem in roles])
 
 

@@ -1,13 +1,19 @@
 """Prompt templates (Jinja2) and their rendering into chat messages.
 
 A template has a section for each message, opened by a line `=== system ===` or `=== user ===`; `{{ image(picture) }}` puts a
-picture where it stands.  `compact` is the set for tiny models, `full` the one for real ones.
+picture where it stands.  Sections that follow each other and end in `of each turn ===` are written once for each turn of the
+history: they know the `turn`, its `number` and whether it is the `last` one.
+
+`compact` is the set for tiny models, `full` the one for real ones.  `turns` is `full` with the layout of the released planner:
+each past turn is a message of the assistant, and of the past screens only the last one is shown.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +21,24 @@ from jinja2 import Environment, StrictUndefined, Template
 
 from coda_lib.models.chat import Message, image, text
 
-_SECTION = re.compile(r"^=== (system|user) ===\n", re.MULTILINE)
+_SECTION = re.compile(r"^=== (system|user|assistant)( of each turn)? ===\n", re.MULTILINE)
+BASIS = {"turns": "full"}  # the set that has the roles which this one lacks
 _OPEN, _CLOSE = "\ue000", "\ue001"  # private-use marks: taken out of every value, so that no text can pose as a picture
 _JINJA = Environment(undefined=StrictUndefined)
 
 
 @cache
-def _template(prompts: str, role: str) -> tuple[tuple[str, Template], ...]:
-    """A template for each message; split before anything is filled in, so that no value can open a message."""
-    pieces = _SECTION.split((Path(__file__).parent / prompts / f"{role}.j2").read_text(encoding="utf-8"))[1:]
-    return tuple((name, _JINJA.from_string(body)) for name, body in zip(pieces[::2], pieces[1::2], strict=True))
+def _template(prompts: str, role: str) -> list[tuple[bool, list[tuple[str, Template]]]]:
+    """Groups of messages: whether a group is of each turn; who speaks and a template for each message in it.
+
+    The file is split before anything is filled in, so that no value can open a message.
+    """
+    path = Path(__file__).parent / prompts / f"{role}.j2"
+    if prompts in BASIS and not path.is_file():
+        return _template(BASIS[prompts], role)
+    pieces = iter(_SECTION.split(path.read_text(encoding="utf-8"))[1:])
+    sections = [(bool(each), name, _JINJA.from_string(body)) for name, each, body in zip(pieces, pieces, pieces, strict=True)]
+    return [(each, [(name, body) for _, name, body in group]) for each, group in groupby(sections, itemgetter(0))]
 
 
 def render(prompts: str, role: str, **values: Any) -> list[Message]:
@@ -35,11 +49,15 @@ def render(prompts: str, role: str, **values: Any) -> list[Message]:
         pictures.append(picture)
         return f"{_OPEN}{len(pictures) - 1}{_CLOSE}"
 
-    values = _clean(values)
-    return [
-        {"role": name, "content": _parts(body.render(**values, image=place).rstrip("\n"), pictures)}
-        for name, body in _template(prompts, role)
-    ]
+    values, messages = _clean(values), []
+    for each, sections in _template(prompts, role):
+        turns = values["history"] if each else [None]
+        for number, turn in enumerate(turns, 1):
+            known = values | ({"turn": turn, "number": number, "last": number == len(turns)} if each else {})
+            for name, body in sections:
+                said = body.render(**known, image=place).rstrip("\n")
+                messages.append({"role": name, "content": _parts(said, pictures)})
+    return messages
 
 
 def _parts(body: str, pictures: list[Any]) -> list[dict[str, Any]]:
