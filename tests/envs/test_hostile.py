@@ -46,6 +46,8 @@ REPLIES = [
     "click(start_box='" + "(" * 4000 + "1,2)')", "type(content='" + "a" * 10**6 + "')", " " * 10**6, "\n" * 10**6,
     "click(" * 10**5, "type(content='" + "', content='" * 3000 + "')", "{\"action\": \"click\"}", "<tool_call>click</tool_call>",
 ]  # fmt: skip
+EXECUTOR = ("type(content='TEXT')", 'type(content="TEXT")', "answer(content='TEXT')", "hotkey(key='TEXT')", "TEXT")
+PLANNER_AND_JUDGE = ("TEXT", "Thought: TEXT", '{"Correctness": TEXT}', '{"Correctness": true, "Redundant": ["TEXT')
 CHORDS = [
     "ctrl alt f1", "ctrl+alt+f12", "ctrl alt delete", "ctrl alt backspace", "alt ctrl del", "ctrl alt esc", "ctrl alt t", "win",
     "super r", "meta l", "alt printscreen", "ctrlleft altright f2", "f13", "fn", "power", "sleep", "ctrl c ctrl v ctrl x", "é",
@@ -77,6 +79,7 @@ def carried_out(actions) -> None:
 
 def test_the_corpus_is_large_enough():
     assert len(NASTY) + len(REPLIES) + len(CHORDS) >= 100
+    assert len(REPLIES) + len(NASTY) * (len(EXECUTOR) + len(PLANNER_AND_JUDGE)) >= 300
 
 
 @pytest.mark.parametrize("reply", REPLIES, ids=range(len(REPLIES)))
@@ -90,18 +93,20 @@ def test_a_hostile_reply_is_refused_soon(reply):
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_nasty_text_is_typed_or_refused_and_never_more(text):
     carried_out([Action.type_text(text), Action.answer(text)])
-    calls = (f"type(content='{text}')", f'type(content="{text}")', f"answer(content='{text}')", f"hotkey(key='{text}')")
-    for reply in (*calls, text):
+    for form in EXECUTOR:
+        start = time.perf_counter()
         try:
-            actions = parse_actions(reply, SIZE)
+            actions = parse_actions(form.replace("TEXT", text), SIZE)
         except ActionError:
-            continue
+            actions = ()
         carried_out(actions)
+        assert time.perf_counter() - start < 2
 
 
 @pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
 def test_a_nasty_text_is_data_to_planner_and_judge(text):
-    for reply in (text, f"Thought: {text}", json.dumps({"Correctness": text}), '{"Correctness": true, "Redundant": ["' + text):
+    for form in PLANNER_AND_JUDGE:
+        reply = form.replace("TEXT", json.dumps(text) if form.endswith("}") else text)
         assert isinstance(read_plan(reply), str)
         try:
             assert parse_verdict(reply) is not None
