@@ -182,7 +182,8 @@ def reading(path: Path, kind: str) -> Iterator[Path]:
     except UserError:
         raise
     except Exception as error:  # what a parser says to bytes that are no such file may be anything
-        raise UserError(expected(error) or f"{path} is no {kind} file, or is damaged: {one_line(error)}") from error
+        said = expected(error) or f"{path} is no {kind} file, or is damaged: {one_line(error)}"
+        raise UserError(said if str(path) in said else f"{path}: {said}") from error  # a failed read does not name its file
 
 
 def read_text(path: Path) -> str:
