@@ -64,7 +64,7 @@ def write_folder(evidence: Evidence, folder: Path) -> Path:
         for name, picture in zip(names, evidence.pictures.packed, strict=True):
             (temporary / name).write_bytes(picture.content)
     # a page from the disk has no origin of its own, so that 'self' alone would not do
-    write_text(folder / NAME, _page(evidence, "img-src 'self' file:", "\n".join(lines), PICTURES))
+    write_text(folder / NAME, _page(evidence, "img-src data: 'self' file:", "\n".join(lines), PICTURES))
     return folder / NAME
 
 
