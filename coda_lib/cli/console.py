@@ -74,7 +74,7 @@ def local_checkpoint(role: str, name: str) -> str:
     """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository without one."""
     from coda_lib.paths import require_checkpoint
 
-    return require_checkpoint(role, str(Path(name).resolve()) if Path(name).exists() else name)
+    return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)
 
 
 def applications(name: str | None) -> tuple[str, ...]:
