@@ -28,6 +28,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 from transformers.utils import logging
 
 from coda_lib.errors import UserError, one_line
+from coda_lib.files import reading
 from coda_lib.models.chat import Message, Sampling, Sight
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
@@ -148,6 +149,10 @@ def _check_architecture(path: str | Path) -> None:
     is_folder = str(path).startswith((".", "/")) or "data/checkpoints" in str(path)
     if is_folder and not (Path(path) / "config.json").is_file():
         raise UserError(f"no checkpoint at {path}: config.json is missing")
+    for file in Path(path).glob("*.*"):  # none where a hub's name is given
+        if not file.is_dir():
+            with reading(file, "checkpoint"):
+                pass  # a pipe among them would never end
     with _loading(path, "configuration"):
         config = AutoConfig.from_pretrained(path)
     if config.model_type != "qwen2_5_vl":
