@@ -100,7 +100,9 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
             raise UserError(f"the checkpoint {path} has no chat template (chat_template.jinja): add that of its base model")
         processor = ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
     with _loading(path, "chat template"):
-        processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False)
+        said = processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False)
+        if "x" not in said:
+            raise ValueError("it leaves out what is said")
     return processor
 
 
@@ -131,6 +133,8 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
         )
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
+    if network.generation_config.eos_token_id is None:
+        raise UserError(f"the checkpoint {path} names no end of a reply: eos_token_id is missing in generation_config.json")
     embed_patches_by_product(network)
     return network.to(device).requires_grad_(trainable).train(trainable)
 

@@ -22,7 +22,8 @@ def require_models(profile: Profile) -> None:
             continue
         if where.startswith("http"):
             _require_server(f"serving.{role}", where)
-        if not Path(checkpoint_path(name)).is_absolute():
+        asked_alone = where.startswith("http") and role != "planner"  # which is trained here, wherever it acts
+        if not asked_alone and not Path(checkpoint_path(name)).is_absolute():
             _require_on_hub(f"models.{role}", name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -98,5 +99,6 @@ def test_what_is_not_known_is_not_written(tmp_path):
 def test_no_module_of_the_kit_unpickles():
     """Of multiprocessing alone the kit takes pickles: those of its own children."""
     words = ("import pickle", "pickle.", "joblib", "marshal", "shelve", "weights_only=False", "allow_pickle", "yaml.load(")
-    texts = {path.name: path.read_text() for path in REPO.glob("coda_lib/**/*.py")}
+    safe = re.compile(r"yaml\.load\(.*, yaml\.CSafeLoader\)")
+    texts = {path.name: safe.sub("", path.read_text()) for path in REPO.glob("coda_lib/**/*.py")}
     assert [(name, word) for name, text in texts.items() for word in words if word in text] == []

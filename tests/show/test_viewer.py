@@ -340,7 +340,7 @@ def test_two_runs_are_shown_on_one_page(study, coda, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "fault"),
-    [(("nowhere",), "unknown run"), (("RUN", "--app", "excel"), "unknown application"), (("NOTES",), "cannot read trajectories"),
+    [(("nowhere",), "unknown run"), (("RUN", "--app", "excel"), "unknown application"), (("NOTES",), "is no Parquet file"),
      (("RUN", "--save", "FULL"), "name another folder"), (("RUN", "--save", "FULL/mine.txt"), "and no folder")],
 )  # fmt: skip
 def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):

@@ -46,6 +46,8 @@ class _Live(HTMLParser):
     def handle_starttag(self, tag, attributes) -> None:
         self.inside = tag if tag in ("script", "style") else ""
         shown = ("alt", "title", "class")  # attributes that do nothing
+        filters = ("href", "view.html#/")  # addresses of the viewer have the names of systems in them, encoded
+        attributes = [(k, v) for k, v in attributes if not (k == filters[0] and (v or "").startswith(filters[1]))]
         self.found += [(k, v) for k, v in attributes if TOKEN in k or (TOKEN in (v or "") and k not in shown)]
         self.found += [tag] * (TOKEN in tag)
 
