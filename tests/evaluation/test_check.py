@@ -116,4 +116,4 @@ def test_the_page_states_the_tolerances_and_the_settings():
     assert f"{100 * check.EQUAL_SHARE:.0f} % of the entries" in page and f"{check.CELL} points" in page
     assert all(f"± {near}" in page for near in check.NEAR.values()) and f"profile `{check.PROFILE}`" in page
     episodes = check.load_expected(check.EXPECTED)["episodes"].values()
-    assert f"all {sum(map(len, episodes))} episodes" in page
+    assert f"({sum(map(len, episodes))} in all)" in page

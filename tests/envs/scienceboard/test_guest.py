@@ -170,7 +170,7 @@ def test_an_action_is_never_sent_twice(fault, done):
 
 def test_a_picture_counts_once_it_stands_still(server):
     guest = Guest(server.address, Timing(**(vars(FAST) | {"still": 0.08, "settle": 1.0})))
-    server.rates = {"stale": 0.3}
+    server.rates = {"stale": 0.05}
     server.execute(["python", "-c", "pyautogui.click(1, 2)"])
     assert guest.settled() == screen(1)  # not the picture before the action
 
