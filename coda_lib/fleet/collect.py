@@ -275,9 +275,7 @@ class _Master:
         if now < self.written + TICK_S and not last:
             return
         self.written = now
-        workers = [
-            {name: getattr(each, name) for name in WORKER[:-1]} | {"under_way": len(each.entries)} for each in self.workers
-        ]
+        workers = [{name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)} for one in self.workers]
         write_json(self.collection.status_file, {
             "master": os.getpid(), "began": self.began, "updated": now, "total": self.total, "before": self.before,
             "done": self.done, "faults": self.faults, "workers": workers,
@@ -313,9 +311,8 @@ def read_status(folder: Path) -> Status:
     file = Collection(folder).status_file
     if not file.exists():
         raise UserError(f"no fleet works in {folder}: there is no {file.name}")
-    last = read_object(file)
     with reading(file, "status"):
-        return _status(last)
+        return _status(read_object(file))
 
 
 def _status(last: dict[str, Any]) -> Status:
