@@ -84,6 +84,8 @@ class JudgeSettings(SamplingSettings):
     votes: Count  # independent replies about a trajectory, at most
     rule: Literal["unanimous", "majority", "agreement", "single"] = "unanimous"  # all agree, over half, `agree`; one vote
     agree: Count | None = None  # votes that must agree under the rule `agreement`
+    trim: bool = False  # an accepted attempt with redundant steps is learned from, too, without these
+    repeats: Count = 1  # attempts at one task whose labelled plans must be the same
 
     @model_validator(mode="after")
     def _agree_with_agreement(self) -> JudgeSettings:

@@ -23,6 +23,7 @@ from coda_lib.models.shared_prefix import GroupRows, distinct, prompts_of, sampl
 TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
 SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
 
+_PICTURES = ("pixel_values", "image_grid_thw")
 _PLANS = ("completion", "old_per_token", "ref_per_token", "sampling_per_token")  # tensors of plans x tokens of a plan
 Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
 
@@ -42,6 +43,14 @@ class SharedPrefixTrainer(GRPOTrainer):
             embed_patches_by_product(_network(self.accelerator.unwrap_model(self.ref_model)))
         self._states: list[int] = []  # number of the state of each plan at hand
 
+    def get_train_dataloader(self) -> Any:
+        rows = self.train_dataset
+        self.train_dataset = _EachOnce(rows) if self.shared_prefix else rows
+        try:
+            return super().get_train_dataloader()
+        finally:
+            self.train_dataset = rows
+
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         batch, replaced = self._sample_and_score(inputs), 0
         for number in range(self.refills if self.model.training else 0):
@@ -57,12 +66,18 @@ class SharedPrefixTrainer(GRPOTrainer):
             batch, replaced = self._joined(_of_states(batch, keep), _of_states(more, better)), replaced + len(better)
         if self.refills and self.model.training:
             self._metrics["train"]["refilled"].append(replaced * self.num_generations / len(inputs))
-        return batch
+        return batch if self.shared_prefix else unsplit_pixel_values_by_grid(batch)
 
     def _sample_and_score(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         first = self.accelerator.process_index * len(inputs)  # a group may lie on two processes
         self._states = [(first + i) // self.num_generations for i in range(len(inputs))]
-        return super()._generate_and_score_completions(inputs) | {"state": torch.tensor(self._states)}
+        whole = self.processing_class
+        self.processing_class = _EachStateOnce(whole, self._states) if self.shared_prefix else whole
+        try:
+            batch = super()._generate_and_score_completions(inputs)
+        finally:
+            self.processing_class = whole
+        return _split(batch, self._states) | {"state": torch.tensor(self._states)}
 
     def _joined(self, *parts: dict[str, Any]) -> dict[str, Any]:
         """One batch of several: prompts padded on the left, plans on the right."""
@@ -73,7 +88,7 @@ class SharedPrefixTrainer(GRPOTrainer):
                 joined[name] = [value for part in parts for value in part[name]]
             elif not values.ndim:  # tokens of all plans
                 joined[name] = sum(part["completion_mask"].sum() for part in parts)
-            elif values.ndim == 1 or name in ("pixel_values", "image_grid_thw"):
+            elif values.ndim == 1:
                 joined[name] = torch.cat([part[name] for part in parts])
             else:
                 pads = ((prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1]) for part in parts)
@@ -115,9 +130,9 @@ class SharedPrefixTrainer(GRPOTrainer):
             return super()._prepare_inputs(generation_batch)
         passes = self.args.steps_per_generation
         if self._step % (passes * self.num_iterations) == 0 or self._buffered_inputs is None:
-            batch = split_pixel_values_by_grid(self._generate_and_score_completions(generation_batch))
+            batch = _split(self._generate_and_score_completions(generation_batch), self._states)
             torch.randperm(len(self._states))  # TRL draws its shuffle here: what is drawn next stays as there
-            self._buffered_inputs = [unsplit_pixel_values_by_grid(part) for part in split_tensor_dict(batch, passes)]
+            self._buffered_inputs = split_tensor_dict(batch, passes)
         return self._buffered_inputs[self._step % passes]
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
@@ -143,10 +158,11 @@ class SharedPrefixTrainer(GRPOTrainer):
     ) -> Scores:  # fmt: skip
         """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x `logits_to_keep`."""
         stock = super()._get_per_token_logps_and_entropies
-        batch = {"input_ids": input_ids, "attention_mask": attention_mask} | fields
+        batch = _split({"input_ids": input_ids, "attention_mask": attention_mask} | fields, self._states)
         if self.shared_prefix and not self._compared:
             self._compare(model, batch, logits_to_keep)
         if not self.shared_prefix:
+            batch = unsplit_pixel_values_by_grid(batch)
             return stock(model, logits_to_keep=logits_to_keep, batch_size=batch_size, compute_entropy=compute_entropy, **batch)
         count, size = len(input_ids), batch_size or len(input_ids)
         parts = [
@@ -162,7 +178,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
         first, which = distinct(states)
         network = _network(self.accelerator.unwrap_model(model))
-        prompts = {name: values for name, values in _plans(batch, first).items() if name in ("pixel_values", "image_grid_thw")}
+        prompts = {name: torch.cat([batch[name][i] for i in first]) for name in _PICTURES if batch.get(name) is not None}
         ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
         kinds_SP = (ids_SP == network.config.image_token_id).int()
         positions_3SP, _ = network.model.get_rope_index(ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP)
@@ -185,7 +201,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         group = [i for i, state in enumerate(self._states) if state == self._states[0]]
         some = _plans(batch, group)
         with torch.no_grad():
-            stock, _, _ = super()._get_per_token_logps_and_entropies(model, logits_to_keep=tokens, **some)
+            whole = unsplit_pixel_values_by_grid(some)
+            stock, _, _ = super()._get_per_token_logps_and_entropies(model, logits_to_keep=tokens, **whole)
             shared, _ = self._score(model, some, [0] * len(group), tokens)
         gap = ((stock - shared) * some["attention_mask"][:, -tokens:]).abs().max().item()
         kind = torch.bfloat16 if self.args.bf16 else torch.float32
@@ -208,17 +225,58 @@ def _of_states(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
     return _plans(batch, [i for i, state in enumerate(batch["state"].tolist()) if state in states])
 
 
+def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
+    """A batch with the pictures of each plan apart; those of plans of one state are the same tensor, not a copy."""
+    pixels, grids_K3 = (batch.get(name) for name in _PICTURES)
+    if not isinstance(pixels, torch.Tensor):  # none, or apart already
+        return batch
+    if len(grids_K3) == sum(batch["num_images"]):
+        return split_pixel_values_by_grid(batch)
+    first, which = distinct(states)
+    counts = [batch["num_images"][i] for i in first]
+    once = split_pixel_values_by_grid({"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts})
+    return batch | {name: [once[name][n] for n in which] for name in _PICTURES}
+
+
 def _plans(batch: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:
-    """These plans of a batch as TRL has it: tensors with a row for each plan, and the pictures of all plans in a row."""
+    """These plans of a batch whose pictures are apart."""
     index, count = list(keep), len(batch["input_ids"] if "input_ids" in batch else batch["completion_ids"])
-    split = split_pixel_values_by_grid({name: values for name, values in batch.items() if values is not None})
-    chosen = {}
-    for name, values in split.items():
+
+    def chosen(values: Any) -> Any:
         if isinstance(values, torch.Tensor) and values.ndim and len(values) == count:
-            chosen[name] = values[index]
-        else:
-            chosen[name] = [values[i] for i in index] if isinstance(values, list) else values
-    return unsplit_pixel_values_by_grid(chosen)
+            return values[index]
+        return [values[i] for i in index] if isinstance(values, list) else values
+
+    return {name: chosen(values) for name, values in batch.items() if values is not None}
+
+
+class _EachOnce(torch.utils.data.Dataset):
+    """Rows of a data set, of which a batch holds each several times: read and decoded once."""
+
+    def __init__(self, rows: Any):
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
+        rows = {i: self.rows[i] for i in dict.fromkeys(indices)}
+        return [rows[i] for i in indices]
+
+
+class _EachStateOnce:
+    """A processor of prompts that encodes the pictures of each state once: they stand there for its first plan alone."""
+
+    def __init__(self, processor: Any, states: Sequence[int]):
+        self._processor, self._states = processor, states
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._processor, name)
+
+    def __call__(self, images: Sequence[Any], text: Sequence[str], **options: Any) -> dict[str, Any]:
+        first, which = distinct(self._states)
+        once = self._processor(images=[images[i] for i in first], text=[text[i] for i in first], **options)
+        return {name: values if name in _PICTURES else values[which] for name, values in once.items()}
 
 
 def _up_to_end(ids: list[int], ends: Sequence[int]) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, assert_never
 
 from PIL import Image
@@ -90,6 +91,7 @@ class Opinion:
     success: bool  # enough votes say correct
     clean: bool  # enough votes say clean
     invalid: int  # votes that are no verdict
+    needless: frozenset[int] = frozenset()  # steps (from 1) that a vote of "correct" calls redundant or an error
 
 
 @dataclass(frozen=True)
@@ -101,9 +103,9 @@ class Rule:
 
     >>> yes, no = format_verdict(Verdict(correct=True)), format_verdict(Verdict(correct=False))
     >>> Rule("voting@3", (("judge", 3),), needed=3).outcome([yes, yes, no])
-    Opinion(success=False, clean=False, invalid=0)
+    Opinion(success=False, clean=False, invalid=0, needless=frozenset())
     >>> Rule("majority@3", (("judge", 3),), needed=2).outcome([yes, yes])  # a third vote would change nothing
-    Opinion(success=True, clean=True, invalid=0)
+    Opinion(success=True, clean=True, invalid=0, needless=frozenset())
     """
 
     name: str
@@ -142,7 +144,8 @@ class Rule:
         correct, clean = _agreeing(verdicts)
         if self.is_open(correct, clean, len(verdicts)):
             raise ValueError(f"{self.name}: {len(verdicts)} of {self.votes} votes do not decide, {self.needed} must agree")
-        return Opinion(correct >= self.needed, clean >= self.needed, verdicts.count(None))
+        named = (v.redundant + (v.first_error_step,) * (v.first_error_step is not None) for v in verdicts if v and v.correct)
+        return Opinion(correct >= self.needed, clean >= self.needed, verdicts.count(None), frozenset(chain(*named)))
 
     def undecided(self, replies: Sequence[str]) -> bool:
         """Whether further votes can change the outcome."""
@@ -166,10 +169,11 @@ def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
 # ---- labels and score ------------------------------------------------------------------------------------------------
 
 
-def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
+def positive_steps(trajectory: Trajectory, rule: Rule, trim: bool = False) -> tuple[int, ...]:
     """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory, else none.
 
-    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.
+    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With `trim` a
+    successful trajectory that is not clean gives the steps that no vote calls redundant or an error.
 
     >>> from coda_lib.trajectory import Step, StopReason
     >>> steps, votes = (Step(b"", "Click 'Grid'.", "", ()),) * 3, (format_verdict(Verdict(correct=True)),) * 2
@@ -177,8 +181,11 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
     >>> positive_steps(clean, Rule("voting@2", (("judge", 2),), needed=2))
     (0, 1, 2)
     """
-    unread = any(step.error for step in trajectory.steps)
-    return tuple(range(len(trajectory.steps))) if rule.outcome(trajectory.verdicts).clean and not unread else ()
+    opinion, steps = rule.outcome(trajectory.verdicts), range(len(trajectory.steps))
+    unread = [i for i in steps if trajectory.steps[i].error]
+    if opinion.clean and not unread:
+        return tuple(steps)
+    return tuple(i for i in steps if i + 1 not in opinion.needless and i not in unread) if trim and opinion.success else ()
 
 
 @dataclass(frozen=True)

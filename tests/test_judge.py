@@ -233,6 +233,13 @@ def test_the_steps_of_a_clean_trajectory_are_positive_and_of_no_other():
         positive_steps(made_up(verdicts=()), RULE)
 
 
+def test_trimmed_attempts_lose_the_steps_that_a_vote_names():
+    named = format_verdict(Verdict(correct=True, redundant=(1,)))
+    assert positive_steps(made_up(verdicts=(YES, YES, YES, named)), RULE, trim=True) == (1,)
+    assert positive_steps(made_up(verdicts=(YES, YES, YES, NO)), RULE, trim=True) == ()
+    assert positive_steps(made_up(), RULE, trim=True) == (0, 1)
+
+
 class Recorder(ReplayModel):
     def __init__(self, replies: Sequence[str]):
         super().__init__(replies)

@@ -14,6 +14,7 @@ from datasets import Dataset
 from PIL import ImageChops
 from tiny_models import LABEL, SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
 from trl import SFTTrainer
+from trl.trainer.utils import split_pixel_values_by_grid
 
 from coda_lib.action import Action
 from coda_lib.config import GeneralizeSettings, SamplingSettings, SpecializeSettings
@@ -111,11 +112,10 @@ def log_probabilities(network: torch.nn.Module, batch: dict[str, Any], i: int, t
     prompt = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()]
     plan = batch["completion_ids"][i][batch["completion_mask"][i].bool()]
     ids = torch.cat([prompt, plan]).unsqueeze(0)
-    patches = batch["image_grid_thw"].prod(dim=1).view(-1, 2).sum(dim=1)  # of both screenshots
-    pixels = torch.split(batch["pixel_values"], patches.tolist())[i]
+    apart = batch if isinstance(batch["pixel_values"], list) else split_pixel_values_by_grid(batch)
     logits = network(
-        input_ids=ids, attention_mask=torch.ones_like(ids), pixel_values=pixels,
-        image_grid_thw=batch["image_grid_thw"][2 * i : 2 * i + 2],
+        input_ids=ids, attention_mask=torch.ones_like(ids),
+        pixel_values=apart["pixel_values"][i], image_grid_thw=apart["image_grid_thw"][i],
         mm_token_type_ids=(ids == network.config.image_token_id).int(),
     ).logits[0]  # fmt: skip
     chosen = torch.log_softmax(logits[len(prompt) - 1 : -1] / temperature, dim=-1)

@@ -122,11 +122,11 @@ class AttemptMaker:
     def script(self, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> Attempt:
         """An attempt at a task by its script, in three of five cases with a fault, in three of ten with a redundant step.
 
-        Faults: a step is left out, the script of another value is played, the script ends early, random steps replace the rest
-        of it or all of it.
+        Faults: an aim of a composition or a step is left out, the script of another value is played, the script ends early,
+        random steps replace the rest of it or all of it.
         """
         parts, task = lesson
-        script, first_error = _with_fault(task, [other for _, other in others], rng)
+        script, first_error = _with_fault(parts, task, [other for _, other in others], rng)
         steps = list(enumerate(script))
         if rng.random() < 0.3:
             extra = rng.randrange(len(script) + 1)
@@ -204,9 +204,15 @@ class AttemptMaker:
         return (rng.choice(done), True) if done and rng.random() < 0.6 else (rng.choice(near), False)
 
 
-def _with_fault(task: Task, others: Sequence[Task], rng: random.Random) -> tuple[list[Mapping[str, Any] | None], int | None]:
+def _with_fault(
+    parts: Sequence[Aim], task: Task, others: Sequence[Task], rng: random.Random
+) -> tuple[list[Mapping[str, Any] | None], int | None]:
     """A task's script, perhaps with a fault (None stands for a random step), and the index of its first error."""
     script: list[Mapping[str, Any] | None] = list(task.solution)
+    if len(parts) > 1 and rng.random() < 0.2:  # half of what was asked looks much like all of it
+        k = rng.randrange(len(parts))
+        start = sum(len(aim.solution) for aim in parts[:k])
+        return script[:start] + script[start + len(parts[k].solution) :], start
     dice = rng.random()
     cut = rng.randrange(len(script))
     if dice < 0.1:

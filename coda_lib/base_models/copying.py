@@ -1,7 +1,8 @@
 """Rows that teach a planner to copy: steps of scripts that name what the instruction names, under other names and numbers.
 
 A base planner of the paper copies whatever it is asked for.  A tiny one learns that from many names, or not at all: it writes a
-name that it knows from training.  These rows have no pictures, and the steps before are given: they teach no workflow.
+name that it knows from training.  The steps before are given, and the pictures, if any, are of a random screen: these rows teach
+no workflow.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from dataclasses import replace
 from functools import cache
 
 from coda_lib.applications import APPS
-from coda_lib.base_models.lessons import Lesson, lessons, text_row
+from coda_lib.base_models.lessons import Lesson, lessons, planned_row, text_row
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.text_attempts import names
+from coda_lib.base_models.walks import Transition
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.space import space
+from coda_lib.trajectory import decode_image
 
 _WORD = re.compile(r"[A-Za-z]{2,}|\d+")
 _RENAMED = 0.5  # share of the rows with other names, and of those with other numbers
@@ -38,13 +41,14 @@ def _held_out(app: str) -> tuple[str, ...]:
     return tuple({replace(aim, wording=i).text.lower() for aim in aims for i in range(len(aim.goal.wordings))})
 
 
-def value_row(lesson: Lesson, others: Sequence[str], rng: random.Random) -> Row | None:
+def value_row(lesson: Lesson, others: Sequence[str], rng: random.Random, screens: Sequence[Transition] = ()) -> Row | None:
     """A step of a task's script that names what the instruction names, after the steps before it; None if no step does,
     and if under the new names it asks for what belongs to another region than the train region.
 
     In half of the rows the names of the task's values are others, in half its numbers, alike in instruction and steps.  `others`
     are names of other applications; only a single aim gets names of its own application and other numbers, since two aims might
-    together be a task to test with.  A question stays as it is: its answer depends on the name.
+    together be a task to test with.  A question stays as it is: its answer depends on the name.  With `screens` the row has the
+    pictures before and after one of these steps.
     """
     parts, task = lesson
     texts = [task.instruction, *map(to_plan, task.solution)]
@@ -63,7 +67,10 @@ def value_row(lesson: Lesson, others: Sequence[str], rng: random.Random) -> Row 
     if not naming:
         return None
     i = rng.choice(naming)
-    return text_row(instruction, plans[:i], plans[i])
+    if not screens:
+        return text_row(instruction, plans[:i], plans[i])
+    seen = rng.choice(screens)
+    return planned_row(instruction, plans[:i], plans[i], decode_image(seen.screen), decode_image(seen.next_screen))
 
 
 def _renamed(texts: Sequence[str], old: Sequence[str], names: Sequence[str], rng: random.Random) -> list[str]:
@@ -96,9 +103,10 @@ def foreign_names(app: str) -> tuple[str, ...]:
     return tuple(sorted({name for other in APPS for name in plain_names(other) if name.lower() not in own}))
 
 
-def draw_value_row(apps: Sequence[str], rng: random.Random) -> Row:
-    """A `value_row` of a random task of any of the applications."""
+def draw_value_row(apps: Sequence[str], rng: random.Random, walks: Sequence[Sequence[Transition]] = ()) -> Row:
+    """A `value_row` of a random task of any of the applications, with pictures of its walk if there are `walks`, one for each."""
     while True:
-        app = rng.choice(apps)
-        if (row := value_row(rng.choice(lessons(app)), foreign_names(app), rng)) is not None:
+        i = rng.randrange(len(apps))
+        row = value_row(rng.choice(lessons(apps[i])), foreign_names(apps[i]), rng, walks[i] if walks else ())
+        if row is not None:
             return row

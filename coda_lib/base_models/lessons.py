@@ -71,8 +71,13 @@ def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
 def text_row(instruction: str, past: Sequence[str], plan: str) -> Row:
     """A plan under an instruction, after the plans before it, without a picture."""
     empty = Image.new("RGB", SIZE)
-    state = Observation(instruction, tuple(Turn(earlier, "") for earlier in past), empty, empty)
-    return without_pictures(Row(planner_messages(state, PROMPTS), plan))
+    return without_pictures(planned_row(instruction, past, plan, empty, empty))
+
+
+def planned_row(instruction: str, past: Sequence[str], plan: str, previous: Image.Image, current: Image.Image) -> Row:
+    """A plan under an instruction, after the plans before it, with the pictures of two screens."""
+    state = Observation(instruction, tuple(Turn(earlier, "") for earlier in past), previous, current)
+    return Row(planner_messages(state, PROMPTS), plan)
 
 
 def how_to_row(task: Task, rng: random.Random) -> Row:

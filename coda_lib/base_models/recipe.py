@@ -187,7 +187,7 @@ def stages(recipe: Recipe) -> dict[str, list[tuple]]:
             ("planner", sources.planner_source, lambda data: (data.walks, data.demonstrations), recipe.planner, SEED, BATCH),
         ],
         "base_judge": [
-            ("copying", sources.ruling_source, lambda data: (data.apps, data.in_words), recipe.rulings, SEED, 64),
+            ("copying", sources.ruling_source, lambda data: (data.apps, data.in_words), recipe.rulings, SEED, sources.RULINGS),
             ("screens", sources.screen_source, lambda data: (data.walks,), recipe.screens, SEED, 16),
             ("judge", sources.judge_source, lambda data: (data.walks, data.scripts, data.in_words), recipe.base_judge, SEED, 8),
         ],

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from itertools import count
+from typing import TypeVar
 
 from coda_lib.base_models import hindsight
 from coda_lib.base_models.attempts import Attempt, AttemptMaker
@@ -23,12 +24,16 @@ from coda_lib.explore import Aim
 BATCH = 32  # rows a step
 GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
+RULINGS = 64  # attempts in words a step
 UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
+_IN_WORDS = 4  # attempts in words in the place of one with pictures
 _RENAMED = 0.5  # share of the attempts in words with other names
 
 Source = Callable[[random.Random], Row | list[Row]]
+_Drawn = TypeVar("_Drawn")
 Walks = Sequence[Sequence[Transition]]  # one walk an application
 Attempts = Sequence[Sequence[Attempt]]  # a list an application
+_PORTION = 12  # batches that are drawn at once, to be sorted
 
 
 def copying_source(texts: Sequence[str]) -> Source:
@@ -110,19 +115,25 @@ def how_to_source(apps: Sequence[str]) -> Source:
     return lambda rng: how_to_row(rng.choice(lessons(rng.choice(apps)))[1], rng)
 
 
-def value_source(apps: Sequence[str]) -> Source:
-    """Values to copy: steps of scripts that name what the instruction names, given the steps before them and no picture.  In half
-    of them the names are others, in half the numbers, so that the planner copies what it has never seen.
+def value_source(apps: Sequence[str], walks: Walks = ()) -> Source:
+    """Values to copy: steps of scripts that name what the instruction names, given the steps before them; one half without a
+    picture, one with those of a random screen.  In half of them the names are others, in half the numbers, so that the planner
+    copies what it has never seen.
     """
-    return lambda rng: draw_value_row(apps, rng)
+
+    def draw(rng: random.Random) -> Row:
+        return draw_value_row(apps, rng)
+
+    return mixed(draw, lambda rng: draw_value_row(apps, rng, walks)) if walks else draw
 
 
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
-    """One batch in six has how-tos, two have values to copy.  Of the other rows 55 % are decisions of a demonstrator with 30 %
-    random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two steps of a walk achieved
-    is the instruction, and the steps are the plans, after none to three aimless steps; a third of these instructions ask for
-    something more, and 30 % of the steps are replaced by random ones.  The rest are questions that the screen answers, and the
-    next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what leads to a goal.
+    """One batch in six has how-tos, two have values to copy, one of them with pictures.  Of the other rows 55 % are decisions of
+    a demonstrator with 30 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
+    steps of a walk achieved is the instruction, and the steps are the plans, after none to three aimless steps; a third of these
+    instructions ask for something more, and 30 % of the steps are replaced by random ones.  The rest are questions that the
+    screen answers, and the next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what
+    leads to a goal.
     """
     of_goals = []
     for walk in walks:
@@ -150,8 +161,10 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
         return hindsight.planner_row(decision)
 
     apps = [walk[0].app for walk in walks]
-    values = value_source(apps)
-    return mixed(draw, draw, draw, how_to_source(apps), values, values)
+    return mixed(
+        draw, draw, draw, how_to_source(apps),
+        lambda rng: draw_value_row(apps, rng), lambda rng: draw_value_row(apps, rng, walks),
+    )  # fmt: skip
 
 
 def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:
@@ -183,7 +196,25 @@ def ruling_source(apps: Sequence[str], attempts: Attempts) -> Source:
         attempt = rng.choice(attempts[i])
         return rng.choice((renamed(attempt, names(apps[i]), rng) if rng.random() < _RENAMED else attempt).rulings)
 
-    return draw
+    return _in_batches(draw, RULINGS, lambda row: len(str(row.messages)) + len(row.given + row.reply))
+
+
+def _in_batches(draw: Callable[[random.Random], _Drawn], size: int, length: Callable[[_Drawn], int]) -> Callable[..., _Drawn]:
+    """The same source in batches of things of like length, so that little of a batch is padding."""
+    waiting: list[list[_Drawn]] = []
+
+    def sorted_draw(rng: random.Random) -> _Drawn:
+        if not waiting:
+            drawn = sorted((draw(rng) for _ in range(_PORTION * size)), key=length)
+            waiting.extend(drawn[k : k + size] for k in range(0, len(drawn), size))
+            rng.shuffle(waiting)
+        batch = waiting[-1]
+        one = batch.pop()
+        if not batch:
+            waiting.pop()
+        return one
+
+    return sorted_draw
 
 
 def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source:
@@ -194,22 +225,17 @@ def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source
     """
     makers = [AttemptMaker(walk) for walk in walks]
     rule = ruling_source([maker.app for maker in makers], [[*w, *a, *a] for w, a in zip(in_words, attempts, strict=True)])
-    waiting: list[list[Row]] = []
-
     def draw_attempt(rng: random.Random) -> Attempt:
         i, dice = rng.randrange(len(makers)), rng.random()
         if dice < 0.4 and attempts[i]:
             return rng.choice(attempts[i])
         return makers[i].stretch(rng) if dice < 0.8 else makers[i].screen(rng)
 
+    seen = _in_batches(draw_attempt, JUDGE_BATCH, lambda attempt: len(attempt.pictures))
+    number = count()
+
     def draw(rng: random.Random) -> list[Row]:
-        if not waiting:
-            # attempts of like length in one batch, so that little of it is padding
-            drawn = sorted((draw_attempt(rng) for _ in range(12 * JUDGE_BATCH)), key=lambda attempt: len(attempt.pictures))
-            batches = [[one.rows for one in drawn[k : k + JUDGE_BATCH]] for k in range(0, len(drawn), JUDGE_BATCH)]
-            batches += [[[rule(rng) for _ in range(4)] for _ in range(JUDGE_BATCH)] for _ in range(6)]
-            rng.shuffle(batches)
-            waiting.extend(rows for batch in batches for rows in batch)
-        return waiting.pop()
+        in_words = next(number) // JUDGE_BATCH % 3 == 2
+        return [rule(rng) for _ in range(_IN_WORDS)] if in_words else seen(rng).rows
 
     return draw

@@ -6,7 +6,7 @@ import random
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 
 from coda_lib.base_models.attempts import Attempt, Question
 from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
@@ -40,9 +40,15 @@ def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
 
 
 def play(env: ScienceDesk, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
-    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it."""
+    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it.
+
+    One in five attempts at a composition leaves out one of its aims.
+    """
     parts, task = lesson
     script = list(task.solution if rng.random() < 0.75 else rng.choice(alike(lesson, others))[1].solution)
+    if len(parts) > 1 and rng.random() < 0.2:  # all aims but one
+        missing = rng.randrange(len(parts))
+        script = [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
     if rng.random() < 0.1:  # twice, so that the second time undoes a toggle
         script = [*script, *script]
     slips, gives_up, rest = rng.choice(_SLIPS), rng.random() < 0.25, list(script)
@@ -80,7 +86,7 @@ def names(app: str) -> tuple[str, ...]:
     return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
 
 
-def renamed(attempt: Attempt, others: Sequence[str], rng: random.Random) -> Attempt:
+def renamed(attempt: Attempt, others: tuple[str, ...], rng: random.Random) -> Attempt:
     """The attempt's first question with other names in the place of its own, alike in instruction, plans and reply.
 
     A question task stays as it is: its answer depends on the name.
@@ -93,14 +99,17 @@ def renamed(attempt: Attempt, others: Sequence[str], rng: random.Random) -> Atte
     new = dict(zip(own, rng.sample(others, len(own)), strict=True))
     new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
 
+    old = _any_of(tuple(new))
+
     def rename(text: str) -> str:
-        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
+        return old.sub(lambda match: new[match.group()], text) if new else text
 
     reply = "\n".join([rename(effects), rename(held), ruling])
     question = replace(question, instruction=rename(question.instruction), reply=reply)
     return replace(attempt, plans=tuple(map(rename, attempt.plans)), questions=(question,))
 
 
-def _any_of(words: Sequence[str]) -> re.Pattern[str]:
+@lru_cache
+def _any_of(words: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
     return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from coda_lib.agent import Agent, load_agent
 from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.fleet.tasksets import TaskSet, play_tasks
+from coda_lib.judge import Rule, positive_steps
 from coda_lib.rollout import jobs
 from coda_lib.run import Run
 from coda_lib.space import draw, space
@@ -80,3 +82,17 @@ def play(
     profile, desk = run.profile(), TaskSet(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
     settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
     return play_tasks(desk, agent, jobs(tasks, runs), seed, *settings, progress=progress)
+
+
+def judge_labels(profile: Profile, judged: Sequence[Trajectory]) -> Callable[[Trajectory], tuple[int, ...]]:
+    """The labels of `judged` trajectories by a profile: `positive_steps`, of plans that enough attempts at the task share.
+
+    Two attempts that came to the same plans by chance are more often right than one (self-consistency, arXiv 2203.11171).
+    """
+    label = partial(positive_steps, rule=Rule.of(profile.judge), trim=profile.judge.trim)
+
+    def plans(trajectory: Trajectory) -> tuple[str, ...]:
+        return trajectory.app, trajectory.task_id, *(trajectory.steps[i].plan for i in label(trajectory))
+
+    shared = Counter(plans(trajectory) for trajectory in judged if label(trajectory)) if profile.judge.repeats > 1 else Counter()
+    return label if profile.judge.repeats == 1 else lambda t: label(t) if shared[plans(t)] >= profile.judge.repeats else ()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
 
 from coda_lib.dataset import sft_rows
-from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, generalize
 from coda_lib.trajectory import load_trajectories
@@ -36,7 +34,7 @@ def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
     judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
-    rows = sft_rows(judged, profile.prompts, partial(positive_steps, rule=Rule.of(profile.judge)))
+    rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged))
     seed = stage_seed(profile, "generalize")
     return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
 

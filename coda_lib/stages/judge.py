@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from coda_lib.files import write_json
-from coda_lib.judge import Judge, JudgeScore, Rule, positive_steps, score
+from coda_lib.judge import Judge, JudgeScore, Rule, score
 from coda_lib.models.load import note_usage
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 __all__ = ["begin", "run"]
@@ -26,6 +26,6 @@ def run(here: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore
     save_trajectories(here.judged(planner, app), judged)
     judge_score = score(judged, rule)
     shares = {"precision": judge_score.precision, "recall": judge_score.recall}
-    labels = {"positive_actions": sum(len(positive_steps(trajectory, rule)) for trajectory in judged)}
+    labels = {"positive_actions": sum(map(len, map(judge_labels(profile, judged), judged)))}
     write_json(here.judge_scores(planner, app), {"planner": planner, "app": app} | asdict(judge_score) | shares | labels)
     return judged, judge_score

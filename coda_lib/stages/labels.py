@@ -11,9 +11,8 @@ import pandas as pd
 from coda_lib.config import Variant
 from coda_lib.evaluation.votes import apply, cast, table2_rules, votes_of
 from coda_lib.files import write_table
-from coda_lib.judge import Rule, positive_steps
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.explore import train_tasks
 from coda_lib.stages.judges import load_judges
 from coda_lib.trajectory import Trajectory, load_trajectories
@@ -47,7 +46,7 @@ def labeller(here: Run, app: str, labels: str) -> Labeller:
     """
     profile = here.profile()
     if labels == "voting":
-        return partial(positive_steps, rule=Rule.of(profile.judge))
+        return judge_labels(profile, load_trajectories(here.judged("base", app)))
     if labels == "truth":
         scripts = {task.id: len(task.solution) + (task.ans is None) for task in train_tasks(here, app)}
         return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])

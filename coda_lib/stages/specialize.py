@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -11,10 +10,9 @@ import torch
 from coda_lib.config import EXPLORERS, Profile
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
-from coda_lib.judge import Rule, positive_steps
 from coda_lib.models.load import note_usage
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.groups import KeepingReward
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, specialize, together
@@ -45,9 +43,9 @@ def explorers(profile: Profile, planner: str) -> list[str]:
 def train(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
-    before, label = explorers(profile, planner), partial(positive_steps, rule=Rule.of(profile.judge))
+    before = explorers(profile, planner)
     judged = [trajectory for name in before for trajectory in load_trajectories(here.judged(name, app))]
-    rows, executor = grpo_rows(judged, profile.prompts, label), Executor.load(profile)
+    rows, executor = grpo_rows(judged, profile.prompts, judge_labels(profile, judged)), Executor.load(profile)
     start, seed = here.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
     rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
     settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)

@@ -162,6 +162,13 @@ def test_values_to_copy_stand_in_the_instruction_and_are_of_no_other_region(app)
     assert new > 30  # other names and numbers
 
 
+def test_values_to_copy_can_have_pictures_of_their_own_application(walks):
+    row = draw_value_row(["gis"], random.Random(0), [walk for walk in walks if walk[0].app == "gis"])
+    seen = [transition for walk in walks if walk[0].app == "gis" for transition in walk]
+    shots = [[decode_image(t.screen).tobytes(), decode_image(t.next_screen).tobytes()] for t in seen]
+    assert [picture.tobytes() for picture in row.pictures] in shots
+
+
 @pytest.mark.parametrize("app", APPS)
 def test_a_demonstration_without_slips_is_the_script(app):
     env, rng = ScienceDesk(app), random.Random(0)

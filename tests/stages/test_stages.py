@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,6 +50,20 @@ def smoke(*changes: str) -> Profile:
 
 def put(run: Run, planner: str, app: str, judged: list[Trajectory]) -> None:
     save_trajectories(run.judged(planner, app), judged)
+
+
+# ---- labels ----------------------------------------------------------------------------------------------------------
+def test_labels_can_need_several_attempts_with_the_same_plans():
+    first, same, other = made_up(run=0), made_up(run=1), made_up(run=2)
+    other = replace(other, steps=tuple(replace(step, plan="Click 'Other'.") for step in other.steps))
+    failed = made_up(run=3, verdicts=(NO,))
+    judged = [first, same, other, failed]
+
+    def labels(repeats: int) -> list[int]:
+        label = common.judge_labels(smoke(f"judge.repeats={repeats}", "judge.rule=single"), judged)
+        return [len(label(trajectory)) for trajectory in judged]
+
+    assert [labels(n) for n in (1, 2, 3)] == [[2, 2, 2, 0], [2, 2, 0, 0], [0, 0, 0, 0]]
 
 
 # ---- seeds, tasks, agents --------------------------------------------------------------------------------------------
