@@ -315,11 +315,12 @@ rule evaluate:
     output:
         episodes="evaluation/{system}/{app}.parquet",
         greedy="evaluation/{system}/{app}.greedy.parquet",
+        sealed=["evaluation/{system}/{app}.sealed.parquet"] if P.sealed else [],
         executed="notebooks/08_evaluate-{system}-{app}.ipynb",
     params:
         stage="evaluate/{system}/{app}",
         set=f"system={{system}} app={{app}} threads={P.threads}",
-        settings=settings(*ACTING, *DRAWN, "test_tasks", "evaluation_runs"),
+        settings=settings(*ACTING, *DRAWN, "test_tasks", "evaluation_runs", "sealed"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -358,6 +359,7 @@ rule results:
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
+        sealed=expand("evaluation/{system}/{app}.sealed.parquet", system=P.systems, app=P.apps) if P.sealed else [],
         scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
         judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],

@@ -31,9 +31,7 @@ class Section(BaseModel):
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
-
 EXPLORERS = ("base", "novice", "specialist")  # the planners that explore: the base one, after one round of training, after all
-
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]
@@ -102,6 +100,14 @@ class ExploreSettings(Section):
     tasks: Count
     grades: Annotated[dict[Grade, Positive], Field(min_length=1)]  # how many of each, in proportion
     runs: Count  # episodes of each task
+
+
+class SealedSettings(Section):
+    """Further test tasks, drawn by a seed that is written down before anything is trained."""
+
+    tasks: Count  # an application
+    seed: Annotated[_Whole, Field(ge=0, le=LAST_SEED)]  # of the draw; the same for every seed of a run
+    runs: Count = 1  # episodes of each task
 
 
 class GeneratorSettings(SamplingSettings):
@@ -230,6 +236,7 @@ class Profile(Section):
     explore: dict[Explorer, ExploreSettings]  # without a novice, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
+    sealed: SealedSettings | None = None  # None: the test tasks alone
     systems: Annotated[tuple[System, ...], Field(min_length=1)]
     step_limit: Count | None  # steps an episode; None: each task's own limit
     concurrency: Count  # episodes played side by side; their model calls go in one batch

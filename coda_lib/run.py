@@ -138,6 +138,10 @@ class Run:
         """The episodes of `evaluation` once more without chance: one of each task at temperature 0."""
         return self.evaluation(system, app).with_suffix(".greedy.parquet")
 
+    def sealed(self, system: str, app: str) -> Path:
+        """The episodes of a system at the profile's sealed tasks."""
+        return self.evaluation(system, app).with_suffix(".sealed.parquet")
+
     def trajectories(self, system: str, app: str) -> Path:
         """The trajectories behind `evaluation`."""
         return self.evaluation(system, app).with_suffix(".trajectories.parquet")

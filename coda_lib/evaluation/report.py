@@ -232,6 +232,8 @@ LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this orde
     "claims": ("The paper's claims, differences in percentage points", claims_grid),
     "endings": ("How episodes end, percent of a system's episodes", endings_grid),
     "greedy": ("Without chance: success in percent, each task once at temperature 0", lambda table: grid(table)),
+    "sealed": ("Sealed tasks: success in percent", lambda table: grid(table)),
+    "sealed_differences": ("Sealed tasks: differences in percentage points", lambda table: comparisons_grid(table)),
     "table2": ("Table 2", lambda table: rules_grid(table).reset_index(names="rule")),
     "judge": ("The judge", _as_it_is),
     "votes": ("Voting rules", lambda table: rules_grid(table).reset_index(names="rule")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -40,9 +40,14 @@ def read_episodes(path: Path) -> pd.DataFrame:
     return read_table(path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text")
 
 
-def load_episodes(run: Run, systems: Sequence[str] | None = None, greedy: bool = False) -> pd.DataFrame:
-    """The episodes of a run, of all its systems or of these, sampled or greedy.  UserError names what was not evaluated."""
-    profile, path_of = run.profile(), run.greedy if greedy else run.evaluation
+def load_episodes(
+    run: Run, systems: Sequence[str] | None = None, of: Literal["evaluation", "greedy", "sealed"] = "evaluation"
+) -> pd.DataFrame:
+    """The episodes of a run, of all its systems or of these: at the test tasks, at these without chance, at sealed tasks.
+
+    UserError names what was not evaluated.
+    """
+    profile, path_of = run.profile(), {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of]
     paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
         raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")

@@ -71,6 +71,13 @@ def held_out_tasks(here: Run, app: str) -> list[Task]:
     return _draw(test_tasks(app), here.profile().test_tasks, seed)
 
 
+def sealed_tasks(profile: Profile, app: str) -> list[Task]:
+    """The sealed tasks of an application, of all grades: none unless the profile has some.  UserError as of `space.draw`."""
+    if not (wanted := profile.sealed):
+        return []
+    return draw(space(app), "test", wanted.tasks, wanted.seed, desk_class(app).defaults)
+
+
 def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:
     return tasks if count is None or count >= len(tasks) else random.Random(seed).sample(tasks, count)
 

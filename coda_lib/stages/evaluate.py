@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from coda_lib.agent import Agent, models_of
@@ -10,7 +12,7 @@ from coda_lib.fleet.collect import Collection
 from coda_lib.models.load import note_usage
 from coda_lib.rollout import episodes
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, play, stage_seed, system_agent
+from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, play, sealed_tasks, stage_seed, system_agent
 from coda_lib.trajectory import save_trajectories
 
 __all__ = ["begin", "held_out_tasks", "play_held_out", "run"]
@@ -20,23 +22,33 @@ def run(here: Run, system: str, app: str, progress: Progress = lambda done, tota
     """Play a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an episode.
 
     The trajectories behind the rows are in evaluation/{system}/{app}.trajectories.parquet.  Each task is played once more at
-    temperature 0: evaluation/{system}/{app}.greedy.parquet.
+    temperature 0: evaluation/{system}/{app}.greedy.parquet.  The sealed tasks, if the profile has any, are played as the others:
+    evaluation/{system}/{app}.sealed.parquet.
     """
     profile, agent = here.profile(), system_agent(here, system, app)
-    tasks, seed = held_out_tasks(here, app), stage_seed(profile, "evaluate", system, app)
-    folder = here.fleet("evaluate", system, app)
-    runs, greedy_folder = profile.evaluation_runs, here.fleet("greedy", system, app)
-    sampled, total = len(tasks) * runs, len(tasks) * (runs + 1)
-    trajectories = play(here, agent, app, tasks, runs, seed, folder, part_of(progress, 0, total))
-    greedy = play(here, agent.greedy(), app, tasks, 1, seed, greedy_folder, part_of(progress, sampled, total))
+    tasks, seed, sealed = held_out_tasks(here, app), stage_seed(profile, "evaluate", system, app), sealed_tasks(profile, app)
+    sets = {  # path of the table: tasks, agent, runs of each
+        here.evaluation(system, app): (tasks, agent, profile.evaluation_runs),
+        here.greedy(system, app): (tasks, agent.greedy(), 1),
+        here.sealed(system, app): (sealed, agent, profile.sealed.runs if profile.sealed else 0),
+    }
+    done, total, folders = 0, sum(len(each) * runs for each, _, runs in sets.values()), []
+    tables: dict[Path, pd.DataFrame] = {}
+    for path, (each, player, runs) in sets.items():
+        if not each:
+            continue
+        folders.append(here.fleet(path.name.removesuffix(".parquet"), system, app))
+        played = play(here, player, app, each, runs, seed, folders[-1], part_of(progress, done, total))
+        done += len(each) * runs
+        tables[path] = episodes(played, each, system, profile.seed)
+        if path == here.evaluation(system, app):
+            save_trajectories(here.trajectories(system, app), played)
     note_usage(here, f"evaluate/{system}/{app}", **models_of(agent))
-    table = episodes(trajectories, tasks, system, profile.seed)
-    save_trajectories(here.trajectories(system, app), trajectories)
-    write_table(here.greedy(system, app), episodes(greedy, tasks, system, profile.seed))
-    write_table(here.evaluation(system, app), table)
-    for path in (folder, greedy_folder):
-        Collection(path).clear()
-    return table
+    for path, table in reversed(tables.items()):  # the first one last: it says that the stage is complete
+        write_table(path, table)
+    for folder in folders:
+        Collection(folder).clear()
+    return tables[here.evaluation(system, app)]
 
 
 def play_held_out(here: Run, agent: Agent, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:

@@ -92,7 +92,7 @@ def study(tmp_path_factory) -> Run:
     setup, how = table_settings(profile), (profile.bootstrap_resamples, 7)
     episodes, mix, own = load_episodes(here), load_table2_votes(here), load_votes(here)
     tables = table1(episodes, **setup), comparisons(episodes, SYSTEMS, *how, **setup)
-    greedy = table1(load_episodes(here, greedy=True), **setup)
+    greedy = table1(load_episodes(here, of="greedy"), **setup)
     claims = decide_claims(load_claims(), episodes, mix, table2_rules(profile.judge), SYSTEMS, APPS, *how, setup["provenance"])
     rules = voting_rules(profile.judge)
     judge = [judge_table(own[own["planner"] == planner], rules[-1]).assign(planner=planner) for planner in ("base", "specialist")]

@@ -275,6 +275,19 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     assert [path.read_bytes() for path in paths] == before
 
 
+def test_sealed_tasks_are_a_draw_of_their_own_from_the_test_region(run):
+    assert not common.sealed_tasks(run.profile(), "algebra") and not run.sealed("base", "algebra").exists()
+    profile = smoke("apps=[algebra]", "sealed={tasks: 3, seed: 5, runs: 2}", *SETTINGS[1:-2])
+    models = {name: value for name, value in run.profile().models}
+    run.store(profile.model_copy(update={"models": type(profile.models)(**models)}))
+    evaluate.run(run, "base", "algebra")
+    sealed, drawn = pd.read_parquet(run.sealed("base", "algebra")), common.sealed_tasks(run.profile(), "algebra")
+    assert sealed.task_id.tolist() == [task.id for task in drawn for _ in range(2)]
+    assert not {task.instruction for task in drawn} & {task.instruction for task in committed_tasks("algebra")}
+    other = smoke("sealed={tasks: 3, seed: 6}")
+    assert {task.id for task in common.sealed_tasks(other, "algebra")}.isdisjoint(sealed.task_id)
+
+
 def test_a_greedy_agent_has_the_same_models_and_no_chance(run):
     sampled = common.system_agent(run, "base", "algebra")
     greedy = sampled.greedy()
