@@ -1,27 +1,22 @@
-"""Profiles: every number that sizes a run, read from profiles/NAME.yaml, validated, and stored with the run."""
+"""The sections of a profile, each with the range of its numbers."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from coda_lib.applications import App
-from coda_lib.errors import UserError, describe
-from coda_lib.files import read_yaml
-from coda_lib.paths import PROFILES, display
 
 LAST_SEED = 2**32 - 1  # of NumPy's random numbers, and so of transformers'
-_Whole = Annotated[int, Field(strict=True)]  # so that true is not 1
-_Real = Annotated[float, BeforeValidator(lambda value: str(value) if isinstance(value, bool) else value)]
-Count = Annotated[_Whole, Field(ge=1)]
-Number = Annotated[_Whole, Field(ge=0)]
-Positive = Annotated[_Real, Field(gt=0)]
-Share = Annotated[_Real, Field(gt=0, le=1)]
-NotNegative = Annotated[_Real, Field(ge=0)]
-Threads = Annotated[_Whole, Field(ge=1, le=1024)]
+Whole = Annotated[int, Field(strict=True)]  # so that true is not 1
+Real = Annotated[float, BeforeValidator(lambda value: str(value) if isinstance(value, bool) else value)]
+Count = Annotated[Whole, Field(ge=1)]
+Number = Annotated[Whole, Field(ge=0)]
+Positive = Annotated[Real, Field(gt=0)]
+Share = Annotated[Real, Field(gt=0, le=1)]
+NotNegative = Annotated[Real, Field(ge=0)]
+Threads = Annotated[Whole, Field(ge=1, le=1024)]
 
 
 class Section(BaseModel):
@@ -67,7 +62,7 @@ class Serving(Section):
 class FleetSettings(Section):
     """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models behind servers."""
 
-    workers: Annotated[_Whole, Field(ge=0, le=10_000)] = 0  # processes; 0: no fleet
+    workers: Annotated[Whole, Field(ge=0, le=10_000)] = 0  # processes; 0: no fleet
     side_by_side: Count = 16  # environments of each
     ray: str | None = None  # a Ray cluster: its address, 'auto' or 'local'; None: processes of this machine
 
@@ -106,8 +101,24 @@ class SealedSettings(Section):
     """Further test tasks, drawn by a seed that is written down before anything is trained."""
 
     tasks: Count  # an application
-    seed: Annotated[_Whole, Field(ge=0, le=LAST_SEED)]  # of the draw; the same for every seed of a run
+    seed: Annotated[Whole, Field(ge=0, le=LAST_SEED)]  # of the draw; the same for every seed of a run
     runs: Count = 1  # episodes of each task
+
+
+class CurveSettings(Section):
+    """How success grows with the number of distinct train tasks, at one number of episodes (notebook 17)."""
+
+    app: App
+    tasks: Annotated[tuple[Count, ...], Field(min_length=1)]
+    episodes: Count  # of the base planner, for each number of tasks
+    labels: Annotated[tuple[Literal["voting", "truth"], ...], Field(min_length=1)] = ("voting", "truth")  # who says "clean"
+
+    @model_validator(mode="after")
+    def _whole_runs(self) -> CurveSettings:
+        for tasks in self.tasks:
+            if self.episodes % tasks:
+                raise ValueError(f"{self.episodes} episodes cannot be shared by {tasks} tasks alike")
+        return self
 
 
 class GeneratorSettings(SamplingSettings):
@@ -144,13 +155,13 @@ class TrainingSettings(Section):
 class SpecializeSettings(TrainingSettings):
     """Stage 1: decoupled GRPO, one specialist an application."""
 
-    group_size: Annotated[_Whole, Field(ge=2)]  # G of eq. 2: plans sampled for one state
+    group_size: Annotated[Whole, Field(ge=2)]  # G of eq. 2: plans sampled for one state
     completions_per_step: Count  # plans behind one optimizer step: a multiple of group_size
     steps: Count  # optimizer steps
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
     epsilon_high: Share | None = None  # its upper side; None: as the lower one
-    reach: Annotated[_Real, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
+    reach: Annotated[Real, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
     shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
     draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
@@ -170,7 +181,7 @@ class Variant(Section):
 
     labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"  # who says "clean"
     distance: bool = True  # with r_dist in the reward (eq. 1)
-    group_size: Annotated[_Whole, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
+    group_size: Annotated[Whole, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
     coupled: bool = False  # the executor is trained as well, on the same rewards
     joint: bool = False  # one planner for all applications, with as many steps as the specialists have together
 
@@ -219,109 +230,3 @@ class BaseModelSettings(Section):
     scale: Share = 1.0  # share of the recipe's samples and steps
     publish: bool = False  # replace data/checkpoints/ by what was trained
     threads: Threads = 1  # torch threads
-
-
-class Profile(Section):
-    """One size of a run. The files in profiles/ say unit, meaning and source beside every number."""
-
-    name: str
-    seed: Annotated[_Whole, Field(ge=0, le=LAST_SEED)]
-    explored: str | None = None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
-    apps: Annotated[tuple[App, ...], Field(min_length=1)]
-    models: Models
-    serving: Serving = Serving()
-    fleet: FleetSettings = FleetSettings()
-    prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
-    prompts: Literal["compact", "full", "turns"]
-    explore: dict[Explorer, ExploreSettings]  # without a novice, specialists are trained in one round
-    test_tasks: Count | None  # per application; None: all of them
-    evaluation_runs: Count  # k of Average@k and Pass@k
-    sealed: SealedSettings | None = None  # None: the test tasks alone
-    systems: Annotated[tuple[System, ...], Field(min_length=1)]
-    step_limit: Count | None  # steps an episode; None: each task's own limit
-    concurrency: Count  # episodes played side by side; their model calls go in one batch
-    planner: SamplingSettings
-    executor: SamplingSettings
-    judge: JudgeSettings
-    judges: JudgesSettings = JudgesSettings()
-    generator: GeneratorSettings = GeneratorSettings()
-    specialize: SpecializeSettings
-    generalize: GeneralizeSettings
-    ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}  # by name, which becomes that of a file
-    base_models: BaseModelSettings = BaseModelSettings()
-    hardware: Hardware | None = None
-    bootstrap_resamples: Count
-    threads: Threads = 1  # torch threads of the stages that do not set their own
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_runs(cls, values: Any) -> Any:
-        """Runs from before the task spaces had one draw from a pool of 90 tasks for every planner."""
-        if not isinstance(values, dict) or "train_tasks" not in values:
-            return values
-        names = {"tasks": "train_tasks", "grades": "train_grades", "runs": "rollouts_per_task"}
-        old = {name: values[field] for name, field in names.items()}
-        old |= {"tasks": old["tasks"] or 90, "grades": dict.fromkeys(old["grades"], 1)}
-        kept = {field: value for field, value in values.items() if field not in names.values()}
-        return kept | {"explore": {"base": old, "specialist": old}}
-
-    @model_validator(mode="after")
-    def _agree(self) -> Profile:
-        if missing := {"base", "specialist"} - self.explore.keys():
-            raise ValueError(f"explore: {' and '.join(sorted(missing))} missing")
-        for field, values in (("apps", self.apps), ("systems", self.systems)):
-            if len(set(values)) < len(values):
-                raise ValueError(f"{field} names one twice: {', '.join(values)}")
-        for name, variant in self.ablations.items():
-            if (group := variant.group_size) and (step := self.specialize.completions_per_step) % group:
-                raise ValueError(f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}")
-        return self
-
-
-def profile_names() -> list[str]:
-    return sorted(path.stem for path in PROFILES.glob("*.yaml"))
-
-
-def load_profile(name: str, overrides: tuple[str, ...] = ()) -> Profile:
-    """Return profiles/<name>.yaml with overrides such as 'specialize.steps=10' applied.
-
-    Raises UserError naming the file and the field (or the override) at fault.
-    """
-    if name not in profile_names():
-        raise UserError(f"unknown profile {name!r}: choose one of {', '.join(profile_names())}")
-    return read_profile(PROFILES / f"{name}.yaml", overrides)
-
-
-def read_profile(path: Path, overrides: tuple[str, ...] = ()) -> Profile:
-    """Return the profile in the file `path`; raises UserError naming the file and the field at fault."""
-    values = read_yaml(path)
-    if not isinstance(values, dict):
-        raise UserError(f"{display(path)}: expected 'field: value' lines")
-    for override in overrides:
-        _apply(override, values)
-    try:
-        return Profile.model_validate(values)
-    except ValidationError as error:
-        source = display(path) + (f" with --set {' --set '.join(overrides)}" if overrides else "")
-        raise UserError(f"{source}: {describe(error.errors())}") from error
-
-
-def profile_text(profile: Profile) -> str:
-    return yaml.safe_dump(profile.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
-
-
-def _apply(override: str, values: dict[str, Any]) -> None:
-    field, equals, text = override.partition("=")
-    if not equals:
-        raise UserError(f"--set {override}: expected FIELD=VALUE, as in specialize.steps=10")
-    *sections, last = field.strip().split(".")
-    if last == "name" and not sections:
-        raise UserError("--set name: a profile's name cannot be changed; use --run to name the run")
-    for section in sections:
-        values = values.setdefault(section, {})
-        if not isinstance(values, dict):
-            raise UserError(f"--set {override}: {section} has no fields of its own")
-    try:
-        values[last] = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: of an impossible date
-        raise UserError(f"--set {override}: {text!r} is not a YAML value") from error
