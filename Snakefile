@@ -119,6 +119,7 @@ DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
+CURVE = ("curve",) if P.curve else ()
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
     "{PYTHON} -m {START} {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
@@ -467,6 +468,28 @@ rule ablations:
         STAGE
 
 
+rule curve:
+    input:
+        notebook=book("17_how_many_tasks"),
+        code=code("17_how_many_tasks", without=UNUSED),
+        tasks=TASK_FILES,
+        data=MODEL_FILES,
+        prompts=prompts("planner", "executor", "judge"),
+    output:
+        table="tables/curve.csv",
+        executed="notebooks/17_how_many_tasks.ipynb",
+    params:
+        stage="curve",
+        set=f"threads={P.specialize.threads}",
+        settings=settings(*ACTING, "judge", "specialize", "explore", "test_tasks", "evaluation_runs", "curve"),
+        folder="curve",
+    threads: P.specialize.threads
+    resources:
+        mem_mb=6000,
+    shell:
+        STAGE + " --resumable {params.folder}"
+
+
 # ---- appendix: the laptop's base models, a target of its own ----
 
 
@@ -534,7 +557,7 @@ rule solution:
     input:
         notebook=lambda wildcards: book(f"solutions/{wildcards.book}"),
         code=lambda wildcards: code(f"solutions/{wildcards.book}", without=())(wildcards),
-        tables=["tables/table1.md", "tables/ablations.csv"],
+        tables=["tables/table1.md", "tables/ablations.csv", *(["tables/curve.csv"] if P.curve else [])],
     output:
         executed="notebooks/solutions-{book}.ipynb",
     params:
@@ -566,10 +589,12 @@ TARGETS = {
 }
 TARGETS["results"] = sum(TARGETS.values(), [])  # the whole story, tutorials included
 TARGETS["ablations"] = [*TARGETS["results"], "tables/ablations.csv"]
+TARGETS["curve"] = ["tables/curve.csv"]
 TARGETS["real_apps"] = ["notebooks/15_real_apps.ipynb"]
 TARGETS["virtual_machines"] = ["notebooks/16_virtual_machines.ipynb"]
-TARGETS["solutions"] = expand("notebooks/solutions-{book}.ipynb", book=sorted(path.stem for path in BOOKS.glob("solutions/*.ipynb")))
-TARGETS["everything"] = sum((TARGETS[name] for name in ("ablations", "real_apps", "virtual_machines", "solutions")), [])
+ANSWERED = sorted({path.stem for path in BOOKS.glob("solutions/*.ipynb")} - (set() if P.curve else {"17_how_many_tasks"}))
+TARGETS["solutions"] = expand("notebooks/solutions-{book}.ipynb", book=ANSWERED)
+TARGETS["everything"] = sum((TARGETS[name] for name in ("ablations", *CURVE, "real_apps", "virtual_machines", "solutions")), [])
 TARGETS["base_models"] = ["base_models/done.json"]  # in no other target
 
 for stage, files in TARGETS.items():

@@ -122,6 +122,10 @@ class Run:
         """The episodes of an ablation at the held-out tasks of all applications."""
         return self.folder / "ablations" / f"{name}.parquet"
 
+    def curve(self, tasks: int, name: str) -> Path:
+        """Of so many train tasks: the `judged` attempts, or the episodes of the planner that was trained on these labels."""
+        return self.folder / "curve" / f"{tasks}-{name}.parquet"
+
     def transfer(self, app: str) -> Path:
         """The episodes with new executors, or in an application that nothing was trained on."""
         return self.folder / "ablations" / "transfer" / f"{app}.parquet"

@@ -41,11 +41,11 @@ SNAKEFILE = REPO / "Snakefile"
 RUNNER = "coda_lib.pipeline.runner"  # runs one stage; called by the Snakefile
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
-    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "real_apps",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "curve", "real_apps",
     "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
-ALONE = ("quickstart", "sciencedesk", "planner_executor", "real_apps", "virtual_machines", "base_models")  # explore nothing
+ALONE = ("quickstart", "sciencedesk", "planner_executor", "curve", "real_apps", "virtual_machines", "base_models")  # explore nothing
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 LEAST_DISK = 2**20  # bytes: with less, no stage can be written down
 PATIENCE_S = 60  # for processes that were told to end

@@ -167,6 +167,29 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
 
 
 @styled
+def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
+    """`stages.curve.curve_table`: success by the number of train tasks, a line a way of labelling; the base planner as a band."""
+    sheet = Sheet(figsize=(6.4, 3.8))
+    ax, trained = sheet.subplots(), rows[rows["tasks"] > 0]
+    for base in rows[rows["tasks"] == 0].itertuples():
+        ax.axhspan(base.low, base.high, color=GREY, alpha=0.15, linewidth=0)
+        ax.axhline(base.value, color=GREY, linewidth=1.2, label="base planner")
+    names = {"voting": "labels of the judge", "truth": "labels of the check"}
+    for (labels, part), color, shift in zip(trained.groupby("labels", sort=False), (BLUE, VERMILION), (0.97, 1.03), strict=False):
+        reach = [part["value"] - part["low"], part["high"] - part["value"]]
+        style = {"fmt": "o-", "color": color, "capsize": 3, "label": names[labels]}
+        ax.errorbar(part["tasks"] * shift, part["value"], np.clip(reach, 0, None), **style)
+    counts = sorted(set(trained["tasks"]))
+    ax.set_xscale("log")
+    ax.set_xticks(counts, list(map(str, counts)))
+    ax.minorticks_off()
+    ax.set(xlabel="distinct train tasks", ylabel="success, percent", ylim=(0, None))
+    ax.legend(frameon=False)
+    _footnote(sheet, caption)
+    return sheet
+
+
+@styled
 def probability_bars(plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]) -> Sheet:
     """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion: negative)."""
     sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -61,8 +61,13 @@ def template_tasks(profile: Profile, planner: str, app: str) -> list[Task]:
 
     UserError as of `space.draw`.
     """
-    wanted, seed = profile.explore[planner], stage_seed(profile, "train tasks", planner, app)
-    return draw(space(app), "train", wanted.tasks, seed, desk_class(app).defaults, wanted.grades)
+    wanted = profile.explore[planner]
+    return drawn_tasks(app, wanted.tasks, wanted.grades, stage_seed(profile, "train tasks", planner, app))
+
+
+def drawn_tasks(app: str, count: int, grades: Mapping[str, float], seed: int) -> list[Task]:
+    """A draw from the train region of an application's task space.  UserError as of `space.draw`."""
+    return draw(space(app), "train", count, seed, desk_class(app).defaults, grades)
 
 
 def held_out_tasks(here: Run, app: str) -> list[Task]:

@@ -15,6 +15,7 @@ from coda_lib.run import Run
 from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.explore import train_tasks
 from coda_lib.stages.judges import load_judges
+from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, load_trajectories
 
 if TYPE_CHECKING:
@@ -40,19 +41,21 @@ def run(here: Run, app: str) -> pd.DataFrame:
 
 
 def labeller(here: Run, app: str, labels: str) -> Labeller:
-    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth').
-
-    By the check a trajectory is clean if it is a success with no more steps than the task's script.
-    """
+    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth')."""
     profile = here.profile()
     if labels == "voting":
         return judge_labels(profile, load_trajectories(here.judged("base", app)))
     if labels == "truth":
-        scripts = {task.id: len(task.solution) + (task.ans is None) for task in train_tasks(here, app)}
-        return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
+        return true_labels(train_tasks(here, app))
     rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
     clean = apply(rule, cast(pd.read_parquet(here.label_votes(app))))["clean"].to_dict()
     return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
+
+
+def true_labels(tasks: Sequence[Task]) -> Labeller:
+    """The labels by the application's check: a trajectory is clean if it solves its task in no more steps than the script."""
+    scripts = {task.id: len(task.solution) + (task.ans is None) for task in tasks}
+    return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
 
 
 def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -> Sequence[int]:
