@@ -45,7 +45,9 @@ STAGES = (  # in the order of the story; names for --until
     "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
-ALONE = ("quickstart", "sciencedesk", "planner_executor", "curve", "real_apps", "virtual_machines", "base_models")  # explore nothing
+ALONE = (  # need no exploration of the run
+    "quickstart", "sciencedesk", "planner_executor", "curve", "real_apps", "virtual_machines", "base_models",
+)  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 LEAST_DISK = 2**20  # bytes: with less, no stage can be written down
 PATIENCE_S = 60  # for processes that were told to end

@@ -4,7 +4,9 @@ import lazy_loader
 
 PUBLIC = {  # module: names
     "pictures": ["draw_elements", "draw_step", "group_rewards", "idea", "screens", "strip"],
-    "figures": ["CURVES", "difference_bars", "judge_bars", "learning_curves", "probability_bars", "save", "table1_bars", "task_curve"],
+    "figures": [
+        "CURVES", "difference_bars", "judge_bars", "learning_curves", "probability_bars", "save", "table1_bars", "task_curve",
+    ],
     "live": ["progress", "training"],
     "examples": [
         "as_step", "by_stop", "conversation", "distinct_steps", "episode_table", "first_state", "judge_by_grade", "label_table",
