@@ -30,6 +30,7 @@ from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test
 
 REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
+SPLIT = "split.json"  # in a checkpoint's folder
 FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
@@ -302,3 +303,18 @@ def read_set(path: Path) -> list[Task]:
                 "again, since its tasks may be among those to be trained on"
             )
     return tasks
+
+
+def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
+    """Note in a checkpoint's folder on which splits of the task spaces it was trained."""
+    write_json(checkpoint / SPLIT, {app: space(app).fingerprint for app in apps if has_space(app)})
+
+
+def check_split(checkpoint: Path, app: str) -> None:
+    """UserError if a checkpoint was trained on another split of an application's space; one without a note is from elsewhere."""
+    known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
+    if known and known != (present := space(app).fingerprint):
+        raise UserError(
+            f"{checkpoint} was trained on another split of the task space of {app} ({known}, here {present}): it may have "
+            "learned these tasks; train it again, or evaluate it with the version of the kit that trained it"
+        )

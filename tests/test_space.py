@@ -15,10 +15,13 @@ from coda_lib.envs.sciencedesk import script
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, sentence
+from coda_lib.files import read_json, write_json
 from coda_lib.paths import DATA
 from coda_lib.space import (
     REGIONS,
+    SPLIT,
     Space,
+    check_split,
     content,
     draw,
     draw_with_aims,
@@ -29,6 +32,7 @@ from coda_lib.space import (
     setup,
     space,
     write_set,
+    write_split,
 )
 from coda_lib.task import Task, test_tasks
 
@@ -279,3 +283,13 @@ def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):
 
 def test_every_file_of_a_space_is_of_an_application():
     assert {path.stem for path in (DATA / "tasks" / "spaces").glob("*.yaml")} <= set(APPS)
+
+
+def test_a_checkpoint_of_another_split_is_refused(tmp_path):
+    check_split(tmp_path, "gis")  # one from elsewhere has no note
+    write_split(tmp_path, ["algebra", "gis", "spectra"])
+    check_split(tmp_path, "gis")
+    write_json(tmp_path / SPLIT, read_json(tmp_path / SPLIT) | {"gis": "0123456789abcdef"})
+    check_split(tmp_path, "algebra")
+    with pytest.raises(UserError, match="another split of the task space of gis .*train it again"):
+        check_split(tmp_path, "gis")

@@ -19,6 +19,7 @@ from typing import Any
 
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
+from coda_lib.applications import APPS
 from coda_lib.base_models import checks, sources
 from coda_lib.base_models.attempts import SHORT, Attempt, Question, labelled_attempts
 from coda_lib.base_models.hindsight import Hindsight
@@ -37,6 +38,7 @@ from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, 
 from coda_lib.owned import replaced_folder
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.rollout import jobs, rollout
+from coda_lib.space import write_split
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 ROLES = ("executor", "planner", "base_judge", "judge")
@@ -238,6 +240,7 @@ def publish_role(folder: Path, role: str, checkpoints: Path) -> None:
     """Replace the checkpoint of a role under `checkpoints` by the one in `folder`."""
     with replaced_folder(checkpoints / role) as temporary:
         shutil.copytree(folder / role, temporary)
+        write_split(temporary, APPS)
 
 
 # -- figures and cards ---------------------------------------------------------------------------------------------------

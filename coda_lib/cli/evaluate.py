@@ -78,7 +78,7 @@ def evaluate(
     from coda_lib.fleet.tasksets import board_sets, desk_sets, play_tasks
     from coda_lib.paths import RESULTS
     from coda_lib.rollout import episodes, jobs
-    from coda_lib.space import read_set
+    from coda_lib.space import check_split, read_set
 
     chosen = load_profile(profile, tuple(settings or ()))
     fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
@@ -98,6 +98,9 @@ def evaluate(
         drawn = read_set(tasks) if tasks else None
         sets = desk_sets(applications(app_name), limit, drawn)
     agent = chosen_agent(chosen, planner, executor)
+    if not on and planner != "none":
+        for task_set in sets:
+            check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
     if on:
         sets = [each.fitted(agent.executor.model.sight) for each in sets]
     folders = [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []

@@ -10,6 +10,7 @@ import torch
 from coda_lib.dataset import sft_rows
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
+from coda_lib.space import write_split
 from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, generalize
@@ -36,7 +37,9 @@ def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
     judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
     rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged))
     seed = stage_seed(profile, "generalize")
-    return generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
+    folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
+    write_split(folder, profile.apps)
+    return folder
 
 
 if __name__ == "__main__":  # one of the processes that `launch` starts

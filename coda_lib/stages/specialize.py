@@ -12,6 +12,7 @@ from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
 from coda_lib.models.load import note_usage
 from coda_lib.run import Run
+from coda_lib.space import write_split
 from coda_lib.stages.common import begin, judge_labels, stage_seed
 from coda_lib.stages.groups import KeepingReward
 from coda_lib.stages.processes import launch
@@ -50,6 +51,7 @@ def train(here: Run, planner: str, app: str, progress: Progress = lambda done, t
     rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
     settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)
     folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
+    write_split(folder, [app])
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
     note_usage(here, f"{name}-{process}" if process else name, executor=executor.model)
