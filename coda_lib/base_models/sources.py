@@ -25,7 +25,7 @@ BATCH = 32  # rows a step
 GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
-UNSURE = 0.4  # share of random steps, in hindsight and in demonstrations
+UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
 _IN_WORDS = 4  # attempts in words in the place of one with pictures
 _RENAMED = 0.5  # share of the attempts in words with other names
 
@@ -129,9 +129,9 @@ def value_source(apps: Sequence[str], walks: Walks = ()) -> Source:
 
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
     """One batch in six has how-tos, two have values to copy, one of them with pictures.  Of the other rows 55 % are decisions of
-    a demonstrator with 40 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
+    a demonstrator with 30 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
     steps of a walk achieved is the instruction, and the steps are the plans, after none to three aimless steps; a third of these
-    instructions ask for something more, and 40 % of the steps are replaced by random ones.  The rest are questions that the
+    instructions ask for something more, and 30 % of the steps are replaced by random ones.  The rest are questions that the
     screen answers, and the next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what
     leads to a goal.
     """
