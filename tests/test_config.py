@@ -61,7 +61,7 @@ def test_overrides():
         ("specialize.stepz=3", "profiles/laptop.yaml with --set specialize.stepz=3: specialize.stepz: unknown field"),
         ("planet=mars", "planet: unknown field"),
         ("specialize.steps=0", "specialize.steps: Input should be greater than or equal to 1 (got 0)"),
-        ("specialize.group_size=7", "specialize: completions_per_step 64 is no multiple of group_size 7"),
+        ("specialize.group_size=7", "specialize: completions_per_step 128 is no multiple of group_size 7"),
         ("generalize.steps=7", "generalize: give either steps or epochs, not both"),
         ("generalize.epochs=null", "generalize: give either steps or epochs, not neither"),
         ("apps=[gis, gis]", "apps names one twice: gis, gis"),

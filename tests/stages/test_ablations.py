@@ -41,7 +41,7 @@ def run(tmp_path) -> Run:
 
 
 def test_a_group_that_does_not_divide_a_step_is_refused():
-    with pytest.raises(UserError, match="ablations.x: completions_per_step 64 is no multiple of group_size 7"):
+    with pytest.raises(UserError, match="ablations.x: completions_per_step 128 is no multiple of group_size 7"):
         load_profile("laptop", ("ablations.x={group_size: 7}",))
     with pytest.raises(UserError, match="ablations.x.labels"):
         load_profile("laptop", ("ablations.x={labels: mine}",))
