@@ -15,7 +15,7 @@ from coda_lib.base_models.hindsight import reached
 from coda_lib.base_models.lessons import judge_lessons, judge_tasks
 from coda_lib.base_models.replies import NOTHING, held, needless
 from coda_lib.base_models.rows import READING
-from coda_lib.base_models.sources import RULINGS, JUDGE_BATCH, judge_source, ruling_source
+from coda_lib.base_models.sources import JUDGE_BATCH, RULINGS, judge_source, ruling_source
 from coda_lib.base_models.text_attempts import names, renamed, text_attempts, text_lessons
 from coda_lib.base_models.walks import Transition, screenshot
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
