@@ -38,7 +38,7 @@ def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
     rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged))
     seed = stage_seed(profile, "generalize")
     folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
-    write_split(folder, profile.apps)
+    write_split(here.generalist, profile.apps)
     return folder
 
 

@@ -51,7 +51,7 @@ def train(here: Run, planner: str, app: str, progress: Progress = lambda done, t
     rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
     settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)
     folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
-    write_split(folder, [app])
+    write_split(here.specialist(app, planner), [app])
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
     note_usage(here, f"{name}-{process}" if process else name, executor=executor.model)

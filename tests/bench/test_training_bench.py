@@ -156,7 +156,7 @@ def test_an_unknown_size_is_one_clear_error(coda):
 
 
 def test_the_laptops_own_models_are_measured_with_its_profile(monkeypatch, trainings):
-    few = load_profile("laptop", ("specialize.completions_per_step=8", "specialize.group_size=4"))
+    few = load_profile("laptop", ("specialize.completions_per_step=32",))  # of fewer none might earn more than another
     report = measure_training(Console(file=io.StringIO()), "laptop", few)
     assert report.settings["planner"].endswith("planner") and report.gradient_difference < 1e-3
     tokens = {way: sum(phase.tokens for phase in report.phases if phase.way == way) for way in ("stock TRL", "shared prefix")}

@@ -151,7 +151,7 @@ def test_code_behind_a_notebook(tmp_path):
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
-    expected = ("__init__", "run", "paths", "errors", "config", "applications", "files", "owned")
+    expected = ("__init__", "run", "paths", "errors", "config/__init__", "config/sections", "applications", "files", "owned")
     assert modules == {f"coda_lib/{name}.py" for name in expected}
     shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_lib.evaluation import report\nimport coda_lib.pipeline.drive")
     assert REPO / "coda_lib/evaluation/report.py" in code_files(shown)

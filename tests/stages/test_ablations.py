@@ -26,7 +26,7 @@ from coda_lib.trajectory import load_trajectories, save_trajectories
 
 APPS = ("algebra", "gis")
 CHANGES = (
-    "apps=[algebra, gis]", "evaluation_runs=4", "bootstrap_resamples=300",
+    "apps=[algebra, gis]", "evaluation_runs=4", "bootstrap_resamples=300", "judge.trim=false",
     "ablations={}", "ablations.truth={labels: truth}", "ablations.joint={joint: true}", "ablations.big={group_size: 16}",
     "ablations.coupled={coupled: true, distance: false}", "ablations.low={labels: two resolutions}",
 )  # fmt: skip
