@@ -111,6 +111,7 @@ class Rule:
     name: str
     ballots: tuple[tuple[str, int], ...]
     needed: int
+    trim: bool = False  # steps of a trajectory that is successful and not clean are labelled, too
 
     @classmethod
     def of(cls, settings: JudgeSettings, *ballots: tuple[str, int], name: str = "") -> Rule:
@@ -129,7 +130,7 @@ class Rule:
                 needed, default = votes, "single"
             case _:
                 assert_never(settings.rule)
-        return cls(name or default, ballots, needed)
+        return cls(name or default, ballots, needed, settings.trim)
 
     @property
     def votes(self) -> int:
@@ -169,10 +170,10 @@ def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
 # ---- labels and score ------------------------------------------------------------------------------------------------
 
 
-def positive_steps(trajectory: Trajectory, rule: Rule, trim: bool = False) -> tuple[int, ...]:
+def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
     """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory, else none.
 
-    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With `trim` a
+    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With `rule.trim` a
     successful trajectory that is not clean gives the steps that no vote calls redundant or an error.
 
     >>> from coda_lib.trajectory import Step, StopReason
@@ -185,7 +186,7 @@ def positive_steps(trajectory: Trajectory, rule: Rule, trim: bool = False) -> tu
     unread = [i for i in steps if trajectory.steps[i].error]
     if opinion.clean and not unread:
         return tuple(steps)
-    return tuple(i for i in steps if i + 1 not in opinion.needless and i not in unread) if trim and opinion.success else ()
+    return tuple(i for i in steps if i + 1 not in opinion.needless and i not in unread) if rule.trim and opinion.success else ()
 
 
 @dataclass(frozen=True)

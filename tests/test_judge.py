@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -235,9 +236,11 @@ def test_the_steps_of_a_clean_trajectory_are_positive_and_of_no_other():
 
 def test_trimmed_attempts_lose_the_steps_that_a_vote_names():
     named = format_verdict(Verdict(correct=True, redundant=(1,)))
-    assert positive_steps(made_up(verdicts=(YES, YES, YES, named)), RULE, trim=True) == (1,)
-    assert positive_steps(made_up(verdicts=(YES, YES, YES, NO)), RULE, trim=True) == ()
-    assert positive_steps(made_up(), RULE, trim=True) == (0, 1)
+    trimming = replace(RULE, trim=True)
+    assert positive_steps(made_up(verdicts=(YES, YES, YES, named)), trimming) == (1,)
+    assert positive_steps(made_up(verdicts=(YES, YES, YES, NO)), trimming) == ()
+    assert positive_steps(made_up(), trimming) == (0, 1)
+    assert Rule.of(load_profile("laptop").judge).trim and not Rule.of(load_profile("ablations").judge).trim
 
 
 class Recorder(ReplayModel):

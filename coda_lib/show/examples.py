@@ -154,13 +154,14 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
 
 
 def label_table(judged: Mapping[str, Sequence[Trajectory]], rule: Rule) -> pd.DataFrame:
-    """What there is to learn from, a row for each application: clean trajectories, their tasks, labelled steps."""
+    """What there is to learn from, a row for each application: labelled trajectories, their tasks, labelled steps."""
     rows = {}
     for app, trajectories in judged.items():
-        clean = [trajectory for trajectory in trajectories if positive_steps(trajectory, rule)]
-        labels, distinct = sum(len(t.steps) for t in clean), len(distinct_steps(trajectories, rule))
-        rows[app] = (len(trajectories), len(clean), len({t.task_id for t in clean}), labels, distinct)
-    return pd.DataFrame.from_dict(rows, "index", columns=["trajectories", "clean", "tasks", "labelled steps", "distinct steps"])
+        labelled = [(t.task_id, len(steps)) for t in trajectories if (steps := positive_steps(t, rule))]
+        labels, distinct = sum(count for _, count in labelled), len(distinct_steps(trajectories, rule))
+        rows[app] = (len(trajectories), len(labelled), len({task for task, _ in labelled}), labels, distinct)
+    columns = ["trajectories", "labelled", "tasks", "labelled steps", "distinct steps"]
+    return pd.DataFrame.from_dict(rows, "index", columns=columns)
 
 
 def distinct_steps(judged: Sequence[Trajectory], rule: Rule) -> list[tuple[Trajectory, int]]:

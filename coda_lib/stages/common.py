@@ -101,7 +101,7 @@ def judge_labels(profile: Profile, judged: Sequence[Trajectory]) -> Callable[[Tr
 
     Two attempts that came to the same plans by chance are more often right than one (self-consistency, arXiv 2203.11171).
     """
-    label = partial(positive_steps, rule=Rule.of(profile.judge), trim=profile.judge.trim)
+    label = partial(positive_steps, rule=Rule.of(profile.judge))
 
     def plans(trajectory: Trajectory) -> tuple[str, ...]:
         return trajectory.app, trajectory.task_id, *(trajectory.steps[i].plan for i in label(trajectory))

@@ -13,6 +13,7 @@ from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import mean_over_tasks, success_matrix, task_average
 from coda_lib.evaluation.tables import read_episodes
 from coda_lib.files import write_table
+from coda_lib.fleet.collect import Collection
 from coda_lib.judge import Judge
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
@@ -72,6 +73,7 @@ def attempts(here: Run, tasks: int) -> list[Trajectory]:
         agent, drawn = system_agent(here, "base", wanted.app), train_tasks(here, tasks)
         played = play(here, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None)
         save_trajectories(path, Judge.load(profile).vote(played, seed))
+        Collection(folder).clear()
     return load_trajectories(path)
 
 

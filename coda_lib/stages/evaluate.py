@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 
 from coda_lib.agent import Agent, models_of
@@ -26,28 +24,26 @@ def run(here: Run, system: str, app: str, progress: Progress = lambda done, tota
     evaluation/{system}/{app}.sealed.parquet.
     """
     profile, agent = here.profile(), system_agent(here, system, app)
-    tasks, seed, sealed = held_out_tasks(here, app), stage_seed(profile, "evaluate", system, app), sealed_tasks(profile, app)
-    sets = {  # path of the table: tasks, agent, runs of each
-        here.evaluation(system, app): (tasks, agent, profile.evaluation_runs),
-        here.greedy(system, app): (tasks, agent.greedy(), 1),
-        here.sealed(system, app): (sealed, agent, profile.sealed.runs if profile.sealed else 0),
+    tasks, seed = held_out_tasks(here, app), stage_seed(profile, "evaluate", system, app)
+    sets = {  # what they are for: table, tasks, agent, runs of each
+        "evaluate": (here.evaluation(system, app), tasks, agent, profile.evaluation_runs),
+        "greedy": (here.greedy(system, app), tasks, agent.greedy(), 1),
     }
-    done, total, folders = 0, sum(len(each) * runs for each, _, runs in sets.values()), []
-    tables: dict[Path, pd.DataFrame] = {}
-    for path, (each, player, runs) in sets.items():
-        if not each:
-            continue
-        folders.append(here.fleet(path.name.removesuffix(".parquet"), system, app))
-        played = play(here, player, app, each, runs, seed, folders[-1], part_of(progress, done, total))
+    if profile.sealed:
+        sets["sealed"] = here.sealed(system, app), sealed_tasks(profile, app), agent, profile.sealed.runs
+    done, total, tables = 0, sum(len(each) * runs for _, each, _, runs in sets.values()), {}
+    for purpose, (path, each, player, runs) in sets.items():
+        folder = here.fleet(purpose, system, app)
+        played = play(here, player, app, each, runs, seed, folder, part_of(progress, done, total))
         done += len(each) * runs
         tables[path] = episodes(played, each, system, profile.seed)
-        if path == here.evaluation(system, app):
+        if purpose == "evaluate":
             save_trajectories(here.trajectories(system, app), played)
     note_usage(here, f"evaluate/{system}/{app}", **models_of(agent))
     for path, table in reversed(tables.items()):  # the first one last: it says that the stage is complete
         write_table(path, table)
-    for folder in folders:
-        Collection(folder).clear()
+    for purpose in sets:
+        Collection(here.fleet(purpose, system, app)).clear()
     return tables[here.evaluation(system, app)]
 
 
