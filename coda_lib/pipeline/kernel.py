@@ -92,6 +92,10 @@ def kernel_manager(folder: str, fork: Fork | None = None) -> type:
             threads = dict.fromkeys(THREAD_VARIABLES, "1")
             return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
 
+        async def _async_interrupt_kernel(self) -> None:
+            if not self.shutting_down:  # its cells have ended, and a signal amid its last reply would be logged as an error
+                await super()._async_interrupt_kernel()
+
     class Forked(ThisInterpreter):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **how: Any) -> None:
             fork.begin(kernel_cmd[kernel_cmd.index("-f") :])

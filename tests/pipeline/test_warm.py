@@ -79,6 +79,12 @@ def test_a_stage_finds_libraries_imported_and_the_kit_not(start, tmp_path):
     assert read_json(tmp_path / "run" / "stages" / "judge.json")["state"] == "done"
 
 
+def test_a_kernel_that_has_replied_is_not_interrupted(start, tmp_path):
+    stage = start("import time\nget_ipython().kernel.post_handler_hook = lambda: time.sleep(0.5)  # the time in which a signal is caught")
+    said, _ = stage.communicate(timeout=300)
+    assert (stage.returncode, said) == (0, "")
+
+
 def test_what_is_forked_has_no_threads_of_its_own(start):
     start("1").wait(300)
     (server,) = [child for child in psutil.Process().children() if "serve" in child.cmdline()]
