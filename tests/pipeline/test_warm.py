@@ -79,8 +79,19 @@ def test_a_stage_finds_libraries_imported_and_the_kit_not(start, tmp_path):
     assert read_json(tmp_path / "run" / "stages" / "judge.json")["state"] == "done"
 
 
-def test_a_kernel_that_has_replied_is_not_interrupted(start, tmp_path):
-    stage = start("import time\nget_ipython().kernel.post_handler_hook = lambda: time.sleep(0.5)  # the time in which a signal is caught")
+LATE = """
+import os, time
+def hook():  # ipykernel's own, after each reply, but slow: until it is done, a signal interrupts
+    try:
+        time.sleep(0.5)
+    except KeyboardInterrupt:
+        os.write(2, b"interrupted")
+get_ipython().kernel.post_handler_hook = hook
+"""
+
+
+def test_a_kernel_that_has_replied_is_not_interrupted(start):
+    stage = start(LATE)
     said, _ = stage.communicate(timeout=300)
     assert (stage.returncode, said) == (0, "")
 
