@@ -9,7 +9,8 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 
 from coda_lib.models.local import ImageTextProcessor, ScreenshotProcessor
 
-PATCH = 42  # px; one image token a patch: 8 x 6 = 48 tokens for a 336 x 252 screenshot
+PATCH = 14  # px, as in Qwen2.5-VL: a letter or two of the applications' names
+TOKEN = 42  # px; 3 x 3 patches are merged to an image token: 8 x 6 = 48 tokens for a 336 x 252 screenshot
 GRID = 4  # px; coordinates are written on this grid, so that each is one token
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 # Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is the same.
@@ -49,14 +50,14 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
     """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them."""
     pictures = ScreenshotProcessor(
-        patch_size=PATCH, merge_size=1, temporal_patch_size=1, image_mean=mean, image_std=std,
-        size={"shortest_edge": PATCH * PATCH, "longest_edge": 336 * 252},
+        patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
+        size={"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252},
     )  # fmt: skip
     return ImageTextProcessor(pictures, words, CHAT_TEMPLATE)
 
 
 def configuration(words: PreTrainedTokenizerFast, width: int = 128, layers: int = 4, vision_layers: int = 3) -> Qwen2_5_VLConfig:
-    """Qwen2.5-VL with heads of 32, full attention in the vision tower and no merging of patches."""
+    """Qwen2.5-VL with heads of 32 and full attention in the vision tower."""
     ids = words.convert_tokens_to_ids
     text = dict(
         vocab_size=len(words), hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers,
@@ -66,7 +67,7 @@ def configuration(words: PreTrainedTokenizerFast, width: int = 128, layers: int 
     )  # fmt: skip
     vision = dict(
         depth=vision_layers, hidden_size=width, intermediate_size=3 * width, num_heads=width // 32, patch_size=PATCH,
-        spatial_merge_size=1, temporal_patch_size=1, out_hidden_size=width, window_size=PATCH * 8,
+        spatial_merge_size=TOKEN // PATCH, temporal_patch_size=1, out_hidden_size=width, window_size=TOKEN * 8,
         fullatt_block_indexes=list(range(vision_layers)),
     )  # fmt: skip
     return Qwen2_5_VLConfig(

@@ -10,7 +10,7 @@ from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.base_models.attempts import AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
 from coda_lib.base_models.lessons import alike, demonstrate, judge_lessons, unseen_lessons
-from coda_lib.base_models.rows import SIZE, Row, grounding_row, swap_pictures
+from coda_lib.base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
 from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -33,7 +33,8 @@ def grounding(
 ) -> dict[str, Any]:
     """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact texts, also unseen.
 
-    `click_swapped` is the share of clicks with the screenshot of another state: it must be lower for a model that looks.
+    `click_moving` is the share among rows of lists, drawn objects and handles, which are not always at one place; `click_swapped`
+    is the share of clicks with the screenshot of another state: it must be lower for a model that looks.
     """
     rng = random.Random(seed)
     unseen = [[t for t in walk if t.screen not in known] for walk in walks]
@@ -42,12 +43,13 @@ def grounding(
         transition = rng.choice(rng.choice([walk for walk in unseen if walk]))
         drawn.append((transition, grounding_row(transition, rng, texts(transition.app), even=True)))
     rows = [row for _, row in drawn]
-    clicks, typed = _hits(model, drawn, rows)
-    blind, _ = _hits(model, drawn, _swapped(rows, walks, rng))
+    clicks, moving, typed = _hits(model, drawn, rows)
+    blind, _, _ = _hits(model, drawn, _swapped(rows, walks, rng))
     screens = sum(len({t.screen for t in walk}) for walk in unseen)
     return {
-        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share(clicks), "click_swapped": _share(blind),
-        "texts": len(typed), "text_exact": _share(typed),
+        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share(clicks),
+        **({"click_moving": _share(moving)} if moving else {}),
+        "click_swapped": _share(blind), "texts": len(typed), "text_exact": _share(typed),
     }  # fmt: skip
 
 
@@ -56,9 +58,11 @@ def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]
     return [swap_pictures(row, lambda: decode_image(rng.choice(screens))) for row in rows]
 
 
-def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]) -> tuple[list[bool], list[bool]]:
-    """Whether each action with a point, and each typed text, is right."""
-    pointed, typed = [], []
+def _hits(
+    model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]
+) -> tuple[list[bool], list[bool], list[bool]]:
+    """Whether each action with a point is right, those among them that point at what moves, and whether each typed text is."""
+    pointed, moving, typed = [], [], []
     for (transition, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
         (right,) = parse_actions(row.reply, SIZE)
         try:
@@ -69,7 +73,9 @@ def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Seque
             typed.append(actions == (right,))
         elif right.x is not None:
             pointed.append(len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0]))
-    return pointed, typed
+            if any(e.role in MOVING and _is_middle(e, (right.x, right.y)) for e in transition.elements):
+                moving.append(pointed[-1])
+    return pointed, moving, typed
 
 
 def _inside(transition: Transition, right: Action, action: Action) -> bool:

@@ -57,7 +57,7 @@ class Recipe:
     vision: int = 800  # steps of 32 screens
     pointing: int = 2_000  # steps of the executor's rows, for the reader
     reader: int = 1_000  # steps of 24 screens
-    executor: int = 2_000  # steps of 32 screens with 8 plans each, 32 instructions or 32 texts
+    executor: int = 2_000  # steps of 16 screens with up to 32 plans each, 16 instructions or 16 texts
     demonstrations: int = 800  # an application
     how_tos: int = 400  # steps of 64 how-tos
     values: int = 1_000  # steps of 48 values to copy
@@ -179,10 +179,10 @@ def stages(recipe: Recipe) -> dict[str, list[tuple]]:
     point = "executor", sources.executor_source, lambda data: (data.walks,)
     return {
         "reader": [
-            (*point, recipe.pointing, SEED + 1, BATCH),
+            (*point, recipe.pointing, SEED + 1, sources.SCREENS),
             ("reader", sources.reader_source, lambda data: (data.walks,), recipe.reader, SEED, 24),
         ],
-        "executor": [(*point, recipe.executor, SEED, BATCH)],
+        "executor": [(*point, recipe.executor, SEED, sources.SCREENS)],
         "planner": [
             ("copying", sources.how_to_source, lambda data: (data.apps,), recipe.how_tos, SEED, 64),
             ("copying", sources.value_source, lambda data: (data.apps,), recipe.values, SEED, 48),
@@ -284,10 +284,10 @@ From `data/deviations.yaml`, the list of all differences from the paper:
 | --- | --- |
 | {row.paper} | {row.why} |
 
-Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 42 px without merging: 48 tokens each).
+Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 48 tokens).
 
 Training by the recipe of A1, on random walks of {recipe.walk} steps through each application: texts to copy ({recipe.copying} \
-steps), the vision tower on what covers each 14 px cell ({recipe.vision} steps), pointing ({recipe.pointing} steps), reading \
+steps), the vision tower on what covers each patch ({recipe.vision} steps), pointing ({recipe.pointing} steps), reading \
 screens out ({recipe.reader} steps){"".join(f", then as the {before.replace('_', ' ')}" for before in earlier)}. Then:
 
 {learned}

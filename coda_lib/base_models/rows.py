@@ -6,7 +6,6 @@ The executor learns from plans that name something visible, or a text to type, w
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,6 +27,7 @@ from coda_lib.trajectory import decode_image
 
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
+MOVING = ("row", "target", "slider")  # roles of what has no usual place
 READING = "What is on the screen?"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
@@ -81,8 +81,9 @@ def grounding_row(transition: Transition, rng: random.Random, texts: Sequence[st
 
 def element_row(transition: Transition, element: Element, rng: random.Random) -> Row:
     """A plan about one element of a screen, and its action."""
-    drag = element.role in ("slider", "row") and rng.random() < 0.3
-    step = _dragged(element, unambiguous(transition.elements), rng) if drag else _clicked(element, rng)
+    clear = unambiguous(transition.elements)
+    drag = element.role == "slider" or (element.role == "row" and sum(e.role == "row" for e in clear) > 1 and rng.random() < 0.2)
+    step = _dragged(element, clear, rng) if drag else _clicked(element, rng)
     return _executor_row(transition, step)
 
 
@@ -110,22 +111,18 @@ def _executor_row(transition: Transition, step: dict[str, Any]) -> Row:
     return Row(executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS), on_grid(action))
 
 
-def moved(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]:
-    """The screens on which elements are not where they usually are, with these elements: a planet, a slider's handle.
+def moving(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]:
+    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, entries of menus.
 
     An executor that knows the usual points by heart is right nearly everywhere else, and wrong here.
     """
-    boxes: dict[str, Counter] = {}
+    places: dict[str, set] = {}
     for transition in walk:
         for element in unambiguous(transition.elements):
-            boxes.setdefault(element.name, Counter())[element.box[:2]] += 1
-    usual = {name: counts.most_common(1)[0][0] for name, counts in boxes.items()}
-
-    def is_moved(element: Element) -> bool:
-        return any(abs(now - then) > GRID for now, then in zip(element.box[:2], usual[element.name], strict=True))
-
-    screens = [(t, [e for e in unambiguous(t.elements) if is_moved(e)]) for t in walk]
-    return [(transition, elements) for transition, elements in screens if elements]
+            places.setdefault(element.name, set()).add(element.box[:2])
+    return [
+        (t, [e for e in unambiguous(t.elements) if e.role in MOVING or len(places[e.name]) > 1]) for t in walk
+    ]  # fmt: skip
 
 
 def copying_row(rng: random.Random, texts: Sequence[str]) -> Row:

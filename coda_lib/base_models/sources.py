@@ -15,17 +15,18 @@ from coda_lib.base_models.attempts import Attempt, AttemptMaker
 from coda_lib.base_models.copying import draw_value_row
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import how_to_row, lessons
-from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moved
+from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moving
 from coda_lib.base_models.text_attempts import names, renamed
 from coda_lib.base_models.walks import Transition, by_goal, typed_words
-from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.explore import Aim
 
 BATCH = 32  # rows a step
-GROUP = 8  # plans about one screen, which share its encoding: many times the plans in the same time
+SCREENS = 16  # screens a step of the executor's training
+GROUP = 32  # at most so many plans about one screen, which share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
 UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
+_OTHERS = 6  # plans among them about anything on the screen
 _IN_WORDS = 4  # attempts in words in the place of one with pictures
 _RENAMED = 0.5  # share of the attempts in words with other names
 
@@ -51,58 +52,42 @@ def reader_source(walks: Walks) -> Source:
     return lambda rng: description_row(rng.choice(rng.choice(walks)))
 
 
-def mixed(*sources: Source) -> Source:
-    """Batches of `BATCH` rows, each of one source, in turn."""
+def mixed(*sources: Source, size: int = BATCH) -> Source:
+    """Batches of `size` rows or lists, each of one source, in turn."""
     number = count()
-    return lambda rng: sources[next(number) // BATCH % len(sources)](rng)
+    return lambda rng: sources[next(number) // size % len(sources)](rng)
 
 
 # -- executor ------------------------------------------------------------------------------------------------------------
 
 
 def executor_source(walks: Walks) -> Source:
-    """Two of four batches are plans that name something visible, or a text to type, with their actions, eight about each screen;
-    on half of the screens something is not where it usually is.  One batch is instructions with the next action, in hindsight of
+    """Six of eight batches are plans that name something visible, or a text to type, with their actions, up to 32 about each
+    screen, most of them about what is not always at one place.  One batch is instructions with the next action, in hindsight of
     one or two steps of a walk; one is texts to copy.
     """
     decisions = [of_walk for walk in walks if (of_walk := hindsight.hindsights(walk[0].app, walk))]
     point = pointing_source(walks, typed_words)
     alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(decisions)))) if decisions else point
-    return mixed(point, point, alone, copying_source(vocabulary(walks)))
+    return mixed(point, point, point, alone, point, point, point, copying_source(vocabulary(walks)), size=SCREENS)
 
 
 def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Source:
-    """Plans about what is on a screen with their actions, `GROUP` about one screen; `texts` gives those of an application.
+    """Plans about what is on a screen with their actions: about each thing that is not always at one place, and six others.
 
-    On half of the screens something is not where it usually is, and half of the plans there are about that.
+    Four of five screens have more than three such things; `texts` gives the texts to type in an application.
     """
-    unusual = [_by_role(moved(walk)) for walk in walks]
+    screens = [moving(walk) for walk in walks]
+    crowded = [[drawn for drawn in of_walk if len(drawn[1]) > 3] or of_walk for of_walk in screens]
 
     def draw(rng: random.Random) -> list[Row]:
         i = rng.randrange(len(walks))
-        transition, elements = _draw_moved(unusual[i], rng) if rng.random() < 0.5 and unusual[i] else (rng.choice(walks[i]), [])
-        rows = [element_row(transition, rng.choice(elements), rng) for _ in range(GROUP // 2 if elements else 0)]
-        return rows + [grounding_row(transition, rng, texts(transition.app)) for _ in range(GROUP - len(rows))]
+        transition, elements = rng.choice(crowded[i] if rng.random() < 0.8 else screens[i])
+        asked = rng.sample(elements, min(len(elements), GROUP - _OTHERS))
+        rows = [element_row(transition, element, rng) for element in asked]
+        return rows + [grounding_row(transition, rng, texts(transition.app)) for _ in range(_OTHERS)]
 
     return draw
-
-
-_Moved = tuple[Transition, list[Element]]  # a screen, and the elements that are not where they usually are
-
-
-def _by_role(screens: Sequence[_Moved]) -> dict[str, list[list[_Moved]]]:
-    """For each role one list an element, so that each element is drawn equally often."""
-    groups: dict[str, dict[str, list[_Moved]]] = {}
-    for transition, elements in screens:
-        for element in elements:
-            groups.setdefault(element.role, {}).setdefault(element.name, []).append((transition, elements))
-    return {role: list(named.values()) for role, named in groups.items()}
-
-
-def _draw_moved(groups: dict[str, list[list[_Moved]]], rng: random.Random) -> _Moved:
-    """In half of the cases something that the application draws itself (planets, atoms, peaks, ticks): it is learned last."""
-    role = "target" if "target" in groups and rng.random() < 0.5 else rng.choice(list(groups))
-    return rng.choice(rng.choice(groups[role]))
 
 
 # -- planner -------------------------------------------------------------------------------------------------------------

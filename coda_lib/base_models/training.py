@@ -11,6 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import nn
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
 
-from coda_lib.base_models.architecture import PATCH, configuration, processor, tokenizer
+from coda_lib.base_models.architecture import PATCH, TOKEN, configuration, processor, tokenizer
 from coda_lib.base_models.lessons import lessons
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.sources import BATCH, Source, Walks
@@ -28,8 +29,10 @@ from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.models.local import ImageTextProcessor, encode
 from coda_lib.trajectory import decode_image
 
-CELL = 14  # px; the tower learns what covers each of the 3 x 3 cells of a patch
+CELLS = (TOKEN // PATCH) ** 2  # patches of an image token; the tower learns what covers each of them
 _SCREENS = 32  # screens a step of the vision tower
+_CROWDED = 0.6  # share of screens with lists or drawn objects among them
+_CLASSES = 1_400  # names that the tower tells apart, and as many texts
 _IGNORE = -100
 
 Log = Callable[[dict[str, Any]], None]
@@ -85,57 +88,82 @@ def _fast_products() -> torch.autocast:
 def train_vision(
     words: ImageTextProcessor, network: Network, log: Log, walk: Sequence[Transition], steps: int, seed: int
 ) -> float:
-    """Teach the tower what covers every cell of a screen; returns the accuracy on the cells of elements in the last steps."""
-    names = _classes((e.name for t in walk for e in t.elements), 1_000)
-    texts = _classes((e.text for t in walk for e in t.elements), 1_000)
-    width, cells = network.config.vision_config.out_hidden_size, (PATCH // CELL) ** 2
-    heads = nn.ModuleList([nn.Linear(width, cells * (len(classes) + 1)) for classes in (names, texts)])
+    """Teach the tower what covers every cell of a screen; returns the accuracy on the cells of elements in the last steps.
+
+    Rare names weigh more than those that are on every screen, and most screens have lists or drawn objects: what a task asks for
+    is among these.
+    """
+    names = Counter(e.name for t in walk for e in t.elements)
+    texts = Counter(e.text for t in walk for e in t.elements)
+    classes = [_classes(names), _classes(texts)]
+    weights = [_weights(names, classes[0]), torch.ones(len(classes[1]) + 1)]
+    heads = nn.ModuleList([nn.Linear(network.config.vision_config.out_hidden_size, CELLS * len(w)) for w in weights])
     tower = network.model.visual.requires_grad_(True)
-    network.set_attn_implementation("eager")
+    network.set_attn_implementation("sdpa")
     learn = _learner([*tower.parameters(), *heads.parameters()], tower.parameters(), 50, steps)
-    rng, average = random.Random(seed), None
+    rng, chance, average = random.Random(seed), torch.Generator().manual_seed(seed), None
     screens = list({transition.screen: transition for transition in walk}.values())
+    crowded = [t for t in screens if sum(e.role in ("row", "target") for e in t.elements) > 3]
     for step in range(steps):
-        batch = rng.sample(screens, min(_SCREENS, len(screens)))
-        labels = torch.from_numpy(np.stack([_cells(t, names, texts) for t in batch]))
+        batch = [rng.choice(crowded if crowded and rng.random() < _CROWDED else screens) for _ in range(_SCREENS)]
         inputs = words.image_processor([decode_image(t.screen) for t in batch], return_tensors="pt")
         with _fast_products():
             features = tower(inputs["pixel_values"], inputs["image_grid_thw"]).pooler_output.float()
-        targets = [labels[:, i].reshape(-1) for i in range(2)]
-        logits = [head(features).view(len(target), -1) for head, target in zip(heads, targets, strict=True)]
-        loss = sum(_cell_loss(*pair) for pair in zip(logits, targets, strict=True))
-        covered = targets[0] > 0
-        accuracy = (logits[0].argmax(-1)[covered] == targets[0][covered]).float().mean().item()
+        targets = torch.from_numpy(np.stack([_cells(t, *classes) for t in batch])).transpose(0, 1).reshape(2, -1, CELLS)
+        of_names, of_texts = map(partial(_cell_loss, features, chance), heads, targets, weights)
+        loss, right = of_names[0] + of_texts[0], of_names[1]
         learn(loss)
-        average = accuracy if average is None else 0.95 * average + 0.05 * accuracy
+        average = right if average is None else 0.95 * average + 0.05 * right
         if step % 25 == 0 or step == steps - 1:
             log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), "cell_accuracy": round(average, 4)})
     return average
 
 
-def _cell_loss(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    weight = torch.ones(logits.shape[1])
-    weight[0] = 0.1  # most cells are empty: without this the tower learns to say so
-    return nn.functional.cross_entropy(logits, target, weight)
+def _cell_loss(
+    features: torch.Tensor, chance: torch.Generator, head: nn.Linear, target: torch.Tensor, weights: torch.Tensor
+) -> tuple[torch.Tensor, float]:
+    """Mean weighted loss, and the share of right classes, of the covered cells of `target` (tokens x CELLS).
+
+    Of the empty cells, which are most, a tenth is drawn: else the tower would learn to say so.
+    """
+    drawn = (target > 0) | (torch.rand(target.shape, generator=chance) < 0.1)
+    token, cell = drawn.nonzero(as_tuple=True)
+    order = cell.argsort()
+    token, cell = token[order], cell[order]
+    label = target[token, cell]
+    of_cell = zip(head.weight.view(CELLS, -1, head.in_features), head.bias.view(CELLS, -1),
+                  features[token].split(cell.bincount(minlength=CELLS).tolist()), strict=True)  # fmt: skip
+    with _fast_products():
+        logits = torch.cat([nn.functional.linear(some, weight, bias) for weight, bias, some in of_cell]).float()
+    covered = label > 0
+    right = (logits.argmax(-1) == label)[covered].float().mean().item()
+    return nn.functional.cross_entropy(logits, label, weights), right
 
 
-def _classes(values: Iterable[str], most: int) -> dict[str, int]:
-    common = Counter(value for value in values if value).most_common(most)
-    return {value: i + 1 for i, (value, _) in enumerate(common)}
+def _classes(counts: Counter[str]) -> dict[str, int]:
+    """The most frequent of these texts, numbered from 1."""
+    return {value: i for i, (value, _) in enumerate(((v, n) for v, n in counts.most_common(_CLASSES + 1) if v), 1)}
+
+
+def _weights(counts: Counter[str], classes: dict[str, int]) -> torch.Tensor:
+    """By class one over the root of its frequency, 1 on average over what is seen; of class 0, nothing, 1."""
+    seen = torch.tensor([counts[value] for value in classes], dtype=torch.float)
+    rarity = (seen.max() / seen).sqrt().clamp(max=20)
+    return torch.cat([torch.ones(1), rarity * seen.sum() / (rarity * seen).sum()])
 
 
 def _cells(transition: Transition, names: dict[str, int], texts: dict[str, int]) -> np.ndarray:
-    """Labels (2, patches, 9): for each cell the classes of the name and the text of the element on top."""
-    grid = np.zeros((2, HEIGHT // CELL, WIDTH // CELL), np.int64)
+    """Labels (2, tokens, CELLS): for each cell the classes of the name and the text of the element on top."""
+    grid = np.zeros((2, HEIGHT // PATCH, WIDTH // PATCH), np.int64)
     for element in sorted(transition.elements, key=lambda e: -e.box[2] * e.box[3]):
         x, y, w, h = element.box
-        centres = (slice(round(y / CELL), max(round(y / CELL) + 1, round((y + h) / CELL))),
-                   slice(round(x / CELL), max(round(x / CELL) + 1, round((x + w) / CELL))))  # fmt: skip
+        centres = (slice(round(y / PATCH), max(round(y / PATCH) + 1, round((y + h) / PATCH))),
+                   slice(round(x / PATCH), max(round(x / PATCH) + 1, round((x + w) / PATCH))))  # fmt: skip
         grid[0][centres] = names.get(element.name, 0)
         grid[1][centres] = texts.get(element.text, 0)
-    k = PATCH // CELL
-    tiles = grid.reshape(2, HEIGHT // PATCH, k, WIDTH // PATCH, k).transpose(0, 1, 3, 2, 4)
-    return tiles.reshape(2, -1, k * k)
+    k = TOKEN // PATCH
+    tiles = grid.reshape(2, HEIGHT // TOKEN, k, WIDTH // TOKEN, k).transpose(0, 1, 3, 2, 4)
+    return tiles.reshape(2, -1, CELLS)
 
 
 # -- language ------------------------------------------------------------------------------------------------------------

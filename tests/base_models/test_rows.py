@@ -12,8 +12,8 @@ from coda_lib.applications import APPS
 from coda_lib.base_models.copying import draw_value_row
 from coda_lib.base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
 from coda_lib.base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
-from coda_lib.base_models.rows import SIZE, Row, description_row, element_row, grounding_row, moved
-from coda_lib.base_models.sources import BATCH, GROUP, UNSURE, executor_source, how_to_source, planner_source
+from coda_lib.base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
+from coda_lib.base_models.sources import GROUP, SCREENS, UNSURE, executor_source, how_to_source, planner_source
 from coda_lib.base_models.walks import by_goal, typed_words
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import to_plan
@@ -52,33 +52,34 @@ def test_a_plan_grounded_on_a_screen_points_into_what_it_names(walks):
             assert any(near(e.box, action.x * SIZE[0], action.y * SIZE[1]) for e in named)
 
 
-def test_what_has_moved_is_drawn_apart(walks):
+def test_what_has_no_usual_place_is_asked_for(walks):
     rng = random.Random(0)
-    strays = [(t, e) for walk in walks for t, elements in moved(walk) for e in elements]
-    assert {"slider", "row", "target"} <= {element.role for _, element in strays}
-    corners: dict[tuple[str, str], list[tuple[int, int]]] = {}
+    asked = [(t, e) for walk in walks for t, elements in moving(walk) for e in elements]
+    assert {"slider", "row", "target"} <= {element.role for _, element in asked}
+    corners: dict[tuple[str, str], set[tuple[int, int]]] = {}
     for walk in walks:
         for transition in walk:
             for e in transition.elements:
-                corners.setdefault((transition.app, e.name), []).append(e.box[:2])
-    for transition, element in rng.sample(strays, 60):
-        x, y = element.box[:2]
-        there = [abs(a - x) + abs(b - y) > 4 for a, b in corners[transition.app, element.name]]
-        assert sum(there) >= len(there) / 2  # mostly it is elsewhere
+                corners.setdefault((transition.app, e.name), set()).add(e.box[:2])
+    for transition, element in rng.sample(asked, 60):
+        assert element.role in MOVING or len(corners[transition.app, element.name]) > 1
         row = element_row(transition, element, rng)
         (action,) = parse_actions(row.reply, SIZE)
         assert f"'{element.name}'" in words_of(row) and near(element.box, action.x * SIZE[0], action.y * SIZE[1])
+    tabs = [e for walk in walks for t, elements in moving(walk) for e in elements if e.role == "tab"]
+    assert not tabs  # they are always where they are
 
 
 def test_the_executors_batches_are_of_one_kind_each(walks):
     source, rng = executor_source(walks), random.Random(0)
-    batches = [[source(rng) for _ in range(BATCH)] for _ in range(4)]
-    groups = batches[0] + batches[1]
-    assert all(isinstance(group, list) and len(group) == GROUP for group in groups)
+    batches = [[source(rng) for _ in range(SCREENS)] for _ in range(8)]
+    copies, alone = batches.pop(7), batches.pop(3)
+    groups = [group for batch in batches for group in batch]
+    assert all(isinstance(group, list) and len(group) <= GROUP for group in groups) and max(map(len, groups)) > GROUP // 2
     for group in groups:
         (picture,) = {tuple(p.tobytes() for p in row.pictures) for row in group}
         assert len(picture) == 1
-    assert {len(row.pictures) for row in batches[2]} == {2} and {len(row.pictures) for row in batches[3]} == {0}
+    assert {len(row.pictures) for row in alone} == {2} and {len(row.pictures) for row in copies} == {0}
 
 
 def wishes_of(app: str) -> dict[str, Aim]:

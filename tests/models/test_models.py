@@ -145,14 +145,14 @@ def noise(width: int, height: int, seed: int) -> Image.Image:
     return Image.fromarray(np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8))
 
 
-def test_the_tiny_processor_gives_one_token_for_each_patch(tiny_planner):
+def test_the_tiny_processor_gives_one_token_for_nine_patches(tiny_planner):
     processor = load_processor(tiny_planner)
     shots = [noise(336, 252, 1), noise(336, 252, 2), noise(84, 126, 3)]
     batch = encode(processor, [ask(shots[0], shots[1], "x"), ask(shots[2], "a longer question")])
-    assert batch["image_grid_thw"].tolist() == [[1, 6, 8], [1, 6, 8], [1, 3, 2]]
+    assert batch["image_grid_thw"].tolist() == [[1, 18, 24], [1, 18, 24], [1, 9, 6]]
     pad = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
     assert (batch["input_ids"] == pad).sum(dim=1).tolist() == [96, 6]
-    expected = np.concatenate([patches(shot, PATCH, 1, 1, [0.5] * 3, [0.3] * 3) for shot in shots])
+    expected = np.concatenate([patches(shot, PATCH, 3, 1, [0.5] * 3, [0.3] * 3) for shot in shots])
     np.testing.assert_allclose(batch["pixel_values"].numpy(), expected, atol=1e-5)
     left = batch["attention_mask"][1]
     assert left[0] == 0 and left[-1] == 1 and (left.diff() >= 0).all()  # padding is on the left
