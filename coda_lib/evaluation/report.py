@@ -47,7 +47,7 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     sentences = [
         f"{what}; run {run}, {' and '.join(table['provenance'].unique())}.",
         f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}), {_runs(table)}.",
-        f"Intervals are 95 % ({methods}, over tasks).",
+        f"Intervals are 95 %, over tasks ({methods}).",
     ]
     if OVERALL in tasks:
         sentences.append("Overall is the unweighted mean of the applications.")

@@ -3,8 +3,8 @@
 Everything starts from a success matrix (tasks x runs, bool): one system, k independent runs of every task.  The runs
 of one task are not independent of each other, so uncertainty is always over *tasks*: both metrics are means over tasks
 of a score per task.  A figure has Wilson's interval with as many trials as its tasks are worth (`wilson_over_tasks`); of a
-difference the tasks are resampled, within their application.  Functions that resample take a NumPy generator; the same
-generator state gives the same figures.
+difference the tasks are resampled, within their application, and of three or more seeds the seeds too.  Functions that resample
+take a NumPy generator; the same generator state gives the same figures.
 
 SciPy computes the bootstrap of means and the sign-flip test; statsmodels Wilson, Newcombe and McNemar.
 """
@@ -49,7 +49,10 @@ class EpisodesError(UserError):
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval and the method of the interval (`Wilson`; of differences `bootstrap` or `Newcombe`)."""
+    """A figure with its interval and the method of the interval.
+
+    The method is `Wilson`; of differences `bootstrap`, `bootstrap, over seeds too` or `Newcombe`.
+    """
 
     value: float
     low: float
@@ -209,21 +212,41 @@ def paired_difference(
 ) -> Difference:
     """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over tasks.
 
-    `first` and `second` hold one array of scores per task for each application, tasks in the same order.  Tasks are
-    resampled within their application, both systems with the same tasks.  The p value is that of flipping the sign of
-    each task's difference (exact where few tasks differ): under the null hypothesis the two systems are exchangeable.
+    `first` and `second` hold one array of scores for each application, (tasks,) or (tasks, seeds), tasks in the same order.
+    Tasks are resampled within their application, both systems with the same tasks; of three or more seeds the seeds are
+    resampled as well (`_seed_noise`), since each is a training of its own.  The p value is that of flipping the sign of each
+    task's difference (exact where few tasks differ): under the null hypothesis the two systems are exchangeable.  It is over
+    tasks alone.
 
     Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the trials.
     """
-    gaps = [np.asarray(b) - np.asarray(a) for a, b in zip(first, second, strict=True)]
+    of_seeds = [(np.asarray(b) - np.asarray(a)).reshape(len(a), -1) for a, b in zip(first, second, strict=True)]
+    gaps = [gap.mean(axis=1) for gap in of_seeds]
     value = float(np.mean([gap.mean() for gap in gaps]))
-    spread, method = _resample(gaps, rng, resamples), "bootstrap"
-    if spread is None:
+    means, method = _resample(gaps, rng, resamples), "bootstrap"
+    if means is None:
         tasks, method = _effective_tasks(gaps), "Newcombe"
         before, after = (float(np.mean([np.mean(scores) for scores in side])) for side in (first, second))
         spread = newcombe(before, tasks, after, tasks)
+    else:
+        if of_seeds[0].shape[1] > 2:
+            means, method = means + _seed_noise(of_seeds, rng, resamples), "bootstrap, over seeds too"
+        spread = tuple(map(float, np.percentile(means, TAILS)))
     weighted = np.concatenate([gap / (len(gap) * len(gaps)) for gap in gaps])
     return Difference(value, *spread, method, _sign_flip(weighted[weighted != 0], rng, resamples))
+
+
+def _seed_noise(gaps: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray:
+    """What drawing the seeds with replacement adds to the mean of gaps, (tasks, seeds) for each application: (resamples,).
+
+    A seed is drawn for all applications at once: the planner of stage 2 is trained for all of them.  Drawing from S seeds varies
+    too little by (S - 1) / S, which is made up for.  The noise of episodes counts here and over tasks: the interval is rather
+    wide.
+    """
+    of_seed = np.mean([gap.mean(axis=0) for gap in gaps], axis=0)
+    seeds = len(of_seed)
+    shares = rng.multinomial(seeds, np.full(seeds, 1 / seeds), resamples) / seeds
+    return shares @ (of_seed - of_seed.mean()) * np.sqrt(seeds / (seeds - 1))
 
 
 def newcombe(first: float, first_trials: float, second: float, second_trials: float) -> tuple[float, float]:
@@ -241,18 +264,17 @@ def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
     return float(mcnemar(table, exact=True).pvalue)
 
 
-def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> tuple[float, float] | None:
-    """Percentile interval of the unweighted mean of the strata's means; None where no stratum varies."""
+def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray | None:
+    """Unweighted means of the strata's means over resampled tasks, (resamples,); None where no stratum varies."""
     varying = [scores for scores in strata if np.ptp(scores) > 0]
     if not varying:
         return None
     constant = sum(scores[0] for scores in strata if np.ptp(scores) == 0)  # resampling cannot change these means
-    interval = stats.bootstrap(
+    return stats.bootstrap(
         varying,
         lambda *samples, axis: (constant + sum(sample.mean(axis=axis) for sample in samples)) / len(strata),
         n_resamples=resamples, vectorized=True, confidence_level=LEVEL, method="percentile", rng=rng,
-    ).confidence_interval  # fmt: skip
-    return float(interval.low), float(interval.high)
+    ).bootstrap_distribution  # fmt: skip
 
 
 def _effective_tasks(strata: Sequence[np.ndarray]) -> float:

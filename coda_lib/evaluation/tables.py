@@ -6,6 +6,7 @@ All are computed from evaluation tables, which have a row per episode: task_id, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -82,7 +83,7 @@ def table1(
     rows = []
     for family, system, application in product(FAMILIES, systems, (*apps, OVERALL)):
         chosen = [matrices[system, app] for app in _members(application, apps)]
-        scores = [_scores(family, matrix, k) for matrix in chosen]
+        scores = [_scores(family, matrix, k).mean(axis=1) for matrix in chosen]
         estimate = statistics.mean_over_tasks(scores)
         rows.append(
             {
@@ -105,8 +106,8 @@ def comparisons(
     The pairs are those of PAIRS that `systems` contains.  Every row draws from its own generator with the same seed, so that it
     does not depend on the other rows.  Columns: metric, first, second, application, difference
     (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k of one seed only,
-    Overall pools all tasks), low, high (95 %, paired bootstrap over tasks), tasks, runs, interval, provenance.  The p values
-    are not corrected for the number of comparisons.
+    Overall pools all tasks), low, high (95 %, paired bootstrap over tasks, of three or more seeds over these too), tasks, runs,
+    interval, provenance.  The p values are not corrected for the number of comparisons.
 
     Raises EpisodesError unless all these systems have the same tasks and runs.
     """
@@ -124,7 +125,7 @@ def compare(
     chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
     before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
     result = statistics.paired_difference(before, after, np.random.default_rng(seed), resamples)
-    solved = [np.concatenate(side) == 1 for side in (before, after)]
+    solved = [np.concatenate(side)[:, 0] == 1 for side in (before, after)]
     runs = chosen[0][0].shape[1]
     return {
         "metric": f"{family}@{k or runs}", "first": pair[0], "second": pair[1], "application": application,
@@ -174,12 +175,10 @@ def _members(application: str, apps: Sequence[str]) -> Sequence[str]:
 
 
 def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarray:
-    """Score of each task; Pass@k is the mean over the seeds, each of which has k of the runs."""
-    if family == "Average":
-        return statistics.task_average(matrix)
+    """Score of each task with each seed, which has k of the runs: (tasks, seeds)."""
     k = k or matrix.shape[1]
-    seeds = np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)
-    return np.mean([statistics.task_pass(runs, k) for runs in seeds], axis=0)
+    score = statistics.task_average if family == "Average" else partial(statistics.task_pass, k=k)
+    return np.stack([score(runs) for runs in np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)], axis=1)
 
 
 def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance) -> dict:

@@ -141,7 +141,7 @@ def test_every_claim_is_there_once_and_says_where_it_is_made():
 def seeds(tmp_path) -> list[Run]:
     """Three runs in which stage 1 is a little better: too little for one of them, not for the three.  Each has the same votes."""
     runs, tasks, attempts = [], 14, 4
-    for seed in (1, 2, 5):
+    for seed in (1, 5, 8):
         here = Run(str(tmp_path / f"seed{seed}"))
         here.store(load_profile("laptop", (f"seed={seed}", f"evaluation_runs={attempts}", "bootstrap_resamples=1000")))
         chances = {"base": 0.3, "executor": 0.3, "stage1": 0.36, "stage2": 0.3}
@@ -163,7 +163,7 @@ def test_several_runs_are_decided_together(seeds, coda):
     passed = [next(row for row in rows if row["metric"] == "Pass@4" and row["claim"] == claim) for rows in told]
     assert passed[3]["difference"] == pytest.approx(np.mean([row["difference"] for row in passed[:3]]))
     code, shown, _ = coda("claims", *names)
-    assert code == 0 and "these runs" in shown and "seeds 1, 2, 5 together" in shown
+    assert code == 0 and "these runs" in shown and "seeds 1, 5, 8 together" in shown
 
 
 def test_the_votes_of_several_runs_count_by_task_and_not_as_more_tasks(seeds):

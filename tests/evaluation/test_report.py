@@ -136,7 +136,7 @@ def test_beside_paper_keeps_the_two_apart(table):
 
 def test_caption_says_run_tasks_runs_interval_and_provenance(episodes):
     text = report.caption(tables.table1(episodes, provenance=Provenance.SMOKE), "trial")
-    for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 % (Wilson, over tasks)", "* Four"):
+    for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 %, over tasks (Wilson)", "* Four"):
         assert part in text
     assert report.SMOKE_NOTE in text
     assert report.SPECIALISTS_NOTE not in report.caption(tables.table1(episodes, ["base"]), "trial")

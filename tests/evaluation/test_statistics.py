@@ -205,6 +205,33 @@ def test_paired_difference_uses_the_pairs():
     assert result.p < 0.001
 
 
+def test_seeds_that_disagree_widen_the_interval_and_seeds_that_agree_do_not():
+    """The same gain of every task, on average: once alike with five seeds, once +0.5 and -0.3 by the seed."""
+    gains = 0.1 + 0.1 * np.tile([-1.0, 1.0], 100)
+    agree = np.repeat(gains[:, None], 5, axis=1)
+    of_seed = np.array([0.4, -0.4, 0.4, -0.4, 0.0])
+    alone, alike, apart = (paired_difference([np.zeros_like(g)], [g], rng()) for g in (gains, agree, agree + of_seed))
+    assert alone.method == "bootstrap" and alike.method == apart.method == "bootstrap, over seeds too"
+    assert (alike.value, alike.low, alike.high) == pytest.approx((alone.value, alone.low, alone.high))
+    width = apart.high - apart.low
+    assert apart.value == pytest.approx(0.1) and apart.low < 0 < apart.high
+    assert width == pytest.approx(2 * 1.96 * np.std(of_seed, ddof=1) / np.sqrt(5), rel=0.15)
+
+
+def test_the_interval_over_seeds_holds_the_truth():
+    """Simulated studies of 4 x 30 tasks and 5 trainings whose effects vary by 3 points: the interval holds the mean effect
+    in about 95 % of them, and over tasks alone in far fewer."""
+    random, held = rng(), {True: 0, False: 0}
+    for _ in range(300):
+        trainings = random.normal(0.05, 0.03, 5)
+        gaps = [trainings + random.normal(0, 0.1, (30, 1)) for _ in range(4)]
+        for seeds in held:
+            second = gaps if seeds else [gap.mean(axis=1) for gap in gaps]
+            result = paired_difference([np.zeros_like(gap) for gap in second], second, random, 400)
+            held[seeds] += result.low < 0.05 < result.high
+    assert held[True] / 300 > 0.9 and held[False] / 300 < 0.85
+
+
 def test_sign_flip_is_exact_for_few_tasks():
     """Five tasks, all better: 2 of the 2^5 sign patterns are as extreme."""
     gains = np.array([0.1, 0.2, 0.3, 0.4, 0.5])
