@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 from coda_lib.models.local import ImageTextProcessor, ScreenshotProcessor
 
 PATCH = 14  # px, as in Qwen2.5-VL: a letter or two of the applications' names
-TOKEN = 42  # px; 3 x 3 patches are merged to an image token: 8 x 6 = 48 tokens for a 336 x 252 screenshot
+TOKEN = 28  # px, as in Qwen2.5-VL; 2 x 2 patches are merged to an image token: 12 x 9 = 108 tokens for a 336 x 252 screenshot
 GRID = 4  # px; coordinates are written on this grid, so that each is one token
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 # Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is the same.

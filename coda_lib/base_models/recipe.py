@@ -27,7 +27,7 @@ from coda_lib.base_models.lessons import demonstrations, judge_tasks
 from coda_lib.base_models.sources import BATCH, UNSURE
 from coda_lib.base_models.store import cached
 from coda_lib.base_models.text_attempts import text_attempts
-from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
+from coda_lib.base_models.training import Log, Network, Reading, build_processor, new_network, train_language, train_vision
 from coda_lib.base_models.walks import Transition, collect
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element
@@ -54,7 +54,8 @@ class Recipe:
     walk: int = 20_000  # steps of random walk an application
     test_walk: int = 1_500  # steps of other walks, for the figures
     copying: int = 300  # steps of 64 texts without pictures
-    vision: int = 800  # steps of 32 screens
+    letters: int = 1_600  # steps of 16 pages
+    vision: int = 1_200  # steps of 16 screens and pages
     pointing: int = 2_000  # steps of the executor's rows, for the reader
     reader: int = 1_000  # steps of 24 screens
     executor: int = 2_000  # steps of 16 screens with up to 32 plans each, 16 instructions or 16 texts
@@ -160,7 +161,7 @@ def train_all(
 
 
 def train_tower(data: Data) -> None:
-    """The common start: copying of texts, then the vision tower on what covers each cell of a screen."""
+    """The common start: copying of texts, then the vision tower on letters, and on what covers each patch of a screen."""
 
     def load() -> tuple[ImageTextProcessor, Network]:
         return (words := build_processor(data.walks)), new_network(words, SEED)
@@ -168,8 +169,9 @@ def train_tower(data: Data) -> None:
     def train(words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
         copying = sources.copying_source(sources.vocabulary(data.walks))
         train_language(words, network, log, "copying", copying, data.recipe.copying, SEED, 64)
-        screens = [transition for walk in data.walks for transition in walk]
-        return {"cell_accuracy": round(train_vision(words, network, log, screens, data.recipe.vision, SEED), 4)}
+        reading, learn = Reading(network, SEED), partial(train_vision, words, network, log)
+        learn(reading, sources.screens_source(data.walks, 1.0, 0.5), data.recipe.letters, SEED, names=0.0, rate=1.5e-3)
+        return learn(reading, sources.screens_source(data.walks, 0.6), data.recipe.vision, SEED, names=2.0)
 
     part(data.folder / "tower", load, train)
 
@@ -202,7 +204,8 @@ def stages(recipe: Recipe) -> dict[str, list[tuple]]:
 def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
     """Train a network on the stages of a part, one after the other."""
     for stage, source, arguments, steps, seed, batch in stages(data.recipe)[name]:
-        train_language(words, network, log, stage, source(*arguments(data)), steps, seed, batch)
+        reading = Reading(network, seed) if stage == "executor" else None
+        train_language(words, network, log, stage, source(*arguments(data)), steps, seed, batch, reading)
     return {}
 
 
@@ -284,11 +287,12 @@ From `data/deviations.yaml`, the list of all differences from the paper:
 | --- | --- |
 | {row.paper} | {row.why} |
 
-Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 48 tokens).
+Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 108 tokens).
 
 Training by the recipe of A1, on random walks of {recipe.walk} steps through each application: texts to copy ({recipe.copying} \
-steps), the vision tower on what covers each patch ({recipe.vision} steps), pointing ({recipe.pointing} steps), reading \
-screens out ({recipe.reader} steps){"".join(f", then as the {before.replace('_', ' ')}" for before in earlier)}. Then:
+steps), the vision tower on the letters of pages ({recipe.letters} steps) and on what covers each patch ({recipe.vision} steps), \
+pointing ({recipe.pointing} steps), reading screens out ({recipe.reader} \
+steps){"".join(f", then as the {before.replace('_', ' ')}" for before in earlier)}. Then:
 
 {learned}
 

@@ -33,16 +33,26 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 
 @dataclass(frozen=True)
+class Shown:
+    """What a screen shows: its elements and, of a page of names, its letters with their middles (x, y) in px."""
+
+    screen: bytes  # PNG
+    elements: tuple[Element, ...]
+    letters: tuple[tuple[float, float, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    The text `given` stands before the reply and is not learned.
+    The text `given` stands before the reply and is not learned.  `shown` is what its one picture shows, if that is to be learned.
     """
 
     messages: list[Message]
     reply: str
     whole: bool = True
     given: str = ""
+    shown: Shown | None = None
 
     @property
     def pictures(self) -> list[Image.Image]:
@@ -79,12 +89,12 @@ def grounding_row(transition: Transition, rng: random.Random, texts: Sequence[st
     return _executor_row(transition, step)
 
 
-def element_row(transition: Transition, element: Element, rng: random.Random) -> Row:
+def element_row(screen: Transition | Shown, element: Element, rng: random.Random) -> Row:
     """A plan about one element of a screen, and its action."""
-    clear = unambiguous(transition.elements)
+    clear = unambiguous(screen.elements)
     drag = element.role == "slider" or (element.role == "row" and sum(e.role == "row" for e in clear) > 1 and rng.random() < 0.2)
     step = _dragged(element, clear, rng) if drag else _clicked(element, rng)
-    return _executor_row(transition, step)
+    return _executor_row(screen, step)
 
 
 def _typed(rng: random.Random, texts: Sequence[str]) -> dict[str, Any]:
@@ -105,10 +115,15 @@ def _clicked(element: Element, rng: random.Random) -> dict[str, Any]:
     return {rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]: element.name}
 
 
-def _executor_row(transition: Transition, step: dict[str, Any]) -> Row:
-    picture, centers = decode_image(transition.screen), {e.name: e.center for e in transition.elements}
-    action = action_of(step, centers.__getitem__)
-    return Row(executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS), on_grid(action))
+def _executor_row(screen: Transition | Shown, step: dict[str, Any]) -> Row:
+    picture, centers = decode_image(screen.screen), {e.name: e.center for e in screen.elements}
+    messages = executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS)
+    return Row(messages, on_grid(action_of(step, centers.__getitem__)), shown=shown(screen))
+
+
+def shown(screen: Transition | Shown) -> Shown:
+    """What a step of a walk shows."""
+    return screen if isinstance(screen, Shown) else Shown(screen.screen, screen.elements)
 
 
 def moving(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]:

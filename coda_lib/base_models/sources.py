@@ -15,9 +15,10 @@ from coda_lib.base_models.attempts import Attempt, AttemptMaker
 from coda_lib.base_models.copying import draw_value_row
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import how_to_row, lessons
-from coda_lib.base_models.rows import Row, copying_row, description_row, element_row, grounding_row, moving
+from coda_lib.base_models.pages import draw_page
+from coda_lib.base_models.rows import Row, Shown, copying_row, description_row, element_row, grounding_row, moving, shown
 from coda_lib.base_models.text_attempts import names, renamed
-from coda_lib.base_models.walks import Transition, by_goal, typed_words
+from coda_lib.base_models.walks import Transition, by_goal, typed_words, unambiguous
 from coda_lib.explore import Aim
 
 BATCH = 32  # rows a step
@@ -26,6 +27,8 @@ GROUP = 32  # at most so many plans about one screen, which share its encoding: 
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
 UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
+_CROWDED = 0.6  # share of the vision tower's screens, beside pages, that have lists or drawn objects
+_LONGEST = 16  # letters of a name on a page
 _OTHERS = 6  # plans among them about anything on the screen
 _IN_WORDS = 4  # attempts in words in the place of one with pictures
 _RENAMED = 0.5  # share of the attempts in words with other names
@@ -61,15 +64,47 @@ def mixed(*sources: Source, size: int = BATCH) -> Source:
 # -- executor ------------------------------------------------------------------------------------------------------------
 
 
+def screens_source(walks: Walks, pages: float, invented: float = 0.3) -> Callable[[random.Random], Shown]:
+    """Screens for the vision tower, a share `pages` of them pages of names; most others have lists or drawn objects."""
+    screens = [list({transition.screen: shown(transition) for transition in walk}.values()) for walk in walks]
+    crowded = [[s for s in of_walk if sum(e.role in ("row", "target") for e in s.elements) > 3] for of_walk in screens]
+    names = [shown_names(walk) for walk in walks]
+
+    def draw(rng: random.Random) -> Shown:
+        i = rng.randrange(len(walks))
+        if rng.random() < pages:
+            return draw_page(names[i], rng, invented)
+        return rng.choice(crowded[i] if crowded[i] and rng.random() < _CROWDED else screens[i])
+
+    return draw
+
+
+def shown_names(walk: Sequence[Transition]) -> list[str]:
+    """The names that a walk shows, if a list has room for them."""
+    return sorted({e.name for t in walk for e in t.elements if 0 < len(e.name) <= _LONGEST})
+
+
 def executor_source(walks: Walks) -> Source:
-    """Six of eight batches are plans that name something visible, or a text to type, with their actions, up to 32 about each
-    screen, most of them about what is not always at one place.  One batch is instructions with the next action, in hindsight of
-    one or two steps of a walk; one is texts to copy.
+    """Three of eight batches are plans that name something visible, or a text to type, with their actions, up to 32 about each
+    screen, most of them about what is not always at one place.  Three are plans about pages of names at random places.  One is
+    instructions with the next action, in hindsight of one or two steps of a walk; one is texts to copy.
     """
     decisions = [of_walk for walk in walks if (of_walk := hindsight.hindsights(walk[0].app, walk))]
-    point = pointing_source(walks, typed_words)
+    point, page = pointing_source(walks, typed_words), page_source(walks)
     alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(decisions)))) if decisions else point
-    return mixed(point, point, point, alone, point, point, point, copying_source(vocabulary(walks)), size=SCREENS)
+    return mixed(point, page, point, alone, page, point, page, copying_source(vocabulary(walks)), size=SCREENS)
+
+
+def page_source(walks: Walks) -> Source:
+    """Plans about what is on a page of names, with their actions; three of ten names mean nothing."""
+    names = [shown_names(walk) for walk in walks]
+
+    def draw(rng: random.Random) -> list[Row]:
+        page = draw_page(rng.choice(names), rng, 0.3)
+        clear = unambiguous(page.elements)
+        return [element_row(page, element, rng) for element in rng.sample(clear, min(len(clear), GROUP - _OTHERS))]
+
+    return draw
 
 
 def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Source:

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,22 @@ import torch
 from torch import nn
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
+from transformers.vision_utils import get_vision_window_index
 
 from coda_lib.base_models.architecture import PATCH, TOKEN, configuration, processor, tokenizer
 from coda_lib.base_models.lessons import lessons
-from coda_lib.base_models.rows import Row
+from coda_lib.base_models.rows import Row, Shown
 from coda_lib.base_models.sources import BATCH, Source, Walks
-from coda_lib.base_models.walks import Transition, typed_words
+from coda_lib.base_models.walks import typed_words
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.models.local import ImageTextProcessor, encode
 from coda_lib.trajectory import decode_image
 
-CELLS = (TOKEN // PATCH) ** 2  # patches of an image token; the tower learns what covers each of them
-_SCREENS = 32  # screens a step of the vision tower
-_CROWDED = 0.6  # share of screens with lists or drawn objects among them
-_CLASSES = 1_400  # names that the tower tells apart, and as many texts
+_SCREENS = 16  # screens a step of the vision tower
+_LETTERS = 3  # of a patch that are told: it has room for two or three
+_SPELLED = 12  # letters of a name that are told
+_SYMBOLS = 97  # none, printable ASCII, any other
+_KEPT = 0.5  # weight of reading while the language model learns to point
 _IGNORE = -100
 
 Log = Callable[[dict[str, Any]], None]
@@ -63,7 +65,7 @@ def new_network(words: ImageTextProcessor, seed: int) -> Network:
 
 def _learner(trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], warm_up: int, steps: int, **options: Any):
     """A function that takes an optimizer step on a loss; the gradient of the `clipped` parameters has at most norm 1."""
-    optimizer = torch.optim.AdamW(trained, lr=1e-3, weight_decay=0.01, **options)
+    optimizer = torch.optim.AdamW(trained, **{"lr": 1e-3, "weight_decay": 0.01} | options)
     schedule = get_cosine_schedule_with_warmup(optimizer, warm_up, steps)
     clipped = list(clipped)
 
@@ -85,113 +87,169 @@ def _fast_products() -> torch.autocast:
 # -- vision tower --------------------------------------------------------------------------------------------------------
 
 
-def train_vision(
-    words: ImageTextProcessor, network: Network, log: Log, walk: Sequence[Transition], steps: int, seed: int
-) -> float:
-    """Teach the tower what covers every cell of a screen; returns the accuracy on the cells of elements in the last steps.
+class Reading:
+    """What the vision tower has to tell of each patch of a screen, by its last layer: the letters in it, and what covers it.
 
-    Rare names weigh more than those that are on every screen, and most screens have lists or drawn objects: what a task asks for
-    is among these.
+    Of a name the first eight letters and the last four are told, so that names are spelled, not known by heart.  Names are told
+    of all screens, letters of pages alone.  An element weighs as much as the root of its patches.
     """
-    names = Counter(e.name for t in walk for e in t.elements)
-    texts = Counter(e.text for t in walk for e in t.elements)
-    classes = [_classes(names), _classes(texts)]
-    weights = [_weights(names, classes[0]), torch.ones(len(classes[1]) + 1)]
-    heads = nn.ModuleList([nn.Linear(network.config.vision_config.out_hidden_size, CELLS * len(w)) for w in weights])
+
+    def __init__(self, network: Network, seed: int):
+        torch.manual_seed(seed)
+        self._vision = network.config.vision_config
+        self.heads = nn.ModuleList([nn.Linear(self._vision.hidden_size, n * _SYMBOLS) for n in (_LETTERS, _SPELLED)])
+        self._chance = torch.Generator().manual_seed(seed)
+
+    def loss(
+        self, patches: torch.Tensor, grid: torch.Tensor, shown: Sequence[Shown], names: float = 1.0
+    ) -> tuple[torch.Tensor, dict[str, float]]:
+        """The loss of the tower's patches (n, width), and the shares of right letters, and of patches with their whole name.
+
+        `grid` (screens, 3) are the screens' sizes in patches, `shown` is what they show; `names` is the weight of names.  Of the
+        empty patches, which are most, one in twenty is drawn: else the tower would learn to say so.
+        """
+        patches = self._in_order(patches, grid)
+        letters, of_page = (torch.from_numpy(np.concatenate(part)) for part in zip(*map(_letters, shown), strict=True))
+        spelled, weight = (torch.from_numpy(np.concatenate(part)) for part in zip(*map(_names, shown), strict=True))
+        some = torch.rand(len(patches), generator=self._chance) < 0.05
+        of_letters, right = self._told(0, patches, letters, (((letters > 0).any(-1) | some) & of_page).float())
+        weight = torch.where(some & (weight == 0), weight[weight > 0].mean(), weight)
+        of_names, spelt = self._told(1, patches, spelled, weight)
+        known, named = right[letters > 0].float().mean(), spelt.all(-1)[spelled.any(-1)].float().mean()
+        return of_letters + names * of_names, {"letters": known.item(), "names": named.item()}
+
+    def _told(
+        self, number: int, patches: torch.Tensor, label: torch.Tensor, weight: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss of a head, 0 where nothing has a weight, and whether it is right, by patch and letter (n, slots)."""
+        drawn, right = weight > 0, torch.zeros(label.shape, dtype=torch.bool)
+        with _fast_products():
+            logits = self.heads[number](patches[drawn]).float().view(-1, label.shape[1], _SYMBOLS)
+        right[drawn] = logits.argmax(-1) == label[drawn]
+        losses = nn.functional.cross_entropy(logits.flatten(0, 1), label[drawn].flatten(), reduction="none")
+        each = losses.view(-1, label.shape[1]).mean(-1)
+        return (each * weight[drawn]).sum() / weight.sum().clamp(min=1e-6), right
+
+    def _in_order(self, patches: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
+        """The patches as they came in: the tower works on them in the order of its windows."""
+        merged, window, patch = self._vision.spatial_merge_size, self._vision.window_size, self._vision.patch_size
+        order, _ = get_vision_window_index(grid, spatial_merge_size=merged, window_size=window, patch_size=patch)
+        return patches.view(-1, merged**2, patches.shape[-1])[torch.argsort(order)].flatten(0, 1)
+
+
+def train_vision(
+    words: ImageTextProcessor, network: Network, log: Log, reading: Reading, draw: Callable[[random.Random], Shown],
+    steps: int, seed: int, names: float, rate: float = 1e-3,
+) -> dict[str, float]:  # fmt: skip
+    """Teach the tower to read the screens of a source; returns the shares of right letters and names in the last steps.
+
+    A tower that learns the names of walks alone knows screens by heart: after 1,600 steps it had no name of a page (measured).
+    """
     tower = network.model.visual.requires_grad_(True)
     network.set_attn_implementation("sdpa")
-    learn = _learner([*tower.parameters(), *heads.parameters()], tower.parameters(), 50, steps)
-    rng, chance, average = random.Random(seed), torch.Generator().manual_seed(seed), None
-    screens = list({transition.screen: transition for transition in walk}.values())
-    crowded = [t for t in screens if sum(e.role in ("row", "target") for e in t.elements) > 3]
+    trained = [*tower.parameters(), *reading.heads.parameters()]
+    learn = _learner(trained, tower.parameters(), 50, steps, lr=rate, betas=(0.9, 0.98))
+    rng, average, start = random.Random(seed), {}, time.time()
     for step in range(steps):
-        batch = [rng.choice(crowded if crowded and rng.random() < _CROWDED else screens) for _ in range(_SCREENS)]
-        inputs = words.image_processor([decode_image(t.screen) for t in batch], return_tensors="pt")
+        shown = [draw(rng) for _ in range(_SCREENS)]
+        inputs = words.image_processor([decode_image(one.screen) for one in shown], return_tensors="pt")
         with _fast_products():
-            features = tower(inputs["pixel_values"], inputs["image_grid_thw"]).pooler_output.float()
-        targets = torch.from_numpy(np.stack([_cells(t, *classes) for t in batch])).transpose(0, 1).reshape(2, -1, CELLS)
-        of_names, of_texts = map(partial(_cell_loss, features, chance), heads, targets, weights)
-        loss, right = of_names[0] + of_texts[0], of_names[1]
+            patches = tower(inputs["pixel_values"], inputs["image_grid_thw"]).last_hidden_state
+        loss, shares = reading.loss(patches, inputs["image_grid_thw"], shown, names)
         learn(loss)
-        average = right if average is None else 0.95 * average + 0.05 * right
+        average = _averaged(average, shares)
         if step % 25 == 0 or step == steps - 1:
-            log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), "cell_accuracy": round(average, 4)})
+            seconds = round(time.time() - start, 1)
+            log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), **average, "seconds": seconds})
     return average
 
 
-def _cell_loss(
-    features: torch.Tensor, chance: torch.Generator, head: nn.Linear, target: torch.Tensor, weights: torch.Tensor
-) -> tuple[torch.Tensor, float]:
-    """Mean weighted loss, and the share of right classes, of the covered cells of `target` (tokens x CELLS).
-
-    Of the empty cells, which are most, a tenth is drawn: else the tower would learn to say so.
-    """
-    drawn = (target > 0) | (torch.rand(target.shape, generator=chance) < 0.1)
-    token, cell = drawn.nonzero(as_tuple=True)
-    order = cell.argsort()
-    token, cell = token[order], cell[order]
-    label = target[token, cell]
-    of_cell = zip(head.weight.view(CELLS, -1, head.in_features), head.bias.view(CELLS, -1),
-                  features[token].split(cell.bincount(minlength=CELLS).tolist()), strict=True)  # fmt: skip
-    with _fast_products():
-        logits = torch.cat([nn.functional.linear(some, weight, bias) for weight, bias, some in of_cell]).float()
-    covered = label > 0
-    right = (logits.argmax(-1) == label)[covered].float().mean().item()
-    return nn.functional.cross_entropy(logits, label, weights), right
+def _averaged(average: dict[str, float], new: dict[str, float]) -> dict[str, float]:
+    """The running average of each figure; one that is not a number does not count."""
+    return average | {k: round(0.95 * average.get(k, v) + 0.05 * v, 4) for k, v in new.items() if v == v}
 
 
-def _classes(counts: Counter[str]) -> dict[str, int]:
-    """The most frequent of these texts, numbered from 1."""
-    return {value: i for i, (value, _) in enumerate(((v, n) for v, n in counts.most_common(_CLASSES + 1) if v), 1)}
+def _in_patches(slots: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Labels (rows, columns, slots), all 0, and the function that puts them in the order in which the tower has its patches."""
+    rows, columns, k = HEIGHT // PATCH, WIDTH // PATCH, TOKEN // PATCH
+    return np.zeros((rows, columns, slots), np.int64), lambda grid: (
+        grid.reshape(rows // k, k, columns // k, k, -1).swapaxes(1, 2).reshape(rows * columns, -1)
+    )
 
 
-def _weights(counts: Counter[str], classes: dict[str, int]) -> torch.Tensor:
-    """By class one over the root of its frequency, 1 on average over what is seen; of class 0, nothing, 1."""
-    seen = torch.tensor([counts[value] for value in classes], dtype=torch.float)
-    rarity = (seen.max() / seen).sqrt().clamp(max=20)
-    return torch.cat([torch.ones(1), rarity * seen.sum() / (rarity * seen).sum()])
+def _letters(shown: Shown) -> tuple[np.ndarray, np.ndarray]:
+    """Labels (patches, slots): the first letters whose middle lies in each patch, from left to right; whether they are known."""
+    grid, ordered = _in_patches(_LETTERS)
+    count: Counter[tuple[int, int]] = Counter()
+    for x, y, letter in sorted(shown.letters):
+        place = int(y // PATCH), int(x // PATCH)
+        if letter != " " and place[0] < len(grid) and 0 <= place[1] < grid.shape[1] and count[place] < _LETTERS:
+            grid[place][count[place]] = _symbol(letter)
+            count[place] += 1
+    labels = ordered(grid)
+    return labels, np.full(len(labels), bool(shown.letters))
 
 
-def _cells(transition: Transition, names: dict[str, int], texts: dict[str, int]) -> np.ndarray:
-    """Labels (2, tokens, CELLS): for each cell the classes of the name and the text of the element on top."""
-    grid = np.zeros((2, HEIGHT // PATCH, WIDTH // PATCH), np.int64)
-    for element in sorted(transition.elements, key=lambda e: -e.box[2] * e.box[3]):
+def _names(shown: Shown) -> tuple[np.ndarray, np.ndarray]:
+    """Labels (patches, slots): the spelled name of the element on top of each patch; its weight (patches), 0 without one."""
+    grid, ordered = _in_patches(_SPELLED)
+    weight = np.zeros(grid.shape[:2], np.float32)
+    for element in sorted(shown.elements, key=lambda e: -e.box[2] * e.box[3]):
         x, y, w, h = element.box
-        centres = (slice(round(y / PATCH), max(round(y / PATCH) + 1, round((y + h) / PATCH))),
+        covered = (slice(round(y / PATCH), max(round(y / PATCH) + 1, round((y + h) / PATCH))),
                    slice(round(x / PATCH), max(round(x / PATCH) + 1, round((x + w) / PATCH))))  # fmt: skip
-        grid[0][centres] = names.get(element.name, 0)
-        grid[1][centres] = texts.get(element.text, 0)
-    k = TOKEN // PATCH
-    tiles = grid.reshape(2, HEIGHT // TOKEN, k, WIDTH // TOKEN, k).transpose(0, 1, 3, 2, 4)
-    return tiles.reshape(2, -1, CELLS)
+        if weight[covered].size:
+            grid[covered], weight[covered] = _spelling(element.name), weight[covered].size ** -0.5
+    return ordered(grid), ordered(weight)[:, 0]
+
+
+@cache
+def _spelling(name: str) -> np.ndarray:
+    return np.array([0 if letter == "\0" else _symbol(letter) for letter in f"{name[:8]:\0<8}{name[-4:]:\0>4}"])
+
+
+def _symbol(letter: str) -> int:
+    """A letter's number; 0 is no letter."""
+    return ord(letter) - 31 if " " <= letter <= "~" else _SYMBOLS - 1
 
 
 # -- language ------------------------------------------------------------------------------------------------------------
 
 
 def train_language(
-    words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int, batch: int = BATCH
-) -> None:
-    """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is all of one kind)."""
+    words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int, batch: int = BATCH,
+    reading: Reading | None = None, rate: float = 1e-3,
+) -> None:  # fmt: skip
+    """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is all of one kind).
+
+    With `reading` the tower goes on reading the pictures of lists, while the language model learns to use it.
+    """
     network.train()
     # eager is faster for short sequences; it does not take the masks of packed batches
     network.set_attn_implementation("eager" if stage in ("planner", "copying") else "sdpa")
     # learned with the tower, and a fifth of a step's time: only pointing at a pixel and reading need more of it
     network.model.visual.patch_embed.requires_grad_(stage != "planner")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    learn = _learner(trained, trained, 60, steps, betas=(0.9, 0.98))
-    rng, average, start = random.Random(seed), None, time.time()
+    learn = _learner([*trained, *(reading.heads.parameters() if reading else ())], trained, 60, steps, lr=rate, betas=(0.9, 0.98))
+    seen: list[torch.Tensor] = []  # the patches of a step's pictures
+    hook = network.model.visual.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state))
+    rng, average, shares, start = random.Random(seed), None, {}, time.time()
     for step in range(steps):
         drawn = [draw(rng) for _ in range(batch)]
         rows = [row for one in drawn for row in (one if isinstance(one, list) else [one])]
         packed = isinstance(drawn[0], list) and rows[0].pictures
         inputs, labels = packed_batch(words, network, drawn) if packed else batch_of(words, rows)
+        seen.clear()
         with _fast_products():
-            loss = network(**inputs, labels=labels).loss
-        learn(loss)
+            loss = total = network(**inputs, labels=labels).loss
+        if reading and packed:
+            read, new = reading.loss(seen[-1], inputs["image_grid_thw"], [of_picture[0].shown for of_picture in drawn])
+            total, shares = loss + _KEPT * read, _averaged(shares, new | {"pointing": loss.item()})
+        learn(total)
         average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
         if step % 25 == 0 or step == steps - 1:
-            log({"stage": stage, "step": step, "loss": round(average, 4), "seconds": round(time.time() - start, 1)})
+            log({"stage": stage, "step": step, "loss": round(average, 4), **shares, "seconds": round(time.time() - start, 1)})
+    hook.remove()
 
 
 def batch_of(words: ImageTextProcessor, rows: Sequence[Row]) -> Batch:

@@ -57,11 +57,13 @@ def _become_kernel(told: int) -> None:
         leave(0)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
-    from ipykernel.kernelapp import launch_new_instance
+    from ipykernel.kernelapp import IPKernelApp, launch_new_instance
 
     order = json.loads(said)
     os.chdir(order["folder"])
     launch_new_instance(argv=[*order["words"], f"--IPKernelApp.parent_handle={os.getppid()}"])
+    # all is said: the process' end closes its sockets, and closing them while its threads still wait at them can abort it
+    atexit.unregister(IPKernelApp.instance().close)
     leave(0)
 
 

@@ -24,9 +24,9 @@ from coda_lib.base_models.kalgebra.walks import Walk, walk
 from coda_lib.base_models.lessons import text_row
 from coda_lib.base_models.recipe import KINDS, load_checkpoint, part, publish_role, trained_agent
 from coda_lib.base_models.rows import SIZE, Row
-from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source
+from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source, screens_source
 from coda_lib.base_models.store import cached
-from coda_lib.base_models.training import Log, Network, train_language, train_vision
+from coda_lib.base_models.training import Log, Network, Reading, train_language, train_vision
 from coda_lib.envs.desktop.kalgebra import KAlgebra
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.sciencedesk.script import to_plan
@@ -51,7 +51,7 @@ class AdapterRecipe:
     walks: int = 3  # two at a time
     walk: int = 700  # steps of each
     test_walk: int = 300  # steps of another, for the figures
-    vision: int = 300  # steps of 32 screens
+    vision: int = 600  # steps of 16 screens
     executor: int = 400  # steps of 32 screens with 8 plans each, or of 32 texts
     planner: int = 700  # steps of 32 decisions, or of 32 goals with what is typed for them
     samples: int = 400  # rows behind each figure
@@ -111,10 +111,11 @@ def train_executor(folder: Path, walks: Sequence[Walk], test_walk: Walk, recipe:
     screens = [transition for one in walks for transition in one.transitions]
 
     def train(words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
-        cells = train_vision(words, network, log, screens, recipe.vision, SEED)
+        read = screens_source([screens], pages=0.0)
+        figures = train_vision(words, network, log, Reading(network, SEED), read, recipe.vision, SEED, names=1.0)
         point, copies = pointing_source([screens], texts), copying_source(texts("KAlgebra"))
         train_language(words, network, log, "executor", mixed(point, point, point, copies), recipe.executor, SEED)
-        return {"cell_accuracy": round(cells, 4)}
+        return {"patches_named": figures["names"]}
 
     figures = part(folder / "executor", partial(load_checkpoint, CHECKPOINTS / "executor"), train)
     if "click_inside" not in figures:
@@ -159,7 +160,7 @@ def publish(folder: Path, figures: dict[str, dict[str, Any]], recipe: AdapterRec
 
 def _card(role: str, figures: dict[str, Any], recipe: AdapterRecipe) -> str:
     learned = {
-        "executor": f"the vision tower on what covers each cell ({recipe.vision} steps of 32 screens), then plans that name "
+        "executor": f"the vision tower on what covers each cell ({recipe.vision} steps of 16 screens), then plans that name "
         f"something on a screen with their actions ({recipe.executor} steps of {BATCH} screens, or texts to copy)",
         "planner": f"as the executor, then the right decision at each point of the walks ({recipe.planner} steps of {BATCH} "
         "decisions)",
