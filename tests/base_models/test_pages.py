@@ -107,7 +107,7 @@ def test_patches_are_told_what_is_in_them():
     names, weight = _names(screen)
     assert names[here].tolist() == [_symbol(letter) for letter in "Betelgeuajor"]
     everywhere = [_symbol(letter) for letter in "all"]
-    assert names[here - 1].tolist() == [*everywhere, 0, 0, 0, 0, 0, *everywhere, 0]
+    assert names[here - 1].tolist() == [*everywhere, 0, 0, 0, 0, 0, 0, *everywhere]
     assert weight[here] == 1 and weight[here - 1] == pytest.approx(len(weight) ** -0.5)
 
 
