@@ -24,10 +24,11 @@ from coda_lib.base_models import checks, sources
 from coda_lib.base_models.attempts import SHORT, Attempt, Question, labelled_attempts
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import demonstrations, judge_tasks
+from coda_lib.base_models.reading import Reading
 from coda_lib.base_models.sources import BATCH, UNSURE
 from coda_lib.base_models.store import cached
 from coda_lib.base_models.text_attempts import text_attempts
-from coda_lib.base_models.training import Log, Network, Reading, build_processor, new_network, train_language, train_vision
+from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
 from coda_lib.base_models.walks import Transition, collect
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,21 +17,17 @@ import torch
 from torch import nn
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
-from transformers.vision_utils import get_vision_window_index
 
-from coda_lib.base_models.architecture import PATCH, TOKEN, configuration, processor, tokenizer
+from coda_lib.base_models.architecture import configuration, processor, tokenizer
 from coda_lib.base_models.lessons import lessons
+from coda_lib.base_models.reading import Reading, fast_products
 from coda_lib.base_models.rows import Row, Shown
 from coda_lib.base_models.sources import BATCH, Source, Walks
 from coda_lib.base_models.walks import typed_words
-from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.models.local import ImageTextProcessor, encode
 from coda_lib.trajectory import decode_image
 
 _SCREENS = 16  # screens a step of the vision tower
-_LETTERS = 3  # of a patch that are told: it has room for two or three
-_SPELLED = 12  # letters of a name that are told
-_SYMBOLS = 97  # none, printable ASCII, any other
 _KEPT = 0.5  # weight of reading while the language model learns to point
 _IGNORE = -100
 
@@ -79,62 +73,7 @@ def _learner(trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], w
     return learn
 
 
-def _fast_products() -> torch.autocast:
-    """Products in bfloat16 where the processor has them (four times as fast); elsewhere they would be far slower."""
-    return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu.get_capabilities()["avx512_bf16"])
-
-
 # -- vision tower --------------------------------------------------------------------------------------------------------
-
-
-class Reading:
-    """What the vision tower has to tell of each patch of a screen, by its last layer: the letters in it, and what covers it.
-
-    Of a name the first eight letters and the last four are told, so that names are spelled, not known by heart.  Names are told
-    of all screens, letters of pages alone.  An element weighs as much as the root of its patches.
-    """
-
-    def __init__(self, network: Network, seed: int):
-        torch.manual_seed(seed)
-        self._vision = network.config.vision_config
-        self.heads = nn.ModuleList([nn.Linear(self._vision.hidden_size, n * _SYMBOLS) for n in (_LETTERS, _SPELLED)])
-        self._chance = torch.Generator().manual_seed(seed)
-
-    def loss(
-        self, patches: torch.Tensor, grid: torch.Tensor, shown: Sequence[Shown], names: float = 1.0
-    ) -> tuple[torch.Tensor, dict[str, float]]:
-        """The loss of the tower's patches (n, width), and the shares of right letters, and of patches with their whole name.
-
-        `grid` (screens, 3) are the screens' sizes in patches, `shown` is what they show; `names` is the weight of names.  Of the
-        empty patches, which are most, one in twenty is drawn: else the tower would learn to say so.
-        """
-        patches = self._in_order(patches, grid)
-        letters, of_page = (torch.from_numpy(np.concatenate(part)) for part in zip(*map(_letters, shown), strict=True))
-        spelled, weight = (torch.from_numpy(np.concatenate(part)) for part in zip(*map(_names, shown), strict=True))
-        some = torch.rand(len(patches), generator=self._chance) < 0.05
-        of_letters, right = self._told(0, patches, letters, (((letters > 0).any(-1) | some) & of_page).float())
-        weight = torch.where(some & (weight == 0), weight[weight > 0].mean(), weight)
-        of_names, spelt = self._told(1, patches, spelled, weight)
-        known, named = right[letters > 0].float().mean(), spelt.all(-1)[spelled.any(-1)].float().mean()
-        return of_letters + names * of_names, {"letters": known.item(), "names": named.item()}
-
-    def _told(
-        self, number: int, patches: torch.Tensor, label: torch.Tensor, weight: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss of a head, 0 where nothing has a weight, and whether it is right, by patch and letter (n, slots)."""
-        drawn, right = weight > 0, torch.zeros(label.shape, dtype=torch.bool)
-        with _fast_products():
-            logits = self.heads[number](patches[drawn]).float().view(-1, label.shape[1], _SYMBOLS)
-        right[drawn] = logits.argmax(-1) == label[drawn]
-        losses = nn.functional.cross_entropy(logits.flatten(0, 1), label[drawn].flatten(), reduction="none")
-        each = losses.view(-1, label.shape[1]).mean(-1)
-        return (each * weight[drawn]).sum() / weight.sum().clamp(min=1e-6), right
-
-    def _in_order(self, patches: torch.Tensor, grid: torch.Tensor) -> torch.Tensor:
-        """The patches as they came in: the tower works on them in the order of its windows."""
-        merged, window, patch = self._vision.spatial_merge_size, self._vision.window_size, self._vision.patch_size
-        order, _ = get_vision_window_index(grid, spatial_merge_size=merged, window_size=window, patch_size=patch)
-        return patches.view(-1, merged**2, patches.shape[-1])[torch.argsort(order)].flatten(0, 1)
 
 
 def train_vision(
@@ -153,7 +92,7 @@ def train_vision(
     for step in range(steps):
         shown = [draw(rng) for _ in range(_SCREENS)]
         inputs = words.image_processor([decode_image(one.screen) for one in shown], return_tensors="pt")
-        with _fast_products():
+        with fast_products():
             patches = tower(inputs["pixel_values"], inputs["image_grid_thw"]).last_hidden_state
         loss, shares = reading.loss(patches, inputs["image_grid_thw"], shown, names)
         learn(loss)
@@ -167,50 +106,6 @@ def train_vision(
 def _averaged(average: dict[str, float], new: dict[str, float]) -> dict[str, float]:
     """The running average of each figure; one that is not a number does not count."""
     return average | {k: round(0.95 * average.get(k, v) + 0.05 * v, 4) for k, v in new.items() if v == v}
-
-
-def _in_patches(slots: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """Labels (rows, columns, slots), all 0, and the function that puts them in the order in which the tower has its patches."""
-    rows, columns, k = HEIGHT // PATCH, WIDTH // PATCH, TOKEN // PATCH
-    return np.zeros((rows, columns, slots), np.int64), lambda grid: (
-        grid.reshape(rows // k, k, columns // k, k, -1).swapaxes(1, 2).reshape(rows * columns, -1)
-    )
-
-
-def _letters(shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-    """Labels (patches, slots): the first letters whose middle lies in each patch, from left to right; whether they are known."""
-    grid, ordered = _in_patches(_LETTERS)
-    count: Counter[tuple[int, int]] = Counter()
-    for x, y, letter in sorted(shown.letters):
-        place = int(y // PATCH), int(x // PATCH)
-        if letter != " " and place[0] < len(grid) and 0 <= place[1] < grid.shape[1] and count[place] < _LETTERS:
-            grid[place][count[place]] = _symbol(letter)
-            count[place] += 1
-    labels = ordered(grid)
-    return labels, np.full(len(labels), bool(shown.letters))
-
-
-def _names(shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-    """Labels (patches, slots): the spelled name of the element on top of each patch; its weight (patches), 0 without one."""
-    grid, ordered = _in_patches(_SPELLED)
-    weight = np.zeros(grid.shape[:2], np.float32)
-    for element in sorted(shown.elements, key=lambda e: -e.box[2] * e.box[3]):
-        x, y, w, h = element.box
-        covered = (slice(round(y / PATCH), max(round(y / PATCH) + 1, round((y + h) / PATCH))),
-                   slice(round(x / PATCH), max(round(x / PATCH) + 1, round((x + w) / PATCH))))  # fmt: skip
-        if weight[covered].size:
-            grid[covered], weight[covered] = _spelling(element.name), weight[covered].size ** -0.5
-    return ordered(grid), ordered(weight)[:, 0]
-
-
-@cache
-def _spelling(name: str) -> np.ndarray:
-    return np.array([0 if letter == "\0" else _symbol(letter) for letter in f"{name[:8]:\0<8}{name[-4:]:\0>4}"])
-
-
-def _symbol(letter: str) -> int:
-    """A letter's number; 0 is no letter."""
-    return ord(letter) - 31 if " " <= letter <= "~" else _SYMBOLS - 1
 
 
 # -- language ------------------------------------------------------------------------------------------------------------
@@ -240,7 +135,7 @@ def train_language(
         packed = isinstance(drawn[0], list) and rows[0].pictures
         inputs, labels = packed_batch(words, network, drawn) if packed else batch_of(words, rows)
         seen.clear()
-        with _fast_products():
+        with fast_products():
             loss = total = network(**inputs, labels=labels).loss
         if reading and packed:
             read, new = reading.loss(seen[-1], inputs["image_grid_thw"], [of_picture[0].shown for of_picture in drawn])

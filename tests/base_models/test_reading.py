@@ -11,14 +11,16 @@ from tiny_models import save_tiny
 
 from coda_lib.base_models.architecture import PATCH
 from coda_lib.base_models.pages import draw_page
+from coda_lib.base_models.reading import Reading, _symbol
 from coda_lib.base_models.rows import Shown, shown
 from coda_lib.base_models.sources import page_source, screens_source, shown_names
-from coda_lib.base_models.training import Reading, _letters, _names, _symbol, train_language, train_vision
+from coda_lib.base_models.training import train_language, train_vision
 from coda_lib.base_models.walks import unambiguous
 from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.grammar import parse_actions
 from coda_lib.models.local import load_network, load_processor
+from coda_lib.paths import CHECKPOINTS
 from coda_lib.trajectory import decode_image
 
 NAMES = ["Ash", "Elm", "Oak", "Pine", "Larch", "Yew", "C1", "H12", "Elevation", "Contours", "Vega", "Sirius", "x^2+1", "butane"]
@@ -94,7 +96,8 @@ def test_the_towers_screens_are_of_walks_and_pages(walks):
     assert all(0 < len(name) <= 16 for walk in walks for name in shown_names(walk))
 
 
-def test_patches_are_told_what_is_in_them():
+def test_patches_are_told_what_is_in_them(executor):
+    reading = Reading(executor[1], 0)
     place = 7 * 14 + 5, 4 * 14 + 9  # px: the patch in row 4, column 7
     whole = Element("all", "row", (0, 0, WIDTH, HEIGHT))
     small = Element("Betelgeuse Major", "target", (7 * 14, 4 * 14, 14, 14))
@@ -102,9 +105,9 @@ def test_patches_are_told_what_is_in_them():
     columns = WIDTH // PATCH
     token, within = (4 // 2) * (columns // 2) + 7 // 2, (4 % 2) * 2 + 7 % 2  # patches come by image tokens of two by two
     here = 4 * token + within
-    letters, known = _letters(screen)
+    letters, known = reading._letters(screen)
     assert known.all() and letters[here].tolist() == [_symbol("B"), _symbol("e"), 0] and letters.any(-1).sum() == 1
-    names, weight = _names(screen)
+    names, weight = reading._names(screen)
     assert names[here].tolist() == [_symbol(letter) for letter in "Betelgeuajor"]
     everywhere = [_symbol(letter) for letter in "all"]
     assert names[here - 1].tolist() == [*everywhere, 0, 0, 0, 0, 0, 0, *everywhere]
@@ -155,3 +158,12 @@ def test_the_tower_goes_on_reading_while_the_executor_learns_to_point(executor, 
     assert [entry["stage"] for entry in log] == ["vision", "vision", "executor", "executor"]
     assert all({"letters", "names"} <= entry.keys() and np.isfinite(entry["loss"]) for entry in log)
     assert figures.keys() == {"letters", "names"} and all("pointing" in entry for entry in log[2:])
+
+
+def test_a_tower_of_other_patches_reads_as_well(executor, walks):
+    """The published towers have patches of 42 px, and adapters go on from these."""
+    published = CHECKPOINTS / "executor"
+    words, network = load_processor(published), load_network(published, trainable=True, device="cpu")
+    assert network.config.vision_config.patch_size != executor[1].config.vision_config.patch_size
+    figures = train_vision(words, network, [].append, Reading(network, 0), screens_source(walks[:1], 0.0), 2, 0, names=1.0)
+    assert 0 <= figures["names"] <= 1

@@ -22,11 +22,12 @@ from coda_lib.base_models.hindsight import planner_row
 from coda_lib.base_models.kalgebra.goals import START, draw_goals, draw_task, draw_text
 from coda_lib.base_models.kalgebra.walks import Walk, walk
 from coda_lib.base_models.lessons import text_row
+from coda_lib.base_models.reading import Reading
 from coda_lib.base_models.recipe import KINDS, load_checkpoint, part, publish_role, trained_agent
 from coda_lib.base_models.rows import SIZE, Row
 from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source, screens_source
 from coda_lib.base_models.store import cached
-from coda_lib.base_models.training import Log, Network, Reading, train_language, train_vision
+from coda_lib.base_models.training import Log, Network, train_language, train_vision
 from coda_lib.envs.desktop.kalgebra import KAlgebra
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.sciencedesk.script import to_plan
