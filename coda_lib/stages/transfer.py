@@ -19,6 +19,7 @@ from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
 from coda_lib.envs.sciencedesk.script import ScriptError, action_of, to_step
+from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.grammar import format_action, parse_actions
@@ -41,7 +42,8 @@ class WidgetTreeExecutor(Executor):
     """Carries a plan out by the names in the application's widget tree; no model.
 
     Its replies are in the grammar of the other executor, so that all behind it is the same; a plan that names nothing on the
-    screen gives a reply that cannot be parsed and says why.
+    screen gives a reply that cannot be parsed and says why.  It acts where an application runs: a state read from a trajectory
+    lists no elements, which is a UserError (as a reward it would be 0 for every click).
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,8 @@ def _by_name(observation: Observation, plan: str) -> str:
 def _find(observation: Observation, name: str) -> tuple[float, float]:
     """Where to point for a name: the element that is called so, or most nearly so; what can be used before what only shows."""
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
+    if not elements:
+        raise UserError("the widget-tree executor needs an application that runs and names its elements; this state has none")
     if not (match := process.extractOne(name, [element.name for element in elements], score_cutoff=_LIKE)):
         raise ScriptError(f"nothing on the screen is called {name!r}")
     return elements[match[2]].center

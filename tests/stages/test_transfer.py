@@ -12,6 +12,7 @@ from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.script import ScriptError, to_plan, to_step
+from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import ReplayModel, Sampling
@@ -70,7 +71,8 @@ def test_the_tree_finds_what_is_nearly_called_so_and_prefers_what_can_be_used():
         with pytest.raises(ActionError):
             parse_actions(reply, SIZE)
         assert why in reply
-    assert executor.execute([state()], ["Click 'Grid'."], 0)[0].startswith("nothing done")
+    with pytest.raises(UserError, match="names its elements"):
+        executor.execute([state()], ["Click 'Grid'."], 0)
 
 
 @pytest.mark.parametrize(
