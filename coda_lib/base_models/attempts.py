@@ -250,16 +250,18 @@ def by_task(rollouts: Sequence[Trajectory]) -> dict[str, list[list[Trajectory]]]
 def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int) -> list[Attempt]:
     """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
 
-    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.
+    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.  Such tasks
+    are half of those drawn.
     """
     maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
     lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
     everything, played = list(lessons.values()), list(by_task(rollouts).items())
+    both = [each for each in played if len(each[1]) > 1] or played
     short = [lesson for lesson in everything if lesson[1].grade in SHORT]
 
     def draw() -> Attempt:
         if played and rng.random() < 0.6:
-            task, outcomes = rng.choice(played)
+            task, outcomes = rng.choice(both if rng.random() < 0.5 else played)
             return maker.rollout(rng.choice(rng.choice(outcomes)), lessons[task], rng)
         lesson = rng.choice(short if rng.random() < 0.5 else everything)
         return maker.script(lesson, alike(lesson, everything), rng)

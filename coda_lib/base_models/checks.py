@@ -9,7 +9,7 @@ from typing import Any
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.base_models.attempts import AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
-from coda_lib.base_models.lessons import alike, demonstrate, judge_lessons, unseen_lessons
+from coda_lib.base_models.lessons import alike, demonstrate, unseen_lessons
 from coda_lib.base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
@@ -129,15 +129,15 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
 def judging(model: ChatModel, walks: Walks, rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int) -> dict[str, Any]:
     """Accuracy, precision and recall of single votes on new attempts of each kind, and with swapped pictures.
 
-    The words of a task tell how often it is solved, so a judge can be right about rollouts without looking; about `paired` ones
-    they tell nothing.
+    Scripts and `rollouts` are at tasks of the development region.  The words of a task tell how often it is solved, so a judge
+    can be right about rollouts without looking; about `paired` ones they tell nothing.
     """
     rng = random.Random(seed)
     rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
     for walk, played in zip(walks, rollouts, strict=True):
         maker = AttemptMaker(walk)
         unseen = unseen_lessons(maker.app)
-        by_id = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
+        by_id = {lesson[1].id: lesson for lesson in unseen}
         drawn = [rng.choice(unseen) for _ in range(samples // 3 // len(walks))]
         rows["walk"] += [maker.stretch(rng).rows[0] for _ in drawn]
         rows["script"] += [maker.script(lesson, alike(lesson, unseen), rng).rows[0] for lesson in drawn]

@@ -21,9 +21,9 @@ from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
 from coda_lib.applications import APPS
 from coda_lib.base_models import checks, sources
-from coda_lib.base_models.attempts import SHORT, Attempt, Question, labelled_attempts
+from coda_lib.base_models.attempts import Attempt, Question, labelled_attempts
 from coda_lib.base_models.hindsight import Hindsight
-from coda_lib.base_models.lessons import demonstrations, judge_tasks
+from coda_lib.base_models.lessons import demonstrations, judge_tasks, unseen_lessons
 from coda_lib.base_models.reading import Reading
 from coda_lib.base_models.sources import BATCH, UNSURE
 from coda_lib.base_models.store import cached
@@ -64,9 +64,9 @@ class Recipe:
     how_tos: int = 400  # steps of 64 how-tos
     values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
-    rollouts: int = 300  # tasks of the judge an application that the base planner tries once
-    retries: int = 4  # further episodes at each of the short ones
-    attempts: int = 900  # an application, by script or of the rollouts, for the judge
+    rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
+    tries: int = 3  # episodes at each
+    attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
     rulings: int = 1_000  # steps of 64 attempts in words
     screens: int = 1_200  # steps of 16 single screens
@@ -115,25 +115,20 @@ class Data:
     def attempts(self) -> list[list[Attempt]]:
         walks = dict(zip(self.apps, self.walks, strict=True))
         count = self.recipe.attempts
-        return self._stored("attempts", lambda app: labelled_attempts(walks[app], self.rollouts(app)[0], count, SEED))
+        return self._stored("attempts", lambda app: labelled_attempts(walks[app], self.rollouts(app), count, SEED))
 
-    def rollouts(self, app: str) -> tuple[list[Trajectory], list[Trajectory]]:
-        """The base planner's rollouts at the judge's tasks to learn from and, of one task in six, those for the figures.
+    def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
+        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
 
-        It tries the short tasks, which it solves now and then, many times: only both outcomes of a task show what tells them
-        apart.
+        It tries each task several times: only both outcomes of a task show what tells them apart.
         """
-        path = self.folder / "rollouts" / f"{app}.parquet"
+        path = self.folder / "rollouts" / f"{app}{'-unseen' if unseen else ''}.parquet"
         if not path.exists():
-            tasks = judge_tasks(app)
+            tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
-            short = [task for task in drawn if task.grade in SHORT]
-            play = jobs(drawn, 1) + [(task, run + 1) for task, run in jobs(short, self.recipe.retries)]
+            play = jobs(drawn, self.recipe.tries)
             save_trajectories(path, rollout(trained_agent(self.folder, "base"), play, partial(ScienceDesk, app), SEED))
-        played = load_trajectories(path)
-        names = list(dict.fromkeys(t.task_id for t in played))
-        test = set(names[: len(names) // 6])
-        return [t for t in played if t.task_id not in test], [t for t in played if t.task_id in test]
+        return load_trajectories(path)
 
 
 # -- parts ---------------------------------------------------------------------------------------------------------------
@@ -262,7 +257,8 @@ def measured(data: Data, role: str) -> dict[str, Any]:
         elif role == "planner":
             figures = checks.planning(model, data.test_walks, samples, SEED)
         else:
-            figures = checks.judging(model, data.test_walks, [data.rollouts(app)[1] for app in data.apps], samples, SEED + 1)
+            unseen = [data.rollouts(app, unseen=True) for app in data.apps]
+            figures = checks.judging(model, data.test_walks, unseen, samples, SEED + 1)
         write_json(folder / "figures.json", {"figures": figures})
         write_text(folder / "README.md", card(role, figures, data.recipe))
     return figures

@@ -14,14 +14,14 @@ from coda_lib.applications import APPS
 from coda_lib.base_models import recipe
 from coda_lib.base_models.attempts import AttemptMaker
 from coda_lib.base_models.checks import judging, paired
-from coda_lib.base_models.lessons import judge_tasks
+from coda_lib.base_models.lessons import judge_tasks, unseen_lessons
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.training import batch_of, packed_batch
 from coda_lib.files import read_json
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.trajectory import decode_image, save_trajectories
+from coda_lib.trajectory import decode_image
 
 
 def test_what_is_given_is_not_learned(tmp_path):
@@ -43,7 +43,7 @@ def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
 
 
 def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
-    tasks = judge_tasks("gis")[:6]
+    tasks = [task for _, task in unseen_lessons("gis")[:6]]
     ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
     played = [replace(ended[success], task_id=task.id, app="gis") for task in tasks for success in (True, False)]
     solved = decode_image(ended[True].screenshots[-1]).tobytes()
@@ -64,12 +64,15 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
     assert mumbling["pair_invalid"] == 12 and mumbling["pair_accuracy"] == mumbling["pair_recall"] == 0
 
 
-def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path):
-    played = [made_up(task_id=f"gis/{task}", run=run) for run in range(2) for task in range(12)]
-    save_trajectories(tmp_path / "rollouts" / "gis.parquet", played)
-    learned, held_out = recipe.Data(tmp_path, ["gis"], recipe.Recipe()).rollouts("gis")
-    assert len(learned) == 20 and len(held_out) == 4
-    assert not {t.task_id for t in learned} & {t.task_id for t in held_out}
+def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
+    monkeypatch.setattr(recipe, "trained_agent", lambda folder, name: name)
+    monkeypatch.setattr(recipe, "rollout", lambda agent, jobs, *_: [made_up(task_id=task.id, run=run) for task, run in jobs])
+    data = recipe.Data(tmp_path, ["gis"], recipe.Recipe(rollouts=40, tries=2))
+    learned, held_out = data.rollouts("gis"), data.rollouts("gis", unseen=True)
+    assert len(learned) == len(held_out) == 80
+    assert {t.task_id for t in learned} <= {task.id for task in judge_tasks("gis")}
+    assert all("-development-" in t.task_id for t in held_out)
+    assert data.rollouts("gis") == learned  # kept
 
 
 @pytest.mark.parametrize("role", recipe.ROLES)
