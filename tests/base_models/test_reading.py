@@ -161,8 +161,8 @@ def test_the_tower_goes_on_reading_while_the_executor_learns_to_point(executor, 
 
 
 def test_a_tower_of_other_patches_reads_as_well(executor, walks):
-    """The published towers have patches of 42 px, and adapters go on from these."""
-    published = CHECKPOINTS / "executor"
+    """The towers of the published planner and judges have patches of 42 px."""
+    published = CHECKPOINTS / "planner"
     words, network = load_processor(published), load_network(published, trainable=True, device="cpu")
     assert network.config.vision_config.patch_size != executor[1].config.vision_config.patch_size
     figures = train_vision(words, network, [].append, Reading(network, 0), screens_source(walks[:1], 0.0), 2, 0, names=1.0)
