@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import socket
@@ -203,6 +204,7 @@ def test_the_parts_of_a_run_are_those_of_its_layout():
     named |= {call("gis") for call in (run.judges, run.specialist, run.label_votes, run.ablation, run.transfer)}
     named |= {run.stage_record("explore/base/gis")}
     parts = {path.relative_to(run.folder).parts[0] for path in named}
+    parts |= set(re.findall(r'self\.folder / "([^"]+)"', inspect.getsource(Run)))
     outputs = re.findall(r"(?ms)^    output:\n(.*?)^    \w", (REPO / "Snakefile").read_text())
     paths = [path for block in outputs for path in re.findall(r'"([^"]+)"', block)]
     parts |= {re.match(r"[\w.]+", path.replace("{trained}", name))[0] for path in paths for name in ("novice", "specialist")}
