@@ -251,7 +251,7 @@ def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory]
     """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
 
     Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.  Such tasks
-    are half of those drawn.
+    are at least half of those drawn.
     """
     maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
     lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}

@@ -113,8 +113,7 @@ class Data:
 
     @property
     def attempts(self) -> list[list[Attempt]]:
-        walks = dict(zip(self.apps, self.walks, strict=True))
-        count = self.recipe.attempts
+        walks, count = dict(zip(self.apps, self.walks, strict=True)), self.recipe.attempts
         return self._stored("attempts", lambda app: labelled_attempts(walks[app], self.rollouts(app), count, SEED))
 
     def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
@@ -126,8 +125,8 @@ class Data:
         if not path.exists():
             tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
-            play = jobs(drawn, self.recipe.tries)
-            save_trajectories(path, rollout(trained_agent(self.folder, "base"), play, partial(ScienceDesk, app), SEED))
+            agent, play = trained_agent(self.folder, "base"), jobs(drawn, self.recipe.tries)
+            save_trajectories(path, rollout(agent, play, partial(ScienceDesk, app), SEED))
         return load_trajectories(path)
 
 
