@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, Features, Image, List, Value
 
+from coda_lib.action import ActionType
 from coda_lib.agent import action_text
 from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
-ENDINGS = ("finished(", "call_user(")  # how the actions that end an episode begin
+ENDINGS = {ActionType.DONE, ActionType.FAIL}  # end an episode and say nothing else, as an answer does
 Labeller = Callable[[Trajectory], Sequence[int]]  # indices (from 0) of the positive steps, as `judge.positive_steps`
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
@@ -83,7 +84,8 @@ def draw_states(rows: Dataset, count: int, how: str, seed: int, endings: float =
     """
     draw = random.Random(seed)
     weights = np.array(rows["spread"] if how == "spread" else [1.0] * len(rows))
-    ends = np.array([target.startswith(ENDINGS) for target in (rows["target"] if endings < 1 else [""] * len(rows))])
+    written = tuple(f"{kind}(" for kind in ENDINGS)
+    ends = np.array([target.startswith(written) for target in (rows["target"] if endings < 1 else [""] * len(rows))])
     too_many = 0 < ends.sum() < len(rows) and weights[ends].sum() > endings * weights.sum()
     if too_many:
         weights[ends] *= endings / (1 - endings) * weights[~ends].sum() / weights[ends].sum()
@@ -93,10 +95,21 @@ def draw_states(rows: Dataset, count: int, how: str, seed: int, endings: float =
     return rows.select([row for order in passes for row in order][:count])
 
 
-def sft_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller) -> Dataset:
-    """Stage-2 rows: prompt, images and completion, the plan of a positive step."""
-    rows = []
-    for trajectory, index in positives(trajectories, label):
+def sft_rows(
+    trajectories: Sequence[Trajectory], prompts: str, label: Labeller, endings: float = 1.0, seed: int = 0
+) -> Dataset:  # fmt: skip
+    """Stage-2 rows: prompt, images and completion, the plan of a positive step.
+
+    At most a share `endings` are of states whose right plan ends the episode: which of them is drawn by chance, as far as there
+    are others.
+    """
+    chosen, rows = list(positives(trajectories, label)), []
+    ends = [not ENDINGS.isdisjoint(action.type for action in t.steps[index].actions) for t, index in chosen]
+    others = ends.count(False)
+    if others and sum(ends) > endings * len(ends):
+        left = random.Random(seed).sample([i for i, end in enumerate(ends) if end], int(endings / (1 - endings) * others))
+        chosen = [one for i, one in enumerate(chosen) if not ends[i] or i in left]
+    for trajectory, index in chosen:
         plan = format_plan(trajectory.steps[index].plan, prompts)
         completion = [{"role": "assistant", "content": [{"type": "text", "text": plan}]}]
         rows.append(_prompt(observation(trajectory, index), prompts) | {"completion": completion})

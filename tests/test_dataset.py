@@ -138,3 +138,27 @@ def test_states_are_drawn_by_how_much_the_runs_of_their_task_differ():
     drawn = draw_states(rows, 3000, "spread", 3)["task_id"]
     expected = 20 * half / (20 * half + 40 * whole)
     assert drawn.count("algebra/T-00") / 3000 == pytest.approx(expected, abs=0.03)
+
+
+DONE = ("DONE", Action.done())
+
+
+@pytest.mark.parametrize(("endings", "expected"), [(1.0, 0.5), (0.25, 0.25), (0.0, 0.0)])
+def test_states_that_end_an_episode_are_at_most_a_share(endings, expected):
+    judged = [made_up(i, (*ACTS[:1], DONE)) for i in range(30)]
+    drawn = draw_states(grpo_rows(judged, "compact", LABEL), 2000, "passes", 3, endings)["target"]
+    assert drawn.count("finished()") / 2000 == pytest.approx(expected, abs=0.04)
+    rows = sft_rows(judged, "compact", LABEL, endings, seed=3)
+    plans = [row["completion"][0]["content"][0]["text"] for row in rows]
+    assert plans.count("Click 'Grid'.") == 30 and plans.count("DONE") / len(plans) == pytest.approx(expected, abs=0.02)
+
+
+def test_where_all_states_end_an_episode_they_are_all_there_is():
+    judged = [made_up(i, (DONE,)) for i in range(3)]
+    assert len(sft_rows(judged, "compact", LABEL, endings=0.0)) == 3
+    assert set(draw_states(grpo_rows(judged, "compact", LABEL), 5, "passes", 0, 0.0)["target"]) == {"finished()"}
+
+
+def test_an_answer_says_something_and_is_kept():
+    rows = sft_rows([made_up(1, ACTS)], "compact", LABEL, endings=0.0)
+    assert rows[-1]["completion"][0]["content"][0]["text"] == "ANS 4"

@@ -147,6 +147,7 @@ class TrainingSettings(Section):
     accelerate: str | None = None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
     lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
     frozen_vision: bool = False  # the vision tower stays as it is
+    endings: Annotated[Real, Field(ge=0, le=1)] = 1.0  # largest share of states whose right plan ends the episode
     schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
     warm_up: Number = 0
     track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
@@ -165,7 +166,6 @@ class SpecializeSettings(TrainingSettings):
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
     shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
     draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
-    endings: Share = 1.0  # largest share of states whose right plan is to end
     refills: Number = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")

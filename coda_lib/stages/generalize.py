@@ -35,8 +35,8 @@ def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = here.profile()
     judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
-    rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged))
     seed = stage_seed(profile, "generalize")
+    rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged), profile.generalize.endings, seed)
     folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
     write_split(here.generalist, profile.apps)
     return folder
