@@ -26,7 +26,7 @@ SCREENS = 16  # screens a step of the executor's training
 GROUP = 32  # at most so many plans about one screen, which share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
-UNSURE = 0.3  # share of random steps, in hindsight and in demonstrations
+UNSURE = 0.6  # share of random steps, in hindsight and in demonstrations
 _CROWDED = 0.6  # share of the vision tower's screens, beside pages, that have lists or drawn objects
 _LONGEST = 16  # letters of a name on a page
 _OTHERS = 6  # plans among them about anything on the screen
@@ -149,9 +149,9 @@ def value_source(apps: Sequence[str], walks: Walks = ()) -> Source:
 
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
     """One batch in six has how-tos, two have values to copy, one of them with pictures.  Of the other rows 55 % are decisions of
-    a demonstrator with 30 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
+    a demonstrator with 60 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
     steps of a walk achieved is the instruction, and the steps are the plans, after none to three aimless steps; a third of these
-    instructions ask for something more, and 30 % of the steps are replaced by random ones.  The rest are questions that the
+    instructions ask for something more, and 60 % of the steps are replaced by random ones.  The rest are questions that the
     screen answers, and the next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what
     leads to a goal.
     """

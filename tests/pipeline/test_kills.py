@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import random
 import subprocess
 import sys
@@ -65,10 +66,9 @@ class Study:
         while process.poll() is None:
             time.sleep(0.05)
             if time.monotonic() > until and (found := self._find(me, victim)):
-                family = [me, *me.children(recursive=True)]
                 found.kill()
                 process.communicate()
-                self._check_all_end(family)
+                self._check_all_end()
                 return True
         assert process.returncode == 0, process.stderr.read()
         return False
@@ -78,12 +78,16 @@ class Study:
         found = [p for p in family if VICTIMS[victim] in " ".join(_command(p))]
         return random.choice(found) if found else None
 
-    def _check_all_end(self, family: Sequence[psutil.Process]) -> None:
+    def _check_all_end(self) -> None:
+        """No process of this run goes on, one that began while another was killed included, and none holds its lock."""
         until = time.monotonic() + PATIENCE_S
-        while alive := [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]:
-            assert time.monotonic() < until, [_command(p) for p in alive]
+        while (alive := self._alive()) or self.is_locked():
+            assert time.monotonic() < until, alive or "locked"
             time.sleep(0.1)
-        assert not self.is_locked()
+
+    def _alive(self) -> list[str]:
+        words = [_command(p) for p in psutil.process_iter() if p.pid != os.getpid()]
+        return [" ".join(each) for each in words if str(self.run.folder) in " ".join(each)]
 
 
 def _command(process: psutil.Process) -> list[str]:
