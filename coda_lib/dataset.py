@@ -107,8 +107,9 @@ def sft_rows(
     ends = [not ENDINGS.isdisjoint(action.type for action in t.steps[index].actions) for t, index in chosen]
     others = ends.count(False)
     if others and sum(ends) > endings * len(ends):
-        left = random.Random(seed).sample([i for i, end in enumerate(ends) if end], int(endings / (1 - endings) * others))
-        chosen = [one for i, one in enumerate(chosen) if not ends[i] or i in left]
+        most = int(endings / (1 - endings) * others)
+        kept = {*random.Random(seed).sample([i for i, end in enumerate(ends) if end], most)}
+        chosen = [one for i, one in enumerate(chosen) if not ends[i] or i in kept]
     for trajectory, index in chosen:
         plan = format_plan(trajectory.steps[index].plan, prompts)
         completion = [{"role": "assistant", "content": [{"type": "text", "text": plan}]}]

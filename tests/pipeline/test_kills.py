@@ -79,11 +79,12 @@ class Study:
         return random.choice(found) if found else None
 
     def _check_all_end(self) -> None:
-        """No process of this run goes on, one that began while another was killed included, and none holds its lock."""
+        """No process of this run goes on, not even one that began while another was killed, and nothing holds its lock."""
         until = time.monotonic() + PATIENCE_S
-        while (alive := self._alive()) or self.is_locked():
-            assert time.monotonic() < until, alive or "locked"
+        while alive := self._alive():
+            assert time.monotonic() < until, alive
             time.sleep(0.1)
+        assert not self.is_locked()
 
     def _alive(self) -> list[str]:
         words = [_command(p) for p in psutil.process_iter() if p.pid != os.getpid()]
