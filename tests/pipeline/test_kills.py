@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import random
 import subprocess
 import sys
@@ -66,9 +65,10 @@ class Study:
         while process.poll() is None:
             time.sleep(0.05)
             if time.monotonic() > until and (found := self._find(me, victim)):
+                family = {me, *me.children(recursive=True)}
                 found.kill()
                 process.communicate()
-                self._check_all_end()
+                self._check_all_end(family)
                 return True
         assert process.returncode == 0, process.stderr.read()
         return False
@@ -78,17 +78,23 @@ class Study:
         found = [p for p in family if VICTIMS[victim] in " ".join(_command(p))]
         return random.choice(found) if found else None
 
-    def _check_all_end(self) -> None:
+    def _check_all_end(self, family: set[psutil.Process]) -> None:
         """No process of this run goes on, not even one that began while another was killed, and nothing holds its lock."""
         until = time.monotonic() + PATIENCE_S
-        while alive := self._alive():
-            assert time.monotonic() < until, alive
+        while True:  # one that is ending has no command line any more, and holds its files for a moment
+            family |= {p for p in psutil.process_iter() if str(self.run.folder) in " ".join(_command(p))}
+            if not (alive := [p for p in family if _is_alive(p)]):
+                break
+            assert time.monotonic() < until, [_command(p) for p in alive]
             time.sleep(0.1)
         assert not self.is_locked()
 
-    def _alive(self) -> list[str]:
-        words = [_command(p) for p in psutil.process_iter() if p.pid != os.getpid()]
-        return [" ".join(each) for each in words if str(self.run.folder) in " ".join(each)]
+
+def _is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _command(process: psutil.Process) -> list[str]:
