@@ -150,6 +150,10 @@ class Run:
         """The trajectories behind `evaluation`."""
         return self.evaluation(system, app).with_suffix(".trajectories.parquet")
 
+    def actions(self, system: str, app: str) -> Path:
+        """The same without screenshots, where a run is kept small (`envs.sciencedesk.replay`)."""
+        return self.evaluation(system, app).with_suffix(".actions.parquet")
+
     def fleet(self, purpose: str, system: str, app: str) -> Path:
         """Where the episodes of a stage are kept one by one while a fleet plays them."""
         return self.folder / "fleet" / purpose / system / app

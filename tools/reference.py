@@ -16,11 +16,16 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pandas as pd
+import torch
+from safetensors.torch import load_file, save_file
 
+from coda_lib.applications import APPS
+from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES, committed_tables, executors, novel, variants
 from coda_lib.evaluation.paper import OVERALL
@@ -29,9 +34,11 @@ from coda_lib.evaluation.results import save_tables
 from coda_lib.evaluation.tables import comparisons, load_episodes, over_seeds, siblings, table1, table_settings
 from coda_lib.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
 from coda_lib.files import write_table, write_text
+from coda_lib.formats.export import copy_planner, trained_planners
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 from coda_lib.show.figures import judge_bars, save, table1_bars
+from coda_lib.trajectory import load_trajectories, save_trajectories
 from tools.artifact import artifact_section
 
 COMMITTED_FILES = (
@@ -39,7 +46,8 @@ COMMITTED_FILES = (
     "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
     "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
 )  # fmt: skip
-SHOWN = "laptop"
+SHOWN, NOTEBOOKS_OF = "laptop", "gis"
+SHOWN_FILES = ("notebooks/*.ipynb", f"specialist/{NOTEBOOKS_OF}/groups/*.parquet")
 COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
     ("coda audit", "What the paper's own tables bear out"),
     ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
@@ -55,21 +63,37 @@ WIDTH = 140  # columns of the commands' tables
 
 
 def copy_run(run: Run) -> Path:
-    """Copy the small files of a finished run to results/reference/RUN (no trajectories, no weights).
+    """Copy the small files of a finished run to results/reference/RUN, with its test episodes as actions, without screenshots.
 
+    Of the run `SHOWN` also the trained planners, in 16 bit, and the executed notebooks, those of one application.
     UserError if the run has no report yet.
     """
     if not run.report.exists():
         raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
     write_table(run.votes, load_votes(run))
-    target = REFERENCE / run.folder.name
+    target, profile = REFERENCE / run.folder.name, run.profile()
+    patterns = (*COMMITTED_FILES, *(SHOWN_FILES if target.name == SHOWN else ()))
+    others = tuple(f"-{app}.ipynb" for app in APPS if app != NOTEBOOKS_OF)
     with renewed(target) as temporary:
-        for path in sorted({path for pattern in COMMITTED_FILES for path in run.folder.glob(pattern)}):
-            if not path.name.endswith(".trajectories.parquet"):
+        if target.name == SHOWN:
+            for name, checkpoint in trained_planners(run):
+                copy_planner(run, name, checkpoint, copy := temporary / checkpoint.relative_to(run.folder))
+                halve(copy / "model.safetensors")
+        for path in sorted({path for pattern in patterns for path in run.folder.glob(pattern)}):
+            if not path.name.endswith((".trajectories.parquet", *others)):
                 copy = temporary / path.relative_to(run.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
+        for system, app in product(profile.systems, profile.apps):
+            if (path := run.trajectories(system, app)).is_file():
+                copy = temporary / run.actions(system, app).relative_to(run.folder)
+                save_trajectories(copy, [without_screens(trajectory) for trajectory in load_trajectories(path)])
     return target
+
+
+def halve(weights: Path) -> None:
+    """Write a file of weights again in 16 bit; the network computes in what its config says."""
+    save_file({name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
 
 
 @contextmanager

@@ -73,8 +73,8 @@ def export(run: Run, folder: Path) -> dict[str, int]:
         for split, tasks in (("train", _drawn(run, planners)), ("test", [t for app in profile.apps for t in test_tasks(app)])):
             counts[f"{split} tasks"] = _write([task_row(task) for task in tasks], TASKS, data / f"{split}.parquet")
         write_text(temporary / "dataset" / "README.md", dataset_card(run, planners, counts))
-        for name, checkpoint in _checkpoints(run):
-            _copy_model(run, name, checkpoint, temporary / "models" / name)
+        for name, checkpoint in trained_planners(run):
+            copy_planner(run, name, checkpoint, temporary / "models" / name)
             counts[f"model {name}"] = 1
     return counts
 
@@ -110,13 +110,14 @@ def _write(rows: list[dict[str, Any]], features: Features, path: Path) -> int:
     return len(rows)
 
 
-def _checkpoints(run: Run) -> Iterator[tuple[str, Path]]:
+def trained_planners(run: Run) -> Iterator[tuple[str, Path]]:
     """The run's trained planners that are there, by the names of their folders."""
     found = {f"specialist-{app}": run.specialist(app) for app in run.profile().apps} | {"generalist": run.generalist}
     return ((name, path) for name, path in found.items() if (path / "done.json").is_file())
 
 
-def _copy_model(run: Run, name: str, checkpoint: Path, target: Path) -> None:
+def copy_planner(run: Run, name: str, checkpoint: Path, target: Path) -> None:
+    """Copy a trained planner, with its card, to a new folder."""
     target.mkdir(parents=True)
     for path in sorted(checkpoint.iterdir()):
         if path.is_file() and path.name not in LEFT_OUT and not path.name.startswith("."):

@@ -19,8 +19,12 @@ from PIL import Image, ImageDraw
 from tiny_models import NO, YES, made_up
 
 from coda_lib.action import Action, ActionType
+from coda_lib.agent import ScriptAgent
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile
+from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.sciencedesk.replay import without_screens
+from coda_lib.envs.sciencedesk.script import read_step
 from coda_lib.evaluation import (
     compare_rules,
     comparisons,
@@ -38,15 +42,17 @@ from coda_lib.evaluation import (
     voting_rules,
 )
 from coda_lib.evaluation.votes import votes_of
-from coda_lib.files import write_table
+from coda_lib.files import sha256, write_json, write_table
 from coda_lib.formats import convert
 from coda_lib.judge import Verdict, format_verdict
+from coda_lib.paths import TASKS, display
 from coda_lib.reward import similarity
 from coda_lib.rollout import episodes as rows_of
+from coda_lib.rollout import rollout
 from coda_lib.run import Run
 from coda_lib.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
 from coda_lib.show.viewer.pictures import Pictures
-from coda_lib.task import Task
+from coda_lib.task import Task, load_task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, save_trajectories
 
 BROWSERS = [
@@ -349,3 +355,22 @@ def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):
     places = {"RUN": str(study.folder), "NOTES": str(tmp_path / "full" / "mine.txt"), "FULL": str(tmp_path / "full")}
     code, _, said = coda("view", *[re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words])
     assert code == 2 and fault in said and (tmp_path / "full" / "mine.txt").read_text() == "mine"
+
+
+def test_episodes_that_are_kept_without_screens_are_played_again(tmp_path) -> None:
+    kept, bare = Run(str(tmp_path / "kept")), Run(str(tmp_path / "bare"))
+    paths = sorted((TASKS / "test" / "algebra").glob("*.json"))[:3]
+    tasks = [load_task(path) for path in paths]
+    agent = ScriptAgent({task.instruction: task.solution for task in tasks}, read_step)
+    played = rollout(agent, [(task, 0) for task in tasks], lambda: ScienceDesk("algebra"), seed=1)
+    for run in (kept, bare):
+        run.store(load_profile("smoke", ("apps=[algebra]",)))
+        write_json(run.manifest, {"inputs": {display(path): sha256(path) for path in paths}})
+        write_table(run.evaluation("base", "algebra"), rows_of(played, tasks, "base", 7))
+    save_trajectories(kept.trajectories("base", "algebra"), played)
+    save_trajectories(bare.actions("base", "algebra"), [without_screens(t) for t in played])
+    pages = [Evidence("one"), Evidence("one")]
+    for run, evidence in zip((kept, bare), pages, strict=True):
+        read_run(run, evidence)
+    assert pages[0].episodes == pages[1].episodes and pages[0].pictures.packed == pages[1].pictures.packed
+    assert "drawn again from the actions of 3 episodes" in dict(pages[1].about)["screens of bare"]

@@ -5,14 +5,18 @@ from __future__ import annotations
 import shutil
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from tiny_models import made_up
 
+from coda_lib.config import load_profile
+from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES
-from coda_lib.files import read_json, write_json, write_text
+from coda_lib.files import read_json, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
-from coda_lib.trajectory import save_trajectories
+from coda_lib.trajectory import load_trajectories, save_trajectories
 from tools import reference
 
 
@@ -21,18 +25,35 @@ def test_an_unfinished_run_is_refused(tmp_path) -> None:
         reference.copy_run(Run(str(tmp_path)))
 
 
-def test_small_files_are_copied_and_trajectories_are_not(tmp_path, monkeypatch) -> None:
-    run, committed = Run(str(tmp_path / "run")), tmp_path / "reference"
+def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(tmp_path, monkeypatch) -> None:
+    committed = tmp_path / "reference"
     monkeypatch.setattr(reference, "REFERENCE", committed)
-    write_json(run.manifest, {})
-    for name in ("report.html", "tables/table1.csv", "evaluation/base/gis.parquet", "evaluation/base/gis.trajectories.parquet",
-                 "generalist/model.safetensors", "generalist/metrics.jsonl"):  # fmt: skip
-        write_text(run.folder / name, name)
-    save_trajectories(run.judged("base", "gis"), [made_up()])
-    assert reference.copy_run(run) == committed / "run"
-    names = {str(path.relative_to(committed / "run")) for path in committed.rglob("*") if path.is_file()}
-    small = {"manifest.json", "report.html", "judged/votes.parquet"}
-    assert names == small | {"tables/table1.csv", "evaluation/base/gis.parquet", "generalist/metrics.jsonl"}
+    run, shown = Run(str(tmp_path / "run")), Run(str(tmp_path / reference.SHOWN))
+    for one in (run, shown):
+        one.store(load_profile("smoke"))
+        for name in ("manifest.json", "report.html", "tables/table2.csv", "evaluation/base/gis.parquet",
+                     "generalist/metrics.jsonl", "generalist/done.json", "generalist/config.json",
+                     "notebooks/00_quickstart.ipynb", "notebooks/03_explore-base-gis.ipynb",
+                     "notebooks/03_explore-base-algebra.ipynb",
+                     "specialist/gis/groups/1.parquet", "specialist/algebra/groups/1.parquet"):  # fmt: skip
+            write_text(one.folder / name, name)
+        save_file({"weight": torch.full((2, 3), 1.001)}, one.generalist / "model.safetensors")
+        for path in (one.judged("base", "gis"), one.trajectories("base", "gis")):
+            save_trajectories(path, [made_up()])
+        assert reference.copy_run(one) == committed / one.folder.name
+
+    def names(name: str) -> set[str]:
+        return {str(path.relative_to(committed / name)) for path in (committed / name).rglob("*") if path.is_file()}
+
+    small = {"manifest.json", "profile.yaml", "report.html", "judged/votes.parquet", "tables/table2.csv",
+             "evaluation/base/gis.parquet", "evaluation/base/gis.actions.parquet", "generalist/metrics.jsonl"}  # fmt: skip
+    assert names("run") == small
+    planner = {f"generalist/{name}" for name in ("model.safetensors", "config.json", "README.md")}
+    notebooks = {"notebooks/00_quickstart.ipynb", "notebooks/03_explore-base-gis.ipynb"}
+    assert names(reference.SHOWN) == small | planner | notebooks | {"specialist/gis/groups/1.parquet"}
+    kept = Run(str(committed / reference.SHOWN))
+    assert load_file(kept.generalist / "model.safetensors")["weight"].dtype == torch.bfloat16
+    assert load_trajectories(kept.actions("base", "gis")) == [without_screens(made_up())]
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from PySide6.QtCore import QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QKeySequence, QPainter
+from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget, QWidget
 
 WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
@@ -53,6 +53,8 @@ class Field(QLineEdit):
         self.setAccessibleName(name)
         self.setMaxLength(40)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)  # it would be a window of its own
+        # Qt draws the cursor of a field that ever had a key, and of no other: a picture would depend on earlier episodes
+        super().keyPressEvent(QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_End, Qt.KeyboardModifier.NoModifier))
 
     def keyPressEvent(self, event) -> None:
         """Copy, cut and paste within the window; all else is Qt's."""

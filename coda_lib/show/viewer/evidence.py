@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from coda_lib.action import Action
 from coda_lib.config import EXPLORERS, Profile
+from coda_lib.envs.sciencedesk.replay import Replay, replayed
 from coda_lib.evaluation.claims import JOINT
 from coda_lib.evaluation.endings import ending_of
 from coda_lib.evaluation.paper import Provenance
@@ -175,18 +176,28 @@ def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str
 
 def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]) -> None:
     """The episodes at the test tasks: sampled ones with their trajectories where these are kept, greedy ones, ablations."""
+    again = Replay()
     for system, app in product(run.profile().systems, apps):
-        path, kept = run.evaluation(system, app), run.trajectories(system, app)
-        played = {(t.task_id, t.run): t for t in load_trajectories(kept)} if kept.is_file() else {}
-        for row in _rows(path, tasks):
+        played = {(t.task_id, t.run): t for t in _played_by(run, system, app, tasks, again)}
+        for row in _rows(run.evaluation(system, app), tasks):
             evidence.add("test", prefix + system, row, played.get((row["task_id"], row["run"])))
         for row in _rows(run.greedy(system, app), tasks):
             evidence.add("greedy", prefix + system, row)
+    if again.episodes:
+        evidence.about.append((f"screens of {run.folder.name}", str(again)))
     for path in sorted(run.ablation(JOINT).parent.glob("*.parquet")):
         for row in _rows(path, tasks):
             if row["app"] in apps:
                 evidence.labels.setdefault(prefix + row["system"], f"{prefix}Ablation: {row['system']}")
                 evidence.add("test", prefix + row["system"], row)
+
+
+def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: Replay) -> list[Trajectory]:
+    """The trajectories of a system at the test tasks; where these are kept without screenshots, played again."""
+    if run.trajectories(system, app).is_file():
+        return load_trajectories(run.trajectories(system, app))
+    kept = run.actions(system, app)
+    return replayed(load_trajectories(kept), app, tasks, again) if kept.is_file() else []
 
 
 def _rows(path: Path, tasks: dict[str, Task]) -> list[dict]:
