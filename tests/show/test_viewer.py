@@ -374,3 +374,7 @@ def test_episodes_that_are_kept_without_screens_are_played_again(tmp_path) -> No
         read_run(run, evidence)
     assert pages[0].episodes == pages[1].episodes and pages[0].pictures.packed == pages[1].pictures.packed
     assert "drawn again from the actions of 3 episodes" in dict(pages[1].about)["screens of bare"]
+    assert not any("screens are drawn" in text for text in pages[1].lacks)
+    write_json(bare.manifest, {"inputs": {display(path): "another" for path in paths}})
+    read_run(bare, changed := Evidence("changed"))
+    assert any("3 episodes left out" in text for text in changed.lacks)

@@ -28,6 +28,10 @@ class Replay:
     same_screens: int = 0  # to the pixel
     left_out: int = 0  # episodes whose task has changed since, and those in which the application broke
 
+    @property
+    def exact(self) -> bool:
+        return (self.same_outcome, self.same_screens, self.left_out) == (self.episodes, self.screens, 0)
+
     def __str__(self) -> str:
         return (
             f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of {self.screens:,} are as they "

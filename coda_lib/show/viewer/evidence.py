@@ -183,8 +183,9 @@ def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: st
             evidence.add("test", prefix + system, row, played.get((row["task_id"], row["run"])))
         for row in _rows(run.greedy(system, app), tasks):
             evidence.add("greedy", prefix + system, row)
-    if again.episodes:
+    if again.episodes or again.left_out:
         evidence.about.append((f"screens of {run.folder.name}", str(again)))
+        evidence.lacks += [] if again.exact else [f"run {run.folder.name}: screens are {again}"]
     for path in sorted(run.ablation(JOINT).parent.glob("*.parquet")):
         for row in _rows(path, tasks):
             if row["app"] in apps:
