@@ -19,6 +19,8 @@ from coda_lib.action import Action
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, reading
 
+DIGEST = 16  # bytes of a screenshot's digest, where that alone is kept
+
 
 class StopReason(StrEnum):
     """Why an episode ended (paper, section 2 and the released inference code)."""
@@ -141,9 +143,14 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
         pq.write_table(pa.Table.from_pylist([asdict(t) for t in trajectories], schema), temporary, compression="zstd")
 
 
-def load_trajectories(path: Path) -> list[Trajectory]:
-    """Read what `save_trajectories` wrote.  UserError if the file is not there or is no such file."""
+def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
+    """Read what `save_trajectories` wrote.
+
+    UserError if the file is not there or is no such file, and if `screens` are wanted where their digests alone are kept.
+    """
     rows = trajectory_rows(path)
+    if screens and any(len(row["final_screenshot"] or b"") == DIGEST for row in rows):
+        raise UserError(f"{path} has no screenshots, but their digests: look at its run, coda view RUN, which draws them again")
     with reading(path, "trajectory"):
         return [_trajectory(row) for row in rows]
 

@@ -1,6 +1,6 @@
 """Episodes without their screenshots: ScienceDesk draws these again from the task and the actions.
 
-An episode is a function of both, so some two hundred bytes are enough to look at it, and to check its outcome, on any machine.
+An episode is a function of both, so some two hundred bytes are enough to look at it and to check its outcome.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ from PIL import Image
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.task import Task
-from coda_lib.trajectory import StopReason, Trajectory, decode_image, digest, screenshot_png
-
-DIGEST = 16  # bytes of a picture's digest
+from coda_lib.trajectory import DIGEST, StopReason, Trajectory, decode_image, digest, screenshot_png
 
 
 @dataclass

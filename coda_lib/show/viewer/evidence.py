@@ -198,7 +198,7 @@ def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: R
     if run.trajectories(system, app).is_file():
         return load_trajectories(run.trajectories(system, app))
     kept = run.actions(system, app)
-    return replayed(load_trajectories(kept), app, tasks, again) if kept.is_file() else []
+    return replayed(load_trajectories(kept, screens=False), app, tasks, again) if kept.is_file() else []
 
 
 def _rows(path: Path, tasks: dict[str, Task]) -> list[dict]:
