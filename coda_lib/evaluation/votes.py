@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from coda_lib.config import JudgeSettings, Profile
+from coda_lib.config import EXPLORERS, JudgeSettings, Profile
 from coda_lib.errors import UserError
 from coda_lib.evaluation.paper import LABELS, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
@@ -225,7 +225,7 @@ def find_votes(run: Run) -> pd.DataFrame:
     """
     if os.path.lexists(run.votes):
         return _read_votes(run.votes)
-    judged = sorted(run.explorer().folder.glob("judged/base/*.parquet")) + sorted(run.folder.glob("judged/specialist/*.parquet"))
+    judged = [path for planner in EXPLORERS for path in sorted(run.judged(planner, "").parent.glob("*.parquet"))]
     parts = [_stored_votes(path) for path in judged]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 

@@ -22,7 +22,7 @@ from coda_lib.evaluation.claims import JOINT
 from coda_lib.evaluation.endings import ending_of
 from coda_lib.evaluation.paper import Provenance
 from coda_lib.evaluation.report import SYSTEM_LABELS
-from coda_lib.evaluation.votes import TRAJECTORY, apply, cast, find_votes, table2_rules, votes_of, voting_rules
+from coda_lib.evaluation.votes import TRAJECTORY, apply, cast, find_votes, table2_rules, voting_rules
 from coda_lib.files import read_json, sha256
 from coda_lib.formats import read
 from coda_lib.judge import Rule, read_verdict
@@ -217,8 +217,7 @@ def _test_tasks(apps: Iterable[str], inputs: dict[str, str]) -> dict[str, Task]:
 
 
 def _read_votes(run: Run, profile: Profile, evidence: Evidence, apps: Sequence[str], prefix: str) -> None:
-    novice = [path for path in (run.judged("novice", app) for app in apps) if path.is_file()]
-    own = pd.concat([find_votes(run), *(votes_of(load_trajectories(path), "judge") for path in novice)], ignore_index=True)
+    own = find_votes(run)
     mixed = [pd.read_parquet(path) for path in map(run.judges, apps) if path.is_file()]
     sets = {"train": (own[own["app"].isin(apps)], voting_rules(profile.judge))}
     sets |= {"mix": (pd.concat(mixed, ignore_index=True), table2_rules(profile.judge))} if mixed else {}
