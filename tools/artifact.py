@@ -30,8 +30,7 @@ def artifact_section(folder: Path) -> str:
 
 def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
     study = folder.name
-    seeds = [run.profile().seed for run in runs]
-    make = f"`coda reproduce --profile {study}` and, for seeds {' and '.join(map(str, seeds[1:]))}, `--run NAME --set seed=N`"
+    make = f"`{made_by(study, runs)}`"
     cost = _cost([run.folder for run in runs])
     again = f"`coda seeds {' '.join(str(run.folder.relative_to(REPO)) for run in runs)}`"
     table = pd.read_csv(folder / "seeds" / "table1.csv")
@@ -44,6 +43,15 @@ def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
         claim = f"{_system(row.second)} − {_system(row.first)}: {row.metric}, Overall, points"
         yield (claim, make, cost, f"{row.difference:+.1f}", f"{row.low:+.1f} to {row.high:+.1f}", again,
                _name(folder / "seeds/comparisons.csv"))  # fmt: skip
+
+
+def made_by(study: str, runs: list[Run]) -> str:
+    """The command that makes the runs of a study again, from nothing."""
+    profiles = [run.profile() for run in runs]
+    seeds = f" --seeds {' '.join(str(profile.seed) for profile in profiles)}" if len(runs) > 1 else ""
+    sealed = profiles[0].sealed
+    more = f" --set 'sealed={{tasks: {sealed.tasks}, seed: {sealed.seed}, runs: {sealed.runs}}}'" if sealed else ""
+    return f"coda reproduce --profile {study}{seeds}{more}"
 
 
 def _judges(folder: Path) -> Iterator[tuple[str, ...]]:

@@ -4,7 +4,7 @@
 how figures or intervals are computed, and renews the same pages.
 
 The parts between marks such as `<!-- results -->`: Table 1 over all committed seeds of `SHOWN`'s study,
-Table 2, the ablations, and what the commands print about them.
+Table 2, labels, rewards and grades, the ablations, and what the commands print about them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,20 @@ from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES, committed_tables, executors, novel, variants
-from coda_lib.evaluation.paper import OVERALL
-from coda_lib.evaluation.report import BESIDE_NOTE, SYSTEM_LABELS, caption, html_report, write_tables
+from coda_lib.evaluation.paper import LABELS, OVERALL
+from coda_lib.evaluation.report import (
+    BESIDE_NOTE,
+    SYSTEM_LABELS,
+    caption,
+    comparisons_grid,
+    grid,
+    html_report,
+    write_tables,
+)
 from coda_lib.evaluation.results import save_tables
-from coda_lib.evaluation.tables import comparisons, load_episodes, over_seeds, siblings, table1, table_settings
+from coda_lib.evaluation.tables import comparisons, load_episodes, load_seeds, over_seeds, siblings, table1, table_settings
 from coda_lib.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
-from coda_lib.files import write_table, write_text
+from coda_lib.files import read_json, write_table, write_text
 from coda_lib.formats.export import copy_planner, trained_planners
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
@@ -166,6 +174,19 @@ def results_section(folder: Path) -> str:
     return "\n\n".join([tables[0], picture, tables[1]])
 
 
+def greedy_section(folder: Path) -> str:
+    """The success of all systems without chance, each test task once; and what holds at sealed tasks, where they were played."""
+    parts = []
+    for name, about, layout in (
+        ("greedy", "Without chance (temperature 0), each test task once", grid),
+        ("sealed", "Sealed tasks", grid),
+        ("sealed_differences", "Sealed tasks, differences in percentage points", comparisons_grid),
+    ):
+        if (path := folder / "tables" / f"{name}.csv").is_file():
+            parts.append(f"{about}; run {folder.name}.\n\n{layout(pd.read_csv(path)).to_markdown(index=False)}")
+    return "\n\n".join(parts) or "The run was made before systems were played without chance as well."
+
+
 def judge_section(folder: Path) -> str:
     """Table 2 of a reference run beside the paper's figures on ScienceBoard."""
     run = Run(str(folder))
@@ -177,6 +198,47 @@ def judge_section(folder: Path) -> str:
     ]
     head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
     return "\n".join([head, "| --- | --- | --- | --- | --- |", *lines])
+
+
+def labels_section(folder: Path) -> str:
+    """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has written."""
+    profile, parts = Run(str(folder)).profile(), []
+    for planner, who in {"base": "base planner", "novice": "novices", "specialist": "specialists"}.items():
+        scores = [read_json(path) for app in profile.apps if (path := folder / "judged" / planner / f"{app}.json").is_file()]
+        if scores:
+            accepted = [one["true_positive"] + one["false_positive"] for one in scores]
+            rows = {
+                f"{who} at train tasks": [LABELS[one["app"]] for one in scores],
+                "---": ["---"] * len(scores),
+                "attempts solved, by the application's check": [f"{one['successes']} of {one['trajectories']}" for one in scores],
+                "accepted by the judge": accepted,
+                "accepted and solved": [one["true_positive"] for one in scores],
+                "labelled steps": [one["positive_actions"] for one in scores],
+            }
+            parts.append("\n".join(f"| {' | '.join(map(str, (name, *cells)))} |" for name, cells in rows.items()))
+    return "\n\n".join(parts)
+
+
+def rewards_section(folder: Path) -> str:
+    """Mean training reward of stage 1, first and last ten optimizer steps, from the trainings' logs."""
+    profile = Run(str(folder)).profile()
+    rewards = [pd.read_json(folder / "specialist" / app / "metrics.jsonl", lines=True)["reward"] for app in profile.apps]
+    lines = [["", *(LABELS[app] for app in profile.apps)], ["---"] * (1 + len(rewards))]
+    lines.append(["first ten steps", *(f"{one.head(10).mean():.2f}" for one in rewards)])
+    lines.append(["last ten steps", *(f"{one.tail(10).mean():.2f}" for one in rewards)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def grades_section(folder: Path) -> str:
+    """Solved test episodes by the grade of their task, of all seeds."""
+    episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
+    grades = episodes["task_id"].str.extract(r"/(\w)", expand=False)
+    solved = episodes.assign(grade=grades).groupby(["grade", "system"])["success"].agg(["sum", "count"])
+    names = sorted(grades.unique())
+    lines = [["system", *(f"{grade} (of {solved.loc[grade, 'count'].iloc[0]})" for grade in names)], ["---"] * (1 + len(names))]
+    for system in profile.systems:
+        lines.append([SYSTEM_LABELS[system].strip("*"), *(str(int(solved.loc[(grade, system), "sum"])) for grade in names)])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def ablations_section(folder: Path) -> str:
@@ -204,7 +266,15 @@ def commands_section(folder: Path) -> str:
 
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
     "README.md": {"overall": overall_section},
-    "docs/results.md": {"results": results_section, "judge": judge_section, "ablations": ablations_section},
+    "docs/results.md": {
+        "results": results_section,
+        "greedy": greedy_section,
+        "judge": judge_section,
+        "labels": labels_section,
+        "rewards": rewards_section,
+        "grades": grades_section,
+        "ablations": ablations_section,
+    },
     "docs/commands.md": {"commands": commands_section},
     "docs/reproducibility.md": {"artifact": artifact_section},
 }
