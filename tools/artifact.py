@@ -25,7 +25,7 @@ def artifact_section(folder: Path) -> str:
     extra = REFERENCE / "ablations"
     folders = [*(run.folder for run in runs), *([extra] if (extra / "tables" / "ablations.csv").is_file() else [])]
     rows = [*_over_seeds(folder, runs), *_judges(folder), *(_ablations(extra) if extra in folders else ())]
-    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *_runs(folders)])
+    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *run_lines(folders)])
 
 
 def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
@@ -74,7 +74,8 @@ def _ablations(folder: Path) -> Iterator[tuple[str, ...]]:
         make = cost = again = "the same"
 
 
-def _runs(folders: list[Path]) -> Iterator[str]:
+def run_lines(folders: list[Path]) -> Iterator[str]:
+    """Commit, machine, time, memory and disk of runs, a line each, under a head."""
     yield "| run | seed | commit | machine | stage minutes | largest stage | disk |"
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for folder in folders:

@@ -47,7 +47,7 @@ from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 from coda_lib.show.figures import judge_bars, save, table1_bars
 from coda_lib.trajectory import load_trajectories, save_trajectories
-from tools.artifact import artifact_section
+from tools.artifact import artifact_section, run_lines
 
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
@@ -163,8 +163,42 @@ def overall_section(folder: Path) -> str:
         f"| {SYSTEM_LABELS[row.system].strip('*')} | {row.value:.1f} [{row.low:.1f}, {row.high:.1f}] | {row.paper_value:.2f} |"
         for row in rows.itertuples()
     ]
+    runs = siblings(Run(str(folder)), [REFERENCE])
+    seeds = ", ".join(str(run.profile().seed) for run in runs)
+    about = (
+        f"Table 1's Overall: {len(runs)} committed run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), "
+        f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
+    )
     head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
-    return "\n".join([head, "| --- | --- | --- |", *lines])
+    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder)])
+
+
+def differences(folder: Path) -> str:
+    """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the interval excludes 0."""
+    paper = pd.read_csv(folder / "seeds" / "beside_paper.csv").query("application == @OVERALL")
+    paper = paper.set_index([paper["metric"].str.partition("@")[0], "system"])["paper_value"]
+    compared = pd.read_csv(folder / "seeds" / "comparisons.csv").query("application == @OVERALL")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row in compared.itertuples():
+        text = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+        theirs = paper[row.metric.partition("@")[0], row.second] - paper[row.metric.partition("@")[0], row.first]
+        rows.setdefault((row.first, row.second), []).extend([f"**{text}**" if row.low * row.high > 0 else text, f"{theirs:+.2f}"])
+    metrics = list(dict.fromkeys(compared["metric"]))
+    names = {system: SYSTEM_LABELS[system].strip("*").partition(" →")[0] for pair in rows for system in pair}
+    head = ["difference, points", *(f"{metric}, {whose}" for metric in metrics for whose in ("ours", "the paper"))]
+    lines = [head, ["---"] * len(head), *([f"{names[b]} − {names[a].lower()}", *cells] for (a, b), cells in rows.items())]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def runs_section(folder: Path) -> str:
+    """Which runs the results are of, and the Overall Average@k of each system with each seed."""
+    runs = siblings(Run(str(folder)), [REFERENCE])
+    by_seed = pd.read_csv(folder / "seeds" / "by_seed.csv", index_col="system")
+    lines = [["Overall Average@k, percent", *(f"seed {run.profile().seed}" for run in runs)], ["---"] * (1 + len(runs))]
+    for system, row in by_seed.iterrows():
+        lines.append([SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)])
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(["\n".join(run_lines([run.folder for run in runs])), "", table, "", differences(folder)])
 
 
 def results_section(folder: Path) -> str:
@@ -197,7 +231,9 @@ def judge_section(folder: Path) -> str:
         for row in table.itertuples()
     ]
     head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
-    return "\n".join([head, "| --- | --- | --- | --- | --- |", *lines])
+    mix = load_table2_votes(run).drop_duplicates(["task_id", "run", "planner"])
+    about = f"{len(mix)} trajectories, {int(mix['success'].sum())} of them solved."
+    return "\n".join([about, "", head, "| --- | --- | --- | --- | --- |", *lines])
 
 
 def labels_section(folder: Path) -> str:
@@ -267,6 +303,7 @@ def commands_section(folder: Path) -> str:
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
     "README.md": {"overall": overall_section},
     "docs/results.md": {
+        "runs": runs_section,
         "results": results_section,
         "greedy": greedy_section,
         "judge": judge_section,
