@@ -184,10 +184,10 @@ def _check_folder(folder: Path, as_json: bool) -> None:
 
 def convert(
     source: Annotated[Path, typer.Argument(help="A Parquet file of ours, or a folder in another format, which is recognized.")],
-    target: Annotated[Path, typer.Argument(help="What to write: a folder, or with --to coda a Parquet file.")],
-    to: Annotated[str, typer.Option(help="scienceboard, osworld, agentrewardbench or coda.")],
+    target: Annotated[Path, typer.Argument(help="What to write: a folder, or a file: --to coda Parquet, --to inspect .eval.")],
+    to: Annotated[str, typer.Option(help="scienceboard, osworld, agentrewardbench, inspect or coda.")],
 ) -> None:
-    """Write trajectories in another format: log folders of ScienceBoard or OSWorld, files of AgentRewardBench, or ours.
+    """Write trajectories in another format: of ScienceBoard, OSWorld, AgentRewardBench or Inspect (a log), or ours.
 
     AgentNet's demonstrations, a folder of JSON Lines and images, can be read too.
     """

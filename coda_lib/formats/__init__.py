@@ -1,6 +1,6 @@
 """Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench.
 
-AgentNet's demonstrations are read and not written.
+AgentNet's demonstrations are read and not written, logs of Inspect written and not read.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coda_lib.errors import UserError
-from coda_lib.files import new_folder
-from coda_lib.formats import agentnet, agentrewardbench, logs
+from coda_lib.files import atomic_path, new_folder
+from coda_lib.formats import agentnet, agentrewardbench, evals, logs
 from coda_lib.formats.parts import UNREAD
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 
 class Format(NamedTuple):
-    read: Callable[[Path], list[Trajectory]]
+    read: Callable[[Path], list[Trajectory]] | None  # None: a format that is only written
     write: Callable[[Sequence[Trajectory], Path], None] | None  # None: a format that is only read
     fits: Callable[[Path], bool]  # whether a source is of this format
+    file: bool = False  # written as one file, not as a folder
 
 
 FORMATS = {
-    "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file),
+    "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file, True),
     "scienceboard": Format(logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))),
     "osworld": Format(logs.read_osworld, logs.write_osworld, lambda path: any(path.rglob("result.txt"))),
     "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
     "agentnet": Format(agentnet.read, None, agentnet.fits),
+    "inspect": Format(None, evals.write, lambda path: False, True),
 }
 WRITTEN = tuple(name for name, one in FORMATS.items() if one.write)
 
@@ -63,11 +65,8 @@ def convert(source: Path, target: Path, to: str, report: Callable[[str], None] =
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known, trajectories = read(source)
-    if to == "coda":
-        save_trajectories(target, trajectories)
-    else:  # whole or not at all: half a folder could not be told from a whole one
-        with new_folder(target) as temporary:
-            FORMATS[to].write(trajectories, temporary)
+    with (atomic_path if FORMATS[to].file else new_folder)(target) as temporary:  # whole or not at all
+        FORMATS[to].write(trajectories, temporary)
     for trajectory in trajectories:
         for number, step in enumerate(trajectory.steps, 1):
             if step.error and step.error.startswith(UNREAD):
