@@ -17,7 +17,7 @@ from coda_lib.files import read_json, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 from coda_lib.trajectory import load_trajectories, save_trajectories
-from tools import reference
+from tools import pages, reference
 
 
 def test_an_unfinished_run_is_refused(tmp_path) -> None:
@@ -61,23 +61,23 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
     ("page", "name"),
     [
         pytest.param(page, name, marks=pytest.mark.slow if name == "commands" else ())
-        for page, parts in reference.PARTS.items()
+        for page, parts in pages.PARTS.items()
         for name in parts
     ],
 )
 def test_the_pages_show_the_reference_run_word_for_word(page, name) -> None:
-    assert reference.marked(name, reference.PARTS[page][name](REFERENCE / "laptop")) in (REPO / page).read_text()
+    assert pages.marked(name, pages.PARTS[page][name](REFERENCE / "laptop")) in (REPO / page).read_text()
 
 
 def test_renewing_replaces_what_is_between_the_marks_and_nothing_else(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(reference, "PARTS", {"page.md": {"a": lambda folder: f"of {folder}", "b": lambda folder: r"\1"}})
+    monkeypatch.setattr(pages, "PARTS", {"page.md": {"a": lambda folder: f"of {folder}", "b": lambda folder: r"\1"}})
     write_text(tmp_path / "page.md", "x\n<!-- a -->old<!-- /a -->\ny\n<!-- b --><!-- /b -->\n")
-    reference.show("RUN", tmp_path)
-    a, b = reference.marked("a", "of RUN"), reference.marked("b", r"\1")
+    pages.show("RUN", tmp_path)
+    a, b = pages.marked("a", "of RUN"), pages.marked("b", r"\1")
     assert (tmp_path / "page.md").read_text() == f"x\n{a}\ny\n{b}\n"
     write_text(tmp_path / "page.md", "<!-- a -->without an end")
     with pytest.raises(UserError, match="page.md has no part between <!-- a --> and <!-- /a -->"):
-        reference.show("RUN", tmp_path)
+        pages.show("RUN", tmp_path)
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")

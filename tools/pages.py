@@ -1,0 +1,226 @@
+"""What README and docs/ show of the committed reference runs, between marks such as `<!-- results -->`.
+
+Table 1 over all committed seeds of a study, differences, Table 2, labels, rewards and grades, the ablations, and what the
+commands print about them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pandas as pd
+
+from coda_lib.errors import UserError
+from coda_lib.evaluation.ablations import committed_tables
+from coda_lib.evaluation.paper import LABELS, OVERALL
+from coda_lib.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
+from coda_lib.evaluation.tables import load_seeds, siblings
+from coda_lib.evaluation.votes import load_table2_votes, table2
+from coda_lib.files import read_json, write_text
+from coda_lib.paths import REFERENCE, REPO
+from coda_lib.run import Run
+from tools.artifact import artifact_section, run_lines
+
+COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
+    ("coda audit", "What the paper's own tables bear out"),
+    ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
+    ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
+    ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
+    ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),
+    ("coda judge votes results/reference/laptop --table2", "The same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
+    ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
+     "Judgments as that benchmark scores them, and strictly"),
+)  # fmt: skip
+WIDTH = 140  # columns of the commands' tables
+
+
+def _table(rows: Iterable[Iterable[object]]) -> str:
+    """Rows of cells in Markdown."""
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)
+
+
+def overall_section(folder: Path) -> str:
+    """The README's part: Overall Average@k of each system over all seeds, beside the paper's."""
+    table = pd.read_csv(folder / "seeds" / "beside_paper.csv")
+    rows = table[(table["application"] == OVERALL) & table["metric"].str.startswith("Average")]
+    lines = [
+        f"| {SYSTEM_LABELS[row.system].strip('*')} | {row.value:.1f} [{row.low:.1f}, {row.high:.1f}] | {row.paper_value:.2f} |"
+        for row in rows.itertuples()
+    ]
+    runs = siblings(Run(str(folder)), [REFERENCE])
+    seeds = ", ".join(str(run.profile().seed) for run in runs)
+    about = (
+        f"Table 1's Overall: {len(runs)} committed run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), "
+        f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
+    )
+    head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
+    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder)])
+
+
+def differences(folder: Path) -> str:
+    """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the interval excludes 0."""
+    paper = pd.read_csv(folder / "seeds" / "beside_paper.csv").query("application == @OVERALL")
+    paper = paper.set_index([paper["metric"].str.partition("@")[0], "system"])["paper_value"]
+    compared = pd.read_csv(folder / "seeds" / "comparisons.csv").query("application == @OVERALL")
+    rows: dict[tuple[str, str], list[str]] = {}
+    for row in compared.itertuples():
+        text = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+        theirs = paper[row.metric.partition("@")[0], row.second] - paper[row.metric.partition("@")[0], row.first]
+        rows.setdefault((row.first, row.second), []).extend([f"**{text}**" if row.low * row.high > 0 else text, f"{theirs:+.2f}"])
+    metrics = list(dict.fromkeys(compared["metric"]))
+    names = {system: SYSTEM_LABELS[system].strip("*").partition(" →")[0] for pair in rows for system in pair}
+    head = ["difference, points", *(f"{metric}, {whose}" for metric in metrics for whose in ("ours", "the paper"))]
+    lines = [head, ["---"] * len(head), *([f"{names[b]} − {names[a].lower()}", *cells] for (a, b), cells in rows.items())]
+    return _table(lines)
+
+
+def runs_section(folder: Path) -> str:
+    """Which runs the results are of, and the Overall Average@k of each system with each seed."""
+    runs = siblings(Run(str(folder)), [REFERENCE])
+    by_seed = pd.read_csv(folder / "seeds" / "by_seed.csv", index_col="system")
+    lines = [["Overall Average@k, percent", *(f"seed {run.profile().seed}" for run in runs)], ["---"] * (1 + len(runs))]
+    for system, row in by_seed.iterrows():
+        lines.append([SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)])
+    table = _table(lines)
+    return "\n".join(["\n".join(run_lines([run.folder for run in runs])), "", table, "", differences(folder)])
+
+
+def results_section(folder: Path) -> str:
+    """The tables of a reference run over all seeds as they are, word for word."""
+    tables = [(folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
+    picture = f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
+    return "\n\n".join([tables[0], picture, tables[1]])
+
+
+def greedy_section(folder: Path) -> str:
+    """The success of all systems without chance, each test task once; and what holds at sealed tasks, where they were played."""
+    parts = []
+    for name, about, layout in (
+        ("greedy", "Without chance (temperature 0), each test task once", grid),
+        ("sealed", "Sealed tasks", grid),
+        ("sealed_differences", "Sealed tasks, differences in percentage points", comparisons_grid),
+    ):
+        if (path := folder / "tables" / f"{name}.csv").is_file():
+            parts.append(f"{about}; run {folder.name}.\n\n{layout(pd.read_csv(path)).to_markdown(index=False)}")
+    return "\n\n".join(parts) or "The run was made before systems were played without chance as well."
+
+
+def judge_section(folder: Path) -> str:
+    """Table 2 of a reference run beside the paper's figures on ScienceBoard."""
+    run = Run(str(folder))
+    table = table2(load_table2_votes(run), run.profile())
+    lines = [
+        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] | {row.paper_precision:.1f} "
+        f"| {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] | {row.paper_recall:.1f} |"
+        for row in table.itertuples()
+    ]
+    head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
+    mix = load_table2_votes(run).drop_duplicates(["task_id", "run", "planner"])
+    about = f"{len(mix)} trajectories, {int(mix['success'].sum())} of them solved."
+    return "\n".join([about, "", head, "| --- | --- | --- | --- | --- |", *lines])
+
+
+def labels_section(folder: Path) -> str:
+    """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has written."""
+    profile, parts = Run(str(folder)).profile(), []
+    for planner, who in {"base": "base planner", "novice": "novices", "specialist": "specialists"}.items():
+        scores = [read_json(path) for app in profile.apps if (path := folder / "judged" / planner / f"{app}.json").is_file()]
+        if scores:
+            accepted = [one["true_positive"] + one["false_positive"] for one in scores]
+            rows = {
+                f"{who} at train tasks": [LABELS[one["app"]] for one in scores],
+                "---": ["---"] * len(scores),
+                "attempts solved, by the application's check": [f"{one['successes']} of {one['trajectories']}" for one in scores],
+                "accepted by the judge": accepted,
+                "accepted and solved": [one["true_positive"] for one in scores],
+                "labelled steps": [one["positive_actions"] for one in scores],
+            }
+            parts.append(_table((name, *cells) for name, cells in rows.items()))
+    return "\n\n".join(parts)
+
+
+def rewards_section(folder: Path) -> str:
+    """Mean training reward of stage 1, first and last ten optimizer steps, from the trainings' logs."""
+    profile = Run(str(folder)).profile()
+    rewards = [pd.read_json(folder / "specialist" / app / "metrics.jsonl", lines=True)["reward"] for app in profile.apps]
+    lines = [["", *(LABELS[app] for app in profile.apps)], ["---"] * (1 + len(rewards))]
+    lines.append(["first ten steps", *(f"{one.head(10).mean():.2f}" for one in rewards)])
+    lines.append(["last ten steps", *(f"{one.tail(10).mean():.2f}" for one in rewards)])
+    return _table(lines)
+
+
+def grades_section(folder: Path) -> str:
+    """Solved test episodes by the grade of their task, of all seeds."""
+    episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
+    grades = episodes["task_id"].str.extract(r"/(\w)", expand=False)
+    solved = episodes.assign(grade=grades).groupby(["grade", "system"])["success"].agg(["sum", "count"])
+    names = sorted(grades.unique())
+    lines = [["system", *(f"{grade} (of {solved.loc[grade, 'count'].iloc[0]})" for grade in names)], ["---"] * (1 + len(names))]
+    for system in profile.systems:
+        lines.append([SYSTEM_LABELS[system].strip("*"), *(str(int(solved.loc[(grade, system), "sum"])) for grade in names)])
+    return _table(lines)
+
+
+def ablations_section(folder: Path) -> str:
+    """The tables of the committed ablations."""
+    parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
+             for about, table in committed_tables().items()]  # fmt: skip
+    return "\n\n".join(parts)
+
+
+def commands_section(folder: Path) -> str:
+    """Each command with all that it prints.  CalledProcessError if one fails."""
+    runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
+    parts = []
+    with TemporaryDirectory() as scratch:  # where they may write
+        (Path(scratch) / "results").symlink_to(REPO / "results")
+        for command, about in COMMANDS:
+            typed = command.replace("SEEDS", runs)
+            line = [sys.executable, "-m", "coda_lib.cli.main", *shlex.split(typed)[1:]]
+            env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
+            output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=scratch, env=env).stdout
+            output = "\n".join(text.rstrip() for text in output.strip("\n").splitlines())
+            parts.append(f"### {about}\n\n`{typed}`\n\n```text\n{output}\n```")
+    return "\n\n".join(parts)
+
+
+PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
+    "README.md": {"overall": overall_section},
+    "docs/results.md": {
+        "runs": runs_section,
+        "results": results_section,
+        "greedy": greedy_section,
+        "judge": judge_section,
+        "labels": labels_section,
+        "rewards": rewards_section,
+        "grades": grades_section,
+        "ablations": ablations_section,
+    },
+    "docs/commands.md": {"commands": commands_section},
+    "docs/reproducibility.md": {"artifact": artifact_section},
+}
+
+
+def marked(name: str, text: str) -> str:
+    """A renewed part between its marks."""
+    return f"<!-- {name} -->\n\n{text}\n\n<!-- /{name} -->"
+
+
+def show(folder: Path, root: Path = REPO) -> None:
+    """Renew the marked parts of the pages under `root`.  UserError if a page has no such mark."""
+    for page, parts in PARTS.items():
+        text = (root / page).read_text()
+        for name, part in parts.items():
+            before, opening, rest = text.partition(f"<!-- {name} -->")
+            _, closing, after = rest.partition(f"<!-- /{name} -->")
+            if not closing:
+                raise UserError(f"{page} has no part between <!-- {name} --> and <!-- /{name} -->")
+            text = before + marked(name, part(folder)) + after
+        write_text(root / page, text)
