@@ -61,7 +61,17 @@ def overall_section(folder: Path) -> str:
         f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
     )
     head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
-    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder)])
+    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *_without_chance(folder)])
+
+
+def _without_chance(folder: Path) -> list[str]:
+    """Overall at temperature 0 in a sentence, where a run has it: training may sharpen a planner and teach it nothing."""
+    if not (path := folder / "tables" / "greedy.csv").is_file():
+        return []
+    rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
+    cells = [f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()]
+    seed = Run(str(folder)).profile().seed
+    return ["", f"Without chance (temperature 0, each test task once, seed {seed}), percent: {', '.join(cells)}."]
 
 
 def differences(folder: Path) -> str:
