@@ -69,7 +69,9 @@ def _without_chance(folder: Path) -> list[str]:
     if not (path := folder / "tables" / "greedy.csv").is_file():
         return []
     rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
-    cells = [f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()]
+    cells = [
+        f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()
+    ]
     seed = Run(str(folder)).profile().seed
     return ["", f"Without chance (temperature 0, each test task once, seed {seed}), percent: {', '.join(cells)}."]
 
