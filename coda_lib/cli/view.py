@@ -22,6 +22,9 @@ def view(
         typer.Option(metavar="FILE.html|DIR", help="One file with everything, or a folder with the pictures beside the page."),
     ] = None,
     apps: Annotated[list[str] | None, typer.Option("--app", help="Only this application of a run; may be given twice.")] = None,
+    train_tasks: Annotated[
+        int, typer.Option(metavar="N", help="Train tasks of each planner and application shown step by step; -1: all.", min=-1)
+    ] = 50,
 ) -> None:
     """Write a page of episodes: screens, plans, actions, votes, outcomes. It opens by double click and needs no network.
 
@@ -41,7 +44,7 @@ def view(
     for source, name in zip(sources, names, strict=True):
         prefix = f"{name}: " if sources[1:] else ""
         if source in runs:
-            read_run(runs[source], evidence, chosen, prefix)
+            read_run(runs[source], evidence, chosen, prefix, None if train_tasks < 0 else train_tasks)
         else:
             read_logs(Path(source), evidence, prefix)
     if not evidence.episodes:

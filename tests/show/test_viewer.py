@@ -6,8 +6,10 @@ import io
 import json
 import random
 import re
+from collections import Counter
 from dataclasses import replace
 from html import unescape
+from inspect import signature
 
 import pandas as pd
 import pytest
@@ -21,6 +23,7 @@ from tiny_models import NO, YES, made_up
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import APPS
+from coda_lib.cli.view import view
 from coda_lib.config import SYSTEMS, load_profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.replay import without_screens
@@ -51,6 +54,7 @@ from coda_lib.rollout import episodes as rows_of
 from coda_lib.rollout import rollout
 from coda_lib.run import Run
 from coda_lib.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
+from coda_lib.show.viewer.evidence import TRAIN_TASKS
 from coda_lib.show.viewer.pictures import Pictures
 from coda_lib.task import Task, load_task
 from coda_lib.trajectory import StopReason, Trajectory, encode_image, save_trajectories
@@ -280,6 +284,20 @@ def test_a_run_is_collected_whole(study):
     assert evidence.rules["mix"][2] == evidence.standard["mix"] == "voting@4"
     assert evidence.lacks == ["run study: the test tasks have changed since: their texts and checks are not shown where the run "
                               "has not kept them", "run study: no GRPO groups of stage 1"]  # fmt: skip
+
+
+def test_of_many_train_episodes_a_page_shows_some_step_by_step_and_says_so(study, tmp_path):
+    evidence, everything = Evidence("some"), Evidence("all")
+    read_run(study, evidence, train_tasks=1)
+    read_run(study, everything, train_tasks=None)
+    train = [episode for episode in evidence.episodes if episode["set"] == "train"]
+    assert list(Counter((one["system"], one["app"]) for one in train if "steps" in one).values()) == [2] * 8
+    assert len(train) == 4 * 2 * 6 and all("success" in one and "instruction" in one and "count" in one for one in train)
+    assert "run study: 32 train episodes are listed without screens, plans and actions; `coda view study --train-tasks -1` "\
+           "shows all of them" in evidence.lacks  # fmt: skip
+    assert not any("train episodes" in text for text in everything.lacks)
+    assert len(evidence.pictures) < len(everything.pictures)
+    assert signature(view).parameters["train_tasks"].default == TRAIN_TASKS
 
 
 def test_a_run_that_keeps_outcomes_says_what_it_lacks(study, tmp_path):

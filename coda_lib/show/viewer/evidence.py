@@ -33,6 +33,7 @@ from coda_lib.show.viewer.pictures import Pictures
 from coda_lib.task import Task, load_task
 from coda_lib.trajectory import Trajectory, load_trajectories
 
+TRAIN_TASKS = 50  # of a planner in an application whose episodes a run's page shows step by step: all would take hundreds of MB
 PREDICATES = {"equals": "is", "excludes": "does not contain", "at_least": "is at least", "before": "has in this order",
               "has_row": "has a row"}  # fmt: skip
 
@@ -67,9 +68,14 @@ class Evidence:
             episode |= self._played(trajectory)
         return episode
 
-    def add_trajectory(self, of: str, system: str, trajectory: Trajectory) -> dict:
+    def add_trajectory(self, of: str, system: str, trajectory: Trajectory, stepwise: bool = True) -> dict:
+        """As `add`; with its screens, plans and actions, or without."""
         row = {"app": trajectory.app, "task_id": trajectory.task_id, "run": trajectory.run, "success": trajectory.success}
-        return self.add(of, system, row, trajectory)
+        if not stepwise:
+            row |= {"stop": str(trajectory.stop), "steps": len(trajectory.steps), "answer": trajectory.answer}
+        episode = self.add(of, system, row, trajectory if stepwise else None)
+        episode["instruction"] = trajectory.instruction
+        return episode
 
     def _played(self, t: Trajectory) -> dict[str, Any]:
         steps = [
@@ -143,8 +149,13 @@ def read_logs(source: Path, evidence: Evidence, prefix: str = "") -> None:
     evidence.about.append((f"{prefix}{source.name}", f"{len(trajectories)} trajectories, format {known}"))
 
 
-def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str = "") -> None:
-    """Add what a run keeps of its episodes, of all its applications or of these, and note what it does not keep."""
+def read_run(
+    run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str = "", train_tasks: int | None = TRAIN_TASKS
+) -> None:
+    """Add what a run keeps of its episodes, of all its applications or of these, and note what it does not keep.
+
+    Of train tasks only the first `train_tasks` of each planner and application are added step by step; None: all of them.
+    """
     profile = run.profile()
     apps = [app for app in profile.apps if app in apps or not apps]
     name = run.folder.name
@@ -154,10 +165,14 @@ def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str
     evidence.labels |= {prefix + name: f"{prefix}{name.capitalize()}s, exploring" for name in EXPLORERS[1:]}
     evidence.labels |= {prefix + JOINT: f"{prefix}One planner for all applications"}
     _read_outcomes(run, evidence, apps, prefix, tasks)
+    left_out = 0
     for planner, app in product(EXPLORERS, apps):
         paths = [path for path in (run.judged(planner, app), run.rollouts(planner, app)) if path.is_file()]
-        for trajectory in load_trajectories(paths[0]) if paths else ():
-            evidence.add_trajectory("train", prefix + planner, trajectory)
+        kept = load_trajectories(paths[0]) if paths else []
+        shown = set(list(dict.fromkeys(trajectory.task_id for trajectory in kept))[:train_tasks])
+        for trajectory in kept:
+            evidence.add_trajectory("train", prefix + planner, trajectory, stepwise=trajectory.task_id in shown)
+            left_out += trajectory.task_id not in shown
     _read_votes(run, profile, evidence, apps, prefix)
     for episode in evidence.episodes:
         task = tasks.get(episode["task"]) if episode["set"] in ("test", "greedy") else None
@@ -171,7 +186,12 @@ def read_run(run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str
         (f"run {name}", f"profile {profile.name}, seed {profile.seed}, {Provenance.of(profile)}"),
         (f"code of {name}", f"commit {code}, written {manifest.get('written', 'not yet')}"),
     ]
-    evidence.lacks += [f"run {name}: {text}" for text in _lacking(evidence, prefix, bool(tasks))]
+    if left_out:
+        evidence.lacks.append(
+            f"run {name}: {left_out:,} train episodes are listed without screens, plans and actions; "
+            f"`coda view {name} --train-tasks -1` shows all of them"
+        )
+    evidence.lacks += [f"run {name}: {text}" for text in _lacking(evidence, prefix, bool(tasks), left_out)]
 
 
 def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]) -> None:
@@ -245,12 +265,12 @@ def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:
     return group | pictures | {"planner": planner, "app": app, "target": target, "plans": plans}
 
 
-def _lacking(evidence: Evidence, prefix: str, tasks: bool) -> list[str]:
-    """What a student may look for and the run does not keep."""
+def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> list[str]:
+    """What a student may look for and the run does not keep; `left_out` train episodes it does keep, and the page does not."""
     own = [episode for episode in evidence.episodes if episode["system"].startswith(prefix)]
     lacks = []
     for of, words in {"test": "test episodes", "train": "train episodes"}.items():
-        without = sum(episode["set"] == of and "steps" not in episode for episode in own)
+        without = sum(episode["set"] == of and "steps" not in episode for episode in own) - (left_out if of == "train" else 0)
         if not any(episode["set"] == of for episode in own):
             lacks.append(f"no {words}")
         elif without:

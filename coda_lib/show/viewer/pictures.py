@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageChops
 
-WHOLE = 6  # of the last whole pictures of an application those that a patch may be of
+WHOLE = 24  # of the last whole pictures of an application those that a patch may be of
 SHARE = 0.5  # of a picture's area that a patch covers at most
 
 
@@ -89,5 +89,5 @@ def _area(box: tuple[int, int, int, int]) -> int:
 
 def _webp(picture: Image.Image) -> bytes:
     buffer = io.BytesIO()
-    picture.save(buffer, format="WEBP", lossless=True, quality=50, method=4)
+    picture.save(buffer, format="WEBP", lossless=True, quality=50, method=1)
     return buffer.getvalue()

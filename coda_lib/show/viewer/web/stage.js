@@ -110,7 +110,7 @@ function screen() {
 /** An episode step by step. `show(step)`: from 1; one more than there are steps is the end. */
 function player(episode, go) {
   if (!episode.steps) {
-    const note = "This run keeps only the outcome of this episode: no screens, no plans, no actions.";
+    const note = "This page has only the outcome of this episode: no screens, no plans, no actions.";
     return { node: el("div", { class: "empty" }, note), show: () => {}, last: 1 };
   }
   const last = episode.steps.length + 1;
