@@ -23,7 +23,7 @@ from tiny_models import NO, YES, made_up
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import APPS
-from coda_lib.cli.view import view
+from coda_lib.cli.view import view as view_command
 from coda_lib.config import SYSTEMS, load_profile
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.replay import without_screens
@@ -297,7 +297,7 @@ def test_of_many_train_episodes_a_page_shows_some_step_by_step_and_says_so(study
            "shows all of them" in evidence.lacks  # fmt: skip
     assert not any("train episodes" in text for text in everything.lacks)
     assert len(evidence.pictures) < len(everything.pictures)
-    assert signature(view).parameters["train_tasks"].default == TRAIN_TASKS
+    assert signature(view_command).parameters["train_tasks"].default == TRAIN_TASKS
 
 
 def test_a_run_that_keeps_outcomes_says_what_it_lacks(study, tmp_path):
