@@ -44,7 +44,7 @@ lint: $(INSTALLED)  ## check the style, and which module imports which (.importl
 lab: $(INSTALLED)  ## open the notebooks in JupyterLab
 	@$(PY) -m jupyter lab notebooks
 
-docs: $(INSTALLED)  ## build docs/ and the executed notebooks of a run (RUN=laptop; default: the newest) into build/book
+docs: $(INSTALLED)  ## build docs/ and a run's notebooks, report and episodes (RUN=laptop; default: the newest) into build/book
 	@RUN=$(RUN) NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/book/index.html"
 

@@ -1,7 +1,7 @@
-"""The book: MkDocs' hooks that add the notebooks of a run to docs/ and turn formulas into MathML.
+"""The book: MkDocs' hooks that add a run's notebooks, report and episodes to docs/ and turn formulas into MathML.
 
-`mkdocs build --strict` (`make docs`) writes the book to build/book.  Nothing is executed: a page shows the executed copy of
-a notebook in the run's folder, or the notebook without outputs where the run has none.  The book works without a network;
+`mkdocs build --strict` (`make docs`) writes the book to build/book.  No notebook is executed: a page shows the executed copy
+in the run's folder, or the notebook without outputs where the run has none.  The book works without a network;
 a page that would load anything from one is an error.
 """
 
@@ -15,9 +15,12 @@ import nbformat
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
+from mkdocs.structure.nav import Link, Section
 from nbconvert import MarkdownExporter
 
 from coda_lib.markup import as_html, clean_html, without_html
+from coda_lib.run import Run
+from coda_lib.show.viewer import write_run_page
 
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"
@@ -63,6 +66,20 @@ def notebook_page(source: Path, executed: Path) -> tuple[str, dict[str, bytes]]:
     return re.sub(r"(?m)^(# .*)$", rf"\1\n\n*{origin}*", text, count=1), resources["outputs"]
 
 
+def evidence(executed: Path) -> dict[str, Path]:
+    """The report of a run and the page of the episodes behind its figures, by their addresses; {} for a run without results.
+
+    The page of the episodes is written if the run has none, as `coda view` does.
+    """
+    run = Run(str(executed.parent))
+    if not run.report.is_file():
+        return {}
+    if not run.view.is_file():
+        write_run_page(run)
+    pictures = sorted((run.folder / "view").glob("*"))
+    return {str(path.relative_to(run.folder)): path for path in (run.report, run.view, *pictures)}
+
+
 def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """An output as a picture or as HTML that runs and loads nothing: a line end within it could end a code block of Markdown."""
     data = output.get("data", {})
@@ -102,7 +119,17 @@ def on_files(files, config):
         files.append(File.generated(config, page, content=text))
         for name, content in pictures.items():
             files.append(File.generated(config, f"{Path(page).parent}/{name}", content=content))
+    for address, path in evidence(config.extra["executed"]).items():
+        files.append(File.generated(config, address, abs_src_path=str(path)))
     return files
+
+
+def on_nav(nav, config, files):
+    """Report and episodes are no pages of MkDocs: links lead to them."""
+    pages = {"Report": "report.html", "Episodes": "view.html"}
+    if links := [Link(title, address) for title, address in pages.items() if files.get_file_from_path(address)]:
+        nav.items.append(Section(f"Run {config.extra['executed'].parent.name}", links))
+    return nav
 
 
 def on_page_markdown(markdown, page, config, files):

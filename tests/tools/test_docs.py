@@ -91,6 +91,20 @@ def test_the_book_shows_a_run_and_needs_no_network(run, tmp_path):
     assert (tmp_path / "book" / "results" / "reference" / "laptop" / "figures" / "table1.png").is_file()
 
 
+@pytest.mark.slow
+def test_the_book_has_the_report_of_a_run_and_the_episodes_behind_it(run, tmp_path):
+    (run / "report.html").write_text('<a href="view.html#/episodes?set=test">42.5</a>')
+    (run / "view.html").write_text("the episodes")
+    (run / "view").mkdir()
+    (run / "view" / "000000.webp").write_bytes(b"a screen")
+    built = build(run, tmp_path / "book")
+    assert built.returncode == 0, built.stderr
+    for name in ("report.html", "view.html", "view/000000.webp"):
+        assert (tmp_path / "book" / name).read_bytes() == (run / name).read_bytes()
+    (page,) = (tmp_path / "book" / "notebooks").glob("05_*.html")
+    assert 'href="../report.html"' in page.read_text() and 'href="../view.html"' in page.read_text()
+
+
 def test_what_would_come_from_a_network_is_found():
     for line in ('<script src="https://cdn/x.js">', "<link rel=stylesheet href=//fonts/x.css>", "<img alt='' src='http://x/y.png'>"):
         assert book.OUTWARD.search(line)
