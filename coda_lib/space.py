@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from coda_lib.applications import ALL_APPS
+from coda_lib.applications import ALL_APPS, SPACE_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
 from coda_lib.explore import aims as seed_aims
@@ -71,8 +71,8 @@ class Space:
 @cache
 def space(app: str) -> Space:
     """The task space of an application.  UserError for an unknown one, and for one that has none."""
-    if app not in ALL_APPS:
-        raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
+    if app not in SPACE_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(SPACE_APPS)}")
     if not has_space(app):
         raise UserError(f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there")
     return read_space(app, _file(app))
@@ -164,7 +164,7 @@ def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
 @cache
 def _committed(app: str) -> frozenset[str]:
     """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
-    tasks = test_tasks(app)
+    tasks = test_tasks(app) if app in ALL_APPS else []  # those of real applications are drawn from their space
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coda_lib.applications import ALL_APPS
+from coda_lib.applications import ALL_APPS, SPACE_APPS
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
 from coda_lib.paths import DATA
@@ -148,7 +148,7 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
     need(isinstance(raw, dict), "(file)", "an object")
     missing = [k for k in ("type", "sort", "steps", "instruction", "initialize", "evaluate") if k not in raw]
     need(not missing, missing[0] if missing else "", "there")
-    need(raw["type"] in ALL_APPS, "type", f"one of {', '.join(ALL_APPS)}, not {raw['type']!r}")
+    need(raw["type"] in SPACE_APPS, "type", f"one of {', '.join(SPACE_APPS)}, not {raw['type']!r}")
     need(raw["sort"] == "ScienceDesk", "sort", "'ScienceDesk'")
     need(type(raw["steps"]) is int and raw["steps"] > 0, "steps", "a positive whole number")
     need(is_text(raw["instruction"]), "instruction", "text")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -77,10 +77,10 @@ def local_checkpoint(role: str, name: str) -> str:
     return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)
 
 
-def applications(name: str | None) -> tuple[str, ...]:
-    """The application with this name, or without a name those of Table 1.  UserError for an unknown one."""
-    if name is not None and name not in ALL_APPS:
-        raise UserError(f"unknown application {name!r}: choose one of {', '.join(ALL_APPS)}")
+def applications(name: str | None, known: Sequence[str] = ALL_APPS) -> tuple[str, ...]:
+    """The application with this name, or without a name those of Table 1.  UserError for one that is not `known`."""
+    if name is not None and name not in known:
+        raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")
     return APPS if name is None else (name,)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import track
 
-from coda_lib.applications import ALL_APPS
+from coda_lib.applications import ALL_APPS, SPACE_APPS
 from coda_lib.cli.console import (
     LAST_SEED,
     AppOption,
@@ -28,7 +28,7 @@ from coda_lib.errors import UserError
 from coda_lib.files import require_new
 
 if TYPE_CHECKING:
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.envs.base import Environment
     from coda_lib.task import Task
 
 tasks_app = typer.Typer(help="The tasks: list them, or prove that each can be solved.", no_args_is_help=True)
@@ -59,12 +59,11 @@ def tasks_draw(
     app_name: AppOption = None,
 ) -> None:
     """Draw tasks from the task space: other values, wordings, starts and combinations than any other region has."""
-    from coda_lib.envs.sciencedesk.env import desk_class
+    from coda_lib.envs.make import defaults
     from coda_lib.space import draw, space, write_set
 
-    tasks = [
-        task for name in applications(app_name) for task in draw(space(name), region, count, seed, desk_class(name).defaults)
-    ]
+    names = applications(app_name, SPACE_APPS)
+    tasks = [task for name in names for task in draw(space(name), region, count, seed, defaults(name))]
     if save is None:
         show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
         return
@@ -91,21 +90,22 @@ def tasks_check(
     if folder and not folder.is_file():
         _check_folder(folder, as_json)
         return
-    from coda_lib.envs.sciencedesk.env import desk_class
+    from coda_lib.envs.make import defaults
     from coda_lib.space import REGIONS, draw, has_space, read_set, space
     from coda_lib.task import test_tasks
 
-    desk_class("algebra")  # UserError if Qt cannot be loaded
+    defaults("algebra")  # UserError if Qt cannot be loaded
     rows, problems = [], []
     if folder:
         drawn = read_set(folder)
         for name in dict.fromkeys(task.app for task in drawn):
             _prove(name, "drawn", [task for task in drawn if task.app == name], rows, problems)
     else:
-        for name in applications(app_name) if app_name else ALL_APPS:
-            _prove(name, "test", test_tasks(name), rows, problems)
+        for name in applications(app_name, SPACE_APPS) if app_name else ALL_APPS:
+            if name in ALL_APPS:
+                _prove(name, "test", test_tasks(name), rows, problems)
             for region in REGIONS if has_space(name) else ():
-                drawn = draw(space(name), region, count, seed, desk_class(name).defaults)
+                drawn = draw(space(name), region, count, seed, defaults(name))
                 _prove(name, f"drawn {region}", drawn, rows, problems)
     if as_json:
         print_json({"splits": rows, "problems": problems})
@@ -121,15 +121,16 @@ def tasks_check(
 
 def _prove(app: str, split: str, tasks: list[Task], rows: list[dict[str, Any]], problems: list[str]) -> None:
     """Play each task by its script, and doing nothing; one more row, and what is wrong among the problems."""
+    from coda_lib.envs.make import environment
     from coda_lib.envs.sciencedesk import script
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
 
-    env, faults, idle = ScienceDesk(app), {}, []
+    env, faults, idle = environment(app), {}, []
     for task in track(tasks, f"{app} {split}", console=err, transient=True):
         if fault := _fault(env, task):
             faults[task.id] = fault
         if script.idle(env, task):
             idle.append(task.id)
+    env.close()
     rows.append({"app": app, "split": split, "tasks": len(tasks), "solved": len(tasks) - len(faults), "idle": len(idle)})
     problems += [f"{identity}: {fault}" for identity, fault in faults.items()]
     problems += [f"{identity}: solved by doing nothing" for identity in idle]
@@ -143,15 +144,16 @@ def _end(problems: list[str], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _fault(env: ScienceDesk, task: Task) -> str | None:
+def _fault(env: Environment, task: Task) -> str | None:
     """Why a task is not solved by its script within its limit of steps; None if it is."""
+    from coda_lib.envs.base import EnvironmentFault
     from coda_lib.envs.sciencedesk import script
 
     if len(task.solution) >= task.steps:
         return f"its script has {len(task.solution)} steps, and then an end; the limit is {task.steps}"
     try:
         return None if script.solve(env, task) else "not solved by its script"
-    except script.ScriptError as error:
+    except (script.ScriptError, EnvironmentFault) as error:
         return str(error)
 
 

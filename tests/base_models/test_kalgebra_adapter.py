@@ -10,9 +10,9 @@ from app_tests import installed
 
 from coda_lib.base_models.kalgebra import recipe as adapter
 from coda_lib.base_models.kalgebra.goals import START, StateGoal, draw_goals, draw_task, draw_text, goal_task, next_step, settings
-from coda_lib.base_models.kalgebra.scene import scene
 from coda_lib.base_models.kalgebra.walks import walk
 from coda_lib.envs.desktop.kalgebra import KAlgebra
+from coda_lib.envs.desktop.kalgebra_scene import scene
 from coda_lib.envs.scienceboard.tasks import app_tasks
 from coda_lib.envs.sciencedesk.script import action_of
 from coda_lib.trajectory import StopReason

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coda_lib.base_models.kalgebra.scene import Scene
-from coda_lib.envs.desktop.kalgebra import RESOLUTIONS
+from coda_lib.envs.desktop.kalgebra import RESOLUTIONS, TABS
+from coda_lib.envs.desktop.kalgebra_scene import Scene
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.tasks import AppTask
 
-TABS = ("Calculator", "2D Graph", "3D Graph", "Dictionary")
 STYLES = ("Dots", "Lines", "Solid")
 MODES = ("Calculate", "Evaluate")
 WORDS = ("abs", "arccos", "arcsin", "arctan", "ceiling", "conjugate", "cos", "cosh", "cot", "csc", "divide", "exp", "floor", "ln",

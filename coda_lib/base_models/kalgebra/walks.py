@@ -11,10 +11,10 @@ from PIL import Image
 from coda_lib.action import Action
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.kalgebra.goals import ALL, draw_goals, draw_plots, draw_text, goal_task, next_step, settings
-from coda_lib.base_models.kalgebra.scene import Scene, scene
 from coda_lib.base_models.walks import WALK_LENGTH, Transition, unambiguous
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.kalgebra import KAlgebra
+from coda_lib.envs.desktop.kalgebra_scene import Scene, scene
 from coda_lib.envs.sciencedesk.script import action_of, to_plan
 from coda_lib.trajectory import encode_image
 

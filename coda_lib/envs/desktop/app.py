@@ -18,6 +18,7 @@ from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.tasks import AppTask
 from coda_lib.envs.screen import Fit, Screen
 from coda_lib.errors import UserError
+from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason
 
 SIZE = (640, 480)  # of the screen, (width, height) in pixels
@@ -40,6 +41,7 @@ class App(Screen, BoardState):
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
     settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
     step_s: ClassVar[float] = 0.15  # target of `coda bench` for a step
+    defaults: ClassVar[Mapping[str, Any]] = {}  # facts after a start, of the keys that goals of its task space are about
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
@@ -80,17 +82,29 @@ class App(Screen, BoardState):
     def state(self) -> dict[str, Any]:
         """The application's state as JSON values."""
 
+    def facts(self) -> dict[str, Any]:
+        """What tasks of its task space check: the state, or what follows from it."""
+        return self.now()
+
+    def set(self, key: str, value: Any) -> None:
+        """Bring about a setting that a task of its task space starts with.  UserError for an unknown one."""
+        raise UserError(f"task {self.task.id}: initialize: {self.kind} has no setting {key!r}")
+
     # -- the environment -------------------------------------------------------------------------------------------------
-    def reset(self, task: AppTask, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
-        if task.board.type != self.kind:
-            raise UserError(f"task {task.id} is for {task.board.type}, not for {self.kind}")
+    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin a task in ScienceBoard's format (`AppTask`), or one of the application's task space."""
+        board = task.board if isinstance(task, AppTask) else None
+        if (kind := board.type if board else task.app) != self.kind:
+            raise UserError(f"task {task.id} is for {kind}, not for {self.kind}")
         self.task, self._state = task, None
         with self._closing():
             self._begin()
-            for item in task.board.initialize:
+            for item in board.initialize if board else ():
                 if item.func != "launch":  # the application runs already
                     self.prepare(item)
                     time.sleep(item.wait if item.func == "call" else 0)  # a VM's waits are not ours
+            for key, value in task.settings.items():
+                self.set(key, value)
             return self.look(), {}
 
     def _begin(self) -> None:
@@ -156,7 +170,9 @@ class App(Screen, BoardState):
 
     def check(self, stop: StopReason, answer: str | None = None) -> bool:
         with self.awake():
-            return check_board(self.task.board, self, stop, answer)
+            if isinstance(self.task, AppTask):
+                return check_board(self.task.board, self, stop, answer)
+            return check(self.task, self.facts(), stop, answer)
 
     def close(self) -> None:
         display, self.display, self.pid, self.closed, self._state = self.display, None, None, False, None

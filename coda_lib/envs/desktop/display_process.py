@@ -108,14 +108,13 @@ class DisplayProcess:
         """Whether a thread of a program or of its descendants runs, or waits for a processor or a disk."""
         waiting = [pid]
         while waiting:
-            for thread in Path(f"/proc/{waiting.pop()}/task").glob("*"):
-                try:
-                    state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
-                    waiting += map(int, (thread / "children").read_text().split())
-                except (FileNotFoundError, ProcessLookupError):  # it has just ended
-                    continue
-                if state in "RD":
-                    return True
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                for thread in list(Path(f"/proc/{waiting.pop()}/task").iterdir()):
+                    with suppress(FileNotFoundError, ProcessLookupError):
+                        state = (thread / "stat").read_text().rpartition(")")[2].split()[0]
+                        waiting += map(int, (thread / "children").read_text().split())
+                        if state in "RD":
+                            return True
         return False
 
     def reap(self) -> None:

@@ -124,7 +124,7 @@ class Answer(socketserver.StreamRequestHandler):
 
 def answer(do, given):
     try:
-        return {"ok": {"busy": busy, "shown": shown, "layer": layer, "reload": reload}[do](**given)}
+        return {"ok": {"busy": busy, "shown": shown, "widgets": widgets, "layer": layer, "reload": reload}[do](**given)}
     except Exception as error:  # the client is to know every error
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -184,6 +184,51 @@ def layers(tree):
             "command": about["cmd"], "group": None if parent == tree.root else tree.GetItemText(parent),
         }  # fmt: skip
         item = tree.GetNextItem(item)
+
+
+def widgets():
+    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one alone."""
+    windows = [window for window in wx.GetTopLevelWindows() if window.IsShown()]
+    dialogs = [window for window in windows if isinstance(window, wx.Dialog)]
+    return [part for window in dialogs[-1:] or windows for part in parts(window)]
+
+
+def parts(window):
+    """The named parts of a window and of those in it that are shown."""
+    left, top, width, height = window.GetScreenRect()
+    kind = type(window).__name__
+    if kind == "LayerTree":
+        yield from rows(window, "", 27, 115)
+    elif kind == "DataCatalogTree":
+        yield from rows(window, "map ", 22, 80)
+    elif kind == "AuiTabCtrl":
+        for tab in window.GetPages():
+            x, y, wide, high = tab.rect
+            yield [f"{tab.caption} tab", "tab", [left + x, top + y, wide, high], "selected" if tab.active else ""]
+    elif kind == "GPromptSTC":
+        yield ["Command", "field", [left, top, width, height], window.GetText()]
+    elif isinstance(window, wx.CheckBox) and window.GetLabelText():
+        yield [window.GetLabelText(), "toggle", [left, top, width, height], "on" if window.GetValue() else ""]
+    elif isinstance(window, wx.Button) and window.GetLabelText():
+        yield [window.GetLabelText(), "button", [left, top, width, height], ""]
+    for child in window.GetChildren():
+        if child.IsShownOnScreen():
+            yield from parts(child)
+
+
+def rows(tree, prefix, indent, wide):
+    """The entries of a tree with their boxes for a check mark: GRASS draws both in an item's rectangle."""
+    corner, inside = tree.ClientToScreen(wx.Point(0, 0)), tree.GetClientRect()
+    item = tree.GetFirstChild(tree.root if hasattr(tree, "root") else tree.GetRootItem())[0]
+    while item and item.IsOk():
+        box, name = tree.GetBoundingRect(item), tree.GetItemText(item).partition("@")[0]
+        if box and not name.startswith("/") and inside.Contains(box.x + 1, box.y + box.height // 2):
+            x, y = corner.x + box.x, corner.y + box.y
+            if prefix == "":
+                mark = "on" if tree.IsItemChecked(item) else ""
+                yield [f"box of {name}", "toggle", [x, y + 4, 17, box.height - 8], mark]
+            yield [prefix + name, "row", [x + indent, y, wide, box.height], ""]
+        item = tree.GetNextItem(item) if hasattr(tree, "GetNextItem") else tree.GetNextVisible(item)
 
 
 def layer(name, type, checked, opacity):

@@ -44,6 +44,8 @@ WRITES = frozenset(
 )  # modules for a task's `initialize`  # fmt: skip
 SETTINGS = {"general": {"singleWindow": {"enabled": True}}}
 LOOK = "[Settings]\ngtk-font-name=DejaVu Sans 8\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"  # for 640x480
+VECTORS = ("roads", "wells")
+_NAME = re.compile("[a-z][a-z_]*")
 WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")  # facts of r.info that no task uses
 
 # -- the data: 6 by 4 km at 50 m --------------------------------------------------------------------------------------------
@@ -73,6 +75,7 @@ class GrassGIS(App):
     """
 
     kind = "GrassGIS"
+    defaults = {"resolution": 50.0, "edges": {edge: float(REGION[edge]) for edge in "nsew"}}
     needs = {str(BASE / "bin" / "g.region"): "grass-core", str(WINDOW / "wxgui.py"): "grass-gui"}
 
     @property
@@ -210,6 +213,47 @@ class GrassGIS(App):
             case _:
                 raise UserError(f"task {self.task.id}: initialize: GrassGIS does not do {item}")
         self._wait_until_idle(self.pid)  # while a map is drawn, no layer can be added
+
+    def set(self, key: str, value: Any) -> None:
+        """`copies` of the elevation by these names; `layers` from bottom to top; the region's `resolution` in metres."""
+        match key, value:
+            case "layers", list() if all(_NAME.fullmatch(str(name)) for name in value):
+                for name in value:
+                    kind = "vector" if name in VECTORS else "raster"
+                    self._ask("layer", type=kind, name=f"{name}@PERMANENT", checked=True, opacity=1.0)
+                    self._wait_until_idle(self.pid)
+                return
+            case "copies", list() if all(_NAME.fullmatch(str(name)) for name in value):
+                commands = [["g.copy", f"raster=elevation,{name}"] for name in value]
+            case "resolution", int():
+                commands = [["g.region", f"res={value}"]]
+            case _:
+                return super().set(key, value)
+        for command in commands:
+            self._run(command)
+        self._ask("reload")
+        self._wait_until_idle(self.pid)
+
+    def facts(self) -> dict[str, Any]:
+        """`edges` and `resolution` of the region, saved `regions`, `rasters` and the expression that each was made by (`made`),
+        `vectors`, and of the first display the `layers` from top to bottom and whether each is `shown`.
+        """
+        state = self.now()
+        if not state:
+            return {}
+        region, rasters = state["region"], state["rasters"]
+        layers = {layer["name"].partition("@")[0]: layer["checked"] for layer in state["layers"]}
+        return {
+            "edges": {edge: region[edge] for edge in "nsew"}, "resolution": region["nsres"], "regions": state["regions"],
+            "rasters": sorted(rasters), "made": {name: about["comments"] for name, about in rasters.items()},
+            "vectors": sorted(state["vectors"]), "layers": list(layers), "shown": layers,
+        }  # fmt: skip
+
+    def elements(self) -> list[Any]:
+        """Layers, maps of the catalog, tabs, buttons and the input line, as its window places them."""
+        from coda_lib.envs.desktop.named import element
+
+        return [element(name, role, box, text, self.size) for name, role, box, text in self._ask("widgets")]
 
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[str]:
         """The command line of a module; the argument `flags` is a string of letters."""

@@ -16,6 +16,7 @@ from coda_lib.envs.scienceboard.files import Equation
 from coda_lib.errors import UserError
 
 RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
+TABS = ("Calculator", "2D Graph", "3D Graph", "Dictionary")
 STYLES = {"Lines": 2}  # the only one in ScienceBoard's task files
 NEAR = 1e-6  # greatest distance of a point from a plot, relative to its coordinates
 CALCULATE_S = 10.0  # for the calculator; a plot that takes longer counts as missing every point
@@ -35,6 +36,10 @@ class KAlgebra(App):
     sleeps = True  # its web view has timers
     needs = {
         "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
+    }  # fmt: skip
+    defaults = {
+        "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid", "surface": "",
+        "search": "",
     }  # fmt: skip
     speech: Accessibility | None = None  # of the display
 
@@ -65,8 +70,7 @@ class KAlgebra(App):
     def prepare(self, item: Any) -> None:
         match item.func:
             case "tab":
-                self.speech.press(view(self.controls()).one("page tab list").all("page tab")[item.index])
-                self.settled()
+                self._turn_to(item.index)
             case "func_2d":
                 functions = self._functions()
                 self._write(functions.all("text")[1], item.expr)
@@ -84,6 +88,42 @@ class KAlgebra(App):
         calls: list[Call] = [("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {})]
         self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
         self.settled()
+
+    def set(self, key: str, value: Any) -> None:
+        """`plots` in the plane; a `surface`; `variables` as lines such as a:=5; `tab`, `grid`, `resolution`, `style`, `mode`."""
+        match key, value:
+            case "plots", list():
+                self._turn_to(1)
+                for plot in value:
+                    self._write(self._functions().all("text")[1], str(plot))
+            case "surface", str():
+                self._turn_to(2)
+                self._write(self._page(2).one("text"), value)
+            case "variables", list():
+                for line in value:
+                    self._write(self._page(0).all("text")[0], str(line))
+            case "tab", str() if value in TABS:
+                self._turn_to(TABS.index(value))
+            case ("grid", bool()) | ("resolution" | "style" | "mode", str()):
+                self.speech.press(self.controls().one("menu item", "Grid" if key == "grid" else value))
+                self.settled()
+            case _:
+                super().set(key, value)
+
+    def _turn_to(self, tab: int) -> None:
+        self.speech.press(view(self.controls()).one("page tab list").all("page tab")[tab])
+        self.settled()
+
+    def facts(self) -> dict[str, Any]:
+        """The state, with the variables' values as numbers where they are numbers."""
+        state = self.now()
+        return state | {"variables": {name: _number(value) for name, value in state.get("variables", {}).items()}}
+
+    def elements(self) -> list[Any]:
+        """Its controls, as it tells them to assistive technology."""
+        from coda_lib.envs.desktop.kalgebra_scene import scene
+
+        return list(scene(self).elements)
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def controls(self) -> Control:
@@ -172,6 +212,13 @@ class KAlgebra(App):
                 color = (color - _MIXED * behind) / (1 - _MIXED)
             colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
         return colors
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def view(controls: Control) -> Control:

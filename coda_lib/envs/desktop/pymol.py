@@ -9,7 +9,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,28 @@ COMMANDS = frozenset((
 ))  # for a task's `initialize`: none reads or writes a file or evaluates an argument  # fmt: skip
 PLAIN_COMMANDS = frozenset(("fragment", "set"))  # these do, but not with arguments like _PLAIN
 _PLAIN = re.compile(r"[\w .+-]*")
+_NAME = re.compile(r"[A-Za-z]\w*")
+SETTINGS = {  # those that its task space is about: a menu's entry, or a number
+    "seq_view": False, "internal_gui": True, "orthoscopic": False, "valence": True, "depth_cue": True, "line_smooth": True,
+    "sphere_scale": 1.0, "stick_radius": 0.25, "line_width": 1.49, "ribbon_width": 3.0, "label_size": 14.0, "transparency": 0.0,
+    "seq_view_format": 0, "seq_view_label_mode": 2, "mouse_selection_mode": 1,
+}  # fmt: skip
+LETTERS = {
+    "ALA": "A", "CYS": "C", "ASP": "D", "GLU": "E", "PHE": "F", "GLY": "G", "HIS": "H", "ILE": "I", "LYS": "K", "LEU": "L",
+    "MET": "M", "ASN": "N", "PRO": "P", "GLN": "Q", "ARG": "R", "SER": "S", "THR": "T", "VAL": "V", "TRP": "W", "TYR": "Y",
+}  # fmt: skip
+COLORS = {  # the colors of its task space by PyMOL's names
+    "white": "#ffffff", "black": "#000000", "red": "#ff0000", "green": "#00ff00", "blue": "#0000ff", "yellow": "#ffff00",
+    "magenta": "#ff00ff", "cyan": "#00ffff", "orange": "#ff8000", "grey": "#808080", "purple": "#bf00bf", "pink": "#ffa6d9",
+    "salmon": "#ff9999", "slate": "#8080ff", "violet": "#ff80ff", "teal": "#00bfbf", "olive": "#c4b200", "wheat": "#fcd1a6",
+    "marine": "#0080ff", "forest": "#339933", "firebrick": "#b22121", "chocolate": "#8e391c", "brown": "#a6522b",
+    "hotpink": "#ff0080", "lime": "#80ff80", "limon": "#bfff40", "deepteal": "#1a9999", "deepblue": "#4040a6",
+    "deeppurple": "#991a99", "deepolive": "#99991a", "density": "#1a1a99", "ruby": "#993333", "raspberry": "#b24d66",
+    "sand": "#b88c4d", "skyblue": "#3380cc", "warmpink": "#d93380", "palegreen": "#a6e5a6", "aquamarine": "#80ffff",
+    "lightblue": "#bfbfff", "limegreen": "#00ff80", "splitpea": "#85bf00", "smudge": "#8cb266", "brightorange": "#ffb233",
+    "purpleblue": "#8000ff", "lightorange": "#ffcc80", "lightteal": "#66b2b2", "paleyellow": "#ffff80", "silver": "#c0c0c0",
+}  # fmt: skip
+NAMED = {tint: name for name, tint in COLORS.items()}
 _ATOM = ("object", "chain", "resi", "resn", "name", "elem", "color", "shown", "label", "ss", "selections")
 
 
@@ -54,6 +76,7 @@ class PyMOL(App):
     kind = "PyMOL"
     sleeps = True  # its event loop polls fifty times a second
     needs = {"/usr/bin/pymol": "pymol"}
+    defaults = {"background": "black", "settings": SETTINGS}
 
     def launch(self) -> int:
         start = ["pymol", "-k", "-q", "-V", str(CONSOLE), "-d", "/import __main__; __main__._serve()"]
@@ -90,6 +113,56 @@ class PyMOL(App):
                 raise UserError(f"task {self.task.id}: initialize: no call {name!r} of {item.args}")
             case _:
                 super().prepare(item)
+
+    def set(self, key: str, value: Any) -> None:
+        """`peptide`: a molecule `prot` of this sequence; `fragments`: benzene rings of these names; `background`; a setting."""
+        match key, value:
+            case "peptide", str() if set(value) <= set(LETTERS.values()):
+                given = "fab", [value, "prot"]
+            case "background", str() if value in COLORS:
+                given = "bg_color", [value]
+            case "settings", dict() if value.keys() <= SETTINGS.keys():
+                for name, number in value.items():
+                    self._ask("call", "set", [name, number], {})
+                return
+            case "fragments", list() if all(_NAME.fullmatch(str(name)) for name in value):
+                for name in value:
+                    self._ask("call", "fragment", ["benzene", name], {})
+                return
+            case _:
+                return super().set(key, value)
+        if refusal := self._ask("call", *given, {}):
+            raise UserError(f"task {self.task.id}: initialize: {key}: {refusal}")
+
+    def facts(self) -> dict[str, Any]:
+        """`ways`: of each kind of residue the representations in which all its atoms are shown; `tints`: the color of its atoms
+        if all have the same of `COLORS`; `chosen`: of each selection the kind of residue that it is made of; `molecules`
+        (sequence, tint and ways); `objects` (enabled or not), `background`, `settings`, `scenes`.
+        """
+        state = self.now()
+        if not state:
+            return {}
+        kinds, molecules = (_grouped(state["atoms"], key) for key in ("resn", "object"))
+        return {
+            "ways": {kind: _ways(atoms) for kind, atoms in kinds.items()},
+            "tints": {kind: _tint(atoms) for kind, atoms in kinds.items()},
+            "chosen": {name: _kind(name, kinds) for name in state["selections"]},
+            "molecules": {
+                name: {"sequence": _sequence(atoms), "tint": _tint(atoms), "ways": _ways(atoms)}
+                for name, atoms in molecules.items()
+            },
+            "objects": {name: about["enabled"] for name, about in state["objects"].items()},
+            "background": NAMED.get(state["background"]), "scenes": state["scenes"],
+            "settings": {name: state["settings"][name] for name in SETTINGS},
+        }  # fmt: skip
+
+    def elements(self) -> list[Any]:
+        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it draws itself."""
+        from coda_lib.envs.desktop.named import element
+
+        with self.awake():
+            found = self._ask("widgets") or []
+        return [element(name, role, box, text, self.size) for name, role, box, text in found]
 
     def act(self, calls: Sequence[Call]) -> None:
         """Move the mouse one pixel before each click: PyMOL's menus ignore the first motion."""
@@ -137,6 +210,35 @@ class PyMOL(App):
                 self.close()
                 raise EnvironmentFault(f"PyMOL does not answer (exit status {status}): {error}") from error
             self.closed = True
+
+
+def _grouped(atoms: Iterable[Mapping[str, Any]], key: str) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for atom in atoms:
+        groups.setdefault(atom[key], []).append(atom)
+    return groups
+
+
+def _ways(atoms: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The representations in which all these atoms are shown."""
+    return sorted(set.intersection(*(set(atom["shown"]) for atom in atoms)))
+
+
+def _tint(atoms: Iterable[Mapping[str, Any]]) -> str | None:
+    """The color that all these atoms have, if it is one of `COLORS`."""
+    tints = {atom["color"] for atom in atoms}
+    return NAMED.get(tints.pop()) if len(tints) == 1 else None
+
+
+def _sequence(atoms: Iterable[Mapping[str, Any]]) -> str:
+    return "".join(LETTERS.get(atom["resn"], "?") for atom in atoms if atom["name"] == "CA")
+
+
+def _kind(selection: str, kinds: Mapping[str, Sequence[Mapping[str, Any]]]) -> str | None:
+    """The kind of residue whose atoms make up a selection; None where it is another choice of atoms."""
+    chosen = [kind for kind, atoms in kinds.items() if any(selection in atom["selections"] for atom in atoms)]
+    whole = len(chosen) == 1 and all(selection in atom["selections"] for atom in kinds[chosen[0]])
+    return chosen[0] if whole else None
 
 
 class ToDisplay(Transport):
@@ -285,7 +387,48 @@ def _serve() -> None:
             "frames": cmd.count_frames(), "frame": cmd.get_frame(), "playing": bool(cmd.get_movie_playing()),
         })  # fmt: skip
 
+    def place(widget, box):
+        """A box of a widget on the screen."""
+        corner = widget.mapToGlobal(box.topLeft())
+        return [corner.x(), corner.y(), box.width(), box.height()]
+
+    def widgets():
+        return errands.run(lambda: list(named()))
+
+    def named():
+        """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is left out."""
+        popups = [menu for menu in QtWidgets.QApplication.topLevelWidgets()
+                  if isinstance(menu, QtWidgets.QMenu) and menu.isVisible()]  # fmt: skip
+        covered = [place(menu, menu.rect()) for menu in popups]
+
+        def free(box):
+            x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
+            return not any(left <= x < left + width and top <= y < top + height for left, top, width, height in covered)
+
+        for menu in popups:
+            for action in menu.actions():
+                if action.text() and action.isVisible() and action.isEnabled():
+                    role = "toggle" if action.isCheckable() else "button"
+                    box, mark = place(menu, menu.actionGeometry(action)), "on" if action.isChecked() else ""
+                    yield action.text().replace("&", ""), role, box, mark
+        for action in window.menubar.actions():
+            if free(box := place(window.menubar, window.menubar.actionGeometry(action))):
+                yield action.text().replace("&", ""), "menu", box, ""
+        for button in window.findChildren(QtWidgets.QAbstractButton):
+            box = place(button, button.rect())
+            if button.isVisible() and button.text() and free(box):
+                yield button.text().replace("&", ""), "button", box, ""
+        if window.lineedit.isVisible() and free(box := place(window.lineedit, window.lineedit.rect())):
+            yield "Command", "field", box, window.lineedit.text()
+        panel, height = window.pymolwidget, 18
+        if cmd.get_setting_boolean("internal_gui"):
+            left = panel.width() - cmd.get_setting_int("internal_gui_width")
+            for row, name in enumerate(["all", *cmd.get_names("public")]):
+                box = place(panel, QtCore.QRect(left, row * height, 134, height))
+                if free(box):
+                    yield name, "row", box, "on" if name == "all" or name in cmd.get_names("public", 1) else ""
+
     rpc.launch_XMLRPC("127.0.0.1", 0)
     rpc.serv.RequestHandlerClass.rpc_paths = (f"/{secret}",)
-    for function in (call, flush, clear, state):
+    for function in (call, flush, clear, state, widgets):
         rpc.serv.register_function(function)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from coda_lib.action import Action
+from coda_lib.envs.base import Environment
 from coda_lib.envs.sciencedesk.desk import Desk, Element
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
@@ -100,17 +100,17 @@ def to_step(plan: str) -> dict[str, Any]:
     raise ScriptError(f"no step that can be carried out by name: {plan!r}")
 
 
-def solve(env: ScienceDesk, task: Task) -> bool:
+def solve(env: Environment, task: Task) -> bool:
     """Whether the task's script solves it.  ScriptError if the script cannot run."""
     env.reset(task)
     answer = None
     for step in task.solution:
-        env.step(to_action(env.desk, step))
+        env.step(action_of(step, lambda name: find(env.elements(), name).center))
         answer = step.get("answer", answer)
     return env.check(StopReason.ANS if answer is not None else StopReason.DONE, answer)
 
 
-def idle(env: ScienceDesk, task: Task) -> bool:
+def idle(env: Environment, task: Task) -> bool:
     """Whether doing nothing solves the task (it must not)."""
     env.reset(task)
     return env.check(StopReason.DONE) or env.check(StopReason.ANS, "")

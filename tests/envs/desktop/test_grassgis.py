@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_refused, check_task, check_tasks, installed, parametrized
+from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import Action
 from coda_lib.envs.base import EnvironmentFault
@@ -38,6 +38,11 @@ def command(env, text):
 
 def test_there_are_enough_tasks():
     check_tasks("GrassGIS")
+
+
+@pytest.mark.slow
+def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
+    check_drawn(env)
 
 
 @parametrized("GrassGIS")

@@ -8,7 +8,7 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_refused, check_task, check_tasks, installed, parametrized, play_script
+from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized, play_script
 
 from coda_lib.action import Action
 from coda_lib.envs.base import EnvironmentFault
@@ -30,6 +30,11 @@ def env():
 
 def test_there_are_enough_tasks():
     check_tasks("KAlgebra")
+
+
+@pytest.mark.slow
+def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
+    check_drawn(env)
 
 
 @parametrized("KAlgebra")

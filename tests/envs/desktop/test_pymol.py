@@ -9,7 +9,7 @@ from xmlrpc.client import ProtocolError, ServerProxy
 
 import numpy as np
 import pytest
-from app_tests import check_refused, check_task, check_tasks, installed, parametrized
+from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.pymol import PyMOL, ToDisplay
@@ -48,6 +48,11 @@ def beginning(*items: dict):
 
 def test_there_are_enough_tasks():
     check_tasks("PyMOL")
+
+
+@pytest.mark.slow
+def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
+    check_drawn(env)
 
 
 @parametrized("PyMOL")

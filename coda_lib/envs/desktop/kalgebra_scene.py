@@ -8,6 +8,7 @@ from typing import Any
 
 from coda_lib.envs.desktop.accessibility import Control
 from coda_lib.envs.desktop.kalgebra import KAlgebra, pairs, view
+from coda_lib.envs.desktop.named import element
 from coda_lib.envs.sciencedesk.elements import Element
 
 _ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
@@ -18,7 +19,7 @@ _ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "
 class Scene:
     """KAlgebra's screen and state."""
 
-    elements: tuple[Element, ...]  # boxes in px of the agent's screenshots
+    elements: tuple[Element, ...]  # boxes in px of ScienceDesk's windows
     state: dict[str, Any]
     typing: str | None  # the field with the keyboard's focus
     written: str  # its text
@@ -33,8 +34,6 @@ def scene(env: KAlgebra) -> Scene:
     with env.awake():
         controls = env.controls()
         named = list(_named(env, controls))
-        height, width = env.observation_space.shape[:2]
-        across, down = width / env.size[0], height / env.size[1]
         popups = [env.speech.box(menu) for menu in controls.all("popup menu") if menu.showing]
     on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
     elements, typing, written = [], None, ""
@@ -43,8 +42,7 @@ def scene(env: KAlgebra) -> Scene:
         covered = control.path not in on_menu and any(_holds(popup, middle) for popup in popups)
         if covered or not _holds((0, 0, *env.size), middle):
             continue
-        left, top, right, bottom = box[0] * across, box[1] * down, (box[0] + box[2]) * across, (box[1] + box[3]) * down
-        elements.append(Element(name, role, (round(left), round(top), round(right - left), round(bottom - top)), text))
+        elements.append(element(name, role, box, text, env.size))
         if role == "field" and control.focused and typing is None:
             typing, written = name, control.text
     menus = (f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu")))
