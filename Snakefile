@@ -9,7 +9,7 @@ import os
 import sys
 from pathlib import Path
 
-from coda_lib.applications import ALL_APPS, APPS, NOVEL_APPS
+from coda_lib.applications import ALL_APPS, APPS, DESKTOP_APPS, NOVEL_APPS, SPACE_APPS
 from coda_lib.config import SYSTEMS, read_profile
 from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
 from coda_lib.paths import DATA, NOTEBOOKS, TASKS
@@ -44,8 +44,10 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
     def files(wildcards):
         if not (BOOKS / f"{name}.ipynb").exists():
             return []
-        others = [f"coda_lib.envs.sciencedesk.{app}" for app in ALL_APPS if app != getattr(wildcards, "app", app)]
-        return relative(code_files(BOOKS / f"{name}.ipynb", (*without, *others)))
+        own = getattr(wildcards, "app", None)
+        others = [f"coda_lib.envs.sciencedesk.{app}" for app in ALL_APPS if app != (own or app)]
+        unread = [module for module in without if own not in DESKTOP_APPS or module not in REAL]
+        return relative(code_files(BOOKS / f"{name}.ipynb", (*unread, *others)))
 
     return files
 
@@ -129,7 +131,7 @@ STAGE = (
 
 
 wildcard_constraints:
-    app="|".join(ALL_APPS),
+    app="|".join(SPACE_APPS),
     variant="[a-z0-9-]+",
     planner="base|novice|specialist",
     trained="novice|specialist",

@@ -35,5 +35,5 @@ DESKTOP_APPS = tuple(kind for app in APPLICATIONS for kind in app.desktop)
 SPACE_APPS = (*ALL_APPS, *DESKTOP_APPS)  # those that may have a task space
 APPLICATION_OF = {kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind}  # real -> ScienceDesk's
 
-App = Literal[APPS]
+App = Literal[(*APPS, *DESKTOP_APPS)]
 RealApp = Literal[tuple(APPLICATION_OF)]

@@ -20,7 +20,7 @@ from typing import Any
 
 import yaml
 
-from coda_lib.applications import ALL_APPS, SPACE_APPS
+from coda_lib.applications import SPACE_APPS
 from coda_lib.errors import UserError
 from coda_lib.explore import Aim, Goal, are_apart, compose, sentence
 from coda_lib.explore import aims as seed_aims
@@ -164,7 +164,7 @@ def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
 @cache
 def _committed(app: str) -> frozenset[str]:
     """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
-    tasks = test_tasks(app) if app in ALL_APPS else []  # those of real applications are drawn from their space
+    tasks = test_tasks(app)
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
 

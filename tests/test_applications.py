@@ -7,6 +7,7 @@ from coda_lib.config import load_profile
 from coda_lib.envs.desktop import app_class
 from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.paths import REPO, TASKS
+from coda_lib.space import has_space
 
 
 def folders(*parts: str) -> set[str]:
@@ -23,9 +24,11 @@ def test_the_applications_of_table_1_and_their_numbers_of_test_tasks():
 def test_every_row_has_a_window_and_every_window_a_row():
     assert {app: desk_class(app).app for app in ALL_APPS} == {app: app for app in ALL_APPS}
     windows = {path.parent.name for path in (REPO / "coda_lib" / "envs" / "sciencedesk").glob("*/app.py")}
-    assert windows == set(ALL_APPS) == folders("test") == {name.removesuffix(".yaml") for name in folders("seeds")}
+    seeds = {name.removesuffix(".yaml") for name in folders("seeds")}
+    assert windows == set(ALL_APPS) == folders("test") - set(DESKTOP_APPS) == seeds
 
 
 def test_every_real_application_has_a_class_and_tasks():
     assert tuple(app_class(kind).kind for kind in DESKTOP_APPS) == DESKTOP_APPS
     assert folders("apps") == set(DESKTOP_APPS)
+    assert folders("test") & set(DESKTOP_APPS) == {app for app in DESKTOP_APPS if has_space(app)}

@@ -65,7 +65,8 @@ def test_overrides():
         ("generalize.steps=7", "generalize: give either steps or epochs, not both"),
         ("generalize.epochs=null", "generalize: give either steps or epochs, not neither"),
         ("apps=[gis, gis]", "apps names one twice: gis, gis"),
-        ("apps=[mars]", "apps.0: Input should be 'algebra', 'biochem', 'gis' or 'astron' (got 'mars')"),
+        ("apps=[mars]", "apps.0: Input should be 'algebra', 'biochem', 'gis', 'astron', 'KAlgebra', 'PyMOL', 'GrassGIS' or "
+         "'Stellarium' (got 'mars')"),
         ("judge.top_p=1.5", "judge.top_p: Input should be less than or equal to 1 (got 1.5)"),
         ("steps", "--set steps: expected FIELD=VALUE"),
         ("seed.first=1", "seed has no fields of its own"),

@@ -7,14 +7,18 @@ from typing import Any
 
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.envs.base import Environment
+from coda_lib.envs.screen import Fit
 
 
-def environment(app: str) -> Environment:
-    """A new environment of an application.  UserError for an unknown one, and for one that is not installed."""
+def environment(app: str, fit: Fit | None = None) -> Environment:
+    """A new environment of an application.  UserError for an unknown one, and for one that is not installed.
+
+    `fit` is of a real application: from its screen's size to that of the observations.
+    """
     if app in DESKTOP_APPS:
         from coda_lib.envs.desktop import app_class
 
-        return app_class(app)()
+        return app_class(app)(fit=fit)
     from coda_lib.envs.sciencedesk.env import ScienceDesk
 
     return ScienceDesk(app)

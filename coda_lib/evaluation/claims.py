@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from coda_lib.applications import APPS, App
+from coda_lib.applications import APPS, DESKTOP_APPS, App
 from coda_lib.config import Profile, Section, System
 from coda_lib.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_lib.evaluation.statistics import RESAMPLES
@@ -120,7 +120,8 @@ def _of_systems(
     provenance: Provenance, k: int | None,
 ) -> list[dict]:  # fmt: skip
     pair = (test.first, test.second)
-    wanted = (*pair, *(APPS if test.application == OVERALL else [test.application]))
+    everything = apps if set(apps) <= set(DESKTOP_APPS) else APPS  # a study of real applications has other ones
+    wanted = (*pair, *(everything if test.application == OVERALL else [test.application]))
     if absent := [name for name in wanted if name not in (*systems, *apps)]:
         return [_not_tested(f"the run has no {' and no '.join(absent)}")]
     paper = load_table1().set_index(["metric", "model", "application"])["value"]

@@ -16,8 +16,9 @@ from pathlib import Path
 import torch
 
 from coda_lib.agent import Agent, load_agent
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.envs.make import defaults, environment
 from coda_lib.fleet.tasksets import TaskSet, play_tasks
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.rollout import jobs
@@ -67,7 +68,7 @@ def template_tasks(profile: Profile, planner: str, app: str) -> list[Task]:
 
 def drawn_tasks(app: str, count: int, grades: Mapping[str, float], seed: int) -> list[Task]:
     """A draw from the train region of an application's task space.  UserError as of `space.draw`."""
-    return draw(space(app), "train", count, seed, desk_class(app).defaults, grades)
+    return draw(space(app), "train", count, seed, defaults(app), grades)
 
 
 def held_out_tasks(here: Run, app: str) -> list[Task]:
@@ -80,7 +81,7 @@ def sealed_tasks(profile: Profile, app: str) -> list[Task]:
     """The sealed tasks of an application, of all grades: none unless the profile has some.  UserError as of `space.draw`."""
     if not (wanted := profile.sealed):
         return []
-    return draw(space(app), "test", wanted.tasks, wanted.seed, desk_class(app).defaults)
+    return draw(space(app), "test", wanted.tasks, wanted.seed, defaults(app))
 
 
 def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:
@@ -91,9 +92,11 @@ def play(
     run: Run, agent: Agent, app: str, tasks: Sequence[Task], runs: int, seed: int, folder: Path, progress: Progress
 ) -> list[Trajectory]:
     """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder` meanwhile."""
-    profile, desk = run.profile(), TaskSet(app, tasks, partial(ScienceDesk, app), threads=ScienceDesk.threads)
+    profile, played = run.profile(), TaskSet(app, tasks, partial(environment, app), threads=app in DESKTOP_APPS)
+    if app in DESKTOP_APPS:
+        played = played.fitted(agent.executor.model.sight)
     settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
-    return play_tasks(desk, agent, jobs(tasks, runs), seed, *settings, progress=progress)
+    return play_tasks(played, agent, jobs(tasks, runs), seed, *settings, progress=progress)
 
 
 def judge_labels(profile: Profile, judged: Sequence[Trajectory]) -> Callable[[Trajectory], tuple[int, ...]]:
