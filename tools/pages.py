@@ -65,15 +65,14 @@ def overall_section(folder: Path) -> str:
 
 
 def _without_chance(folder: Path) -> list[str]:
-    """Overall at temperature 0 in a sentence, where a run has it: training may sharpen a planner and teach it nothing."""
-    if not (path := folder / "tables" / "greedy.csv").is_file():
+    """Overall at temperature 0 over all seeds in a sentence: training may sharpen a planner and teach it nothing."""
+    if not (path := folder / "seeds" / "greedy.csv").is_file():
         return []
     rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
     cells = [
         f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()
     ]
-    seed = Run(str(folder)).profile().seed
-    return ["", f"Without chance (temperature 0, each test task once, seed {seed}), percent: {', '.join(cells)}."]
+    return ["", f"Without chance (temperature 0, each test task once a seed), percent: {', '.join(cells)}."]
 
 
 def differences(folder: Path) -> str:
@@ -112,15 +111,15 @@ def results_section(folder: Path) -> str:
 
 
 def greedy_section(folder: Path) -> str:
-    """The success of all systems without chance, each test task once; and what holds at sealed tasks, where they were played."""
+    """The success of all systems without chance over all seeds; and what holds at sealed tasks, where they were played."""
     parts = []
-    for name, about, layout in (
-        ("greedy", "Without chance (temperature 0), each test task once", grid),
-        ("sealed", "Sealed tasks", grid),
-        ("sealed_differences", "Sealed tasks, differences in percentage points", comparisons_grid),
+    for path, about, layout in (
+        ("seeds/greedy", "Without chance (temperature 0), each test task once a seed, all committed seeds", grid),
+        ("tables/sealed", f"Sealed tasks; run {folder.name}", grid),
+        ("tables/sealed_differences", f"Sealed tasks, differences in percentage points; run {folder.name}", comparisons_grid),
     ):
-        if (path := folder / "tables" / f"{name}.csv").is_file():
-            parts.append(f"{about}; run {folder.name}.\n\n{layout(pd.read_csv(path)).to_markdown(index=False)}")
+        if (table := folder / f"{path}.csv").is_file():
+            parts.append(f"{about}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")
     return "\n\n".join(parts) or "The run was made before systems were played without chance as well."
 
 

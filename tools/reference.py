@@ -31,7 +31,7 @@ from coda_lib.evaluation.report import (
     write_tables,
 )
 from coda_lib.evaluation.results import save_tables
-from coda_lib.evaluation.tables import comparisons, load_episodes, over_seeds, siblings, table1, table_settings
+from coda_lib.evaluation.tables import comparisons, load_episodes, load_seeds, over_seeds, siblings, table1, table_settings
 from coda_lib.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
 from coda_lib.files import write_table, write_text
 from coda_lib.formats.export import copy_planner, trained_planners
@@ -58,8 +58,10 @@ def copy_run(run: Run) -> Path:
     """
     if not run.report.exists():
         raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
-    write_table(run.votes, load_votes(run))
-    target, profile = REFERENCE / run.folder.name, run.profile()
+    target, profile, votes = REFERENCE / run.folder.name, run.profile(), load_votes(run)
+    if profile.explored and "base" not in set(votes["planner"]):
+        raise UserError(f"run {run.name} has no votes on the base planner's attempts; they are in {run.explorer().folder}")
+    write_table(run.votes, votes)
     patterns = (*COMMITTED_FILES, *(SHOWN_FILES if target.name == SHOWN else ()))
     others = tuple(f"-{app}.ipynb" for app in APPS if app != NOTEBOOKS_OF)
     with renewed(target) as temporary:
@@ -100,8 +102,13 @@ def pool(folder: Path) -> Path:
     """Write the tables over all committed seeds of a reference run's study to its folder `seeds`, and those of the committed
     ablations to `ablations`.
     """
-    table, compared, spread, name = over_seeds(siblings(Run(str(folder)), [REFERENCE]))
+    runs = siblings(Run(str(folder)), [REFERENCE])
+    table, compared, spread, name = over_seeds(runs)
     write_tables(folder / "seeds", table, compared, name)
+    if all(run.greedy("base", APPS[0]).is_file() for run in runs):  # older runs were not played without chance
+        greedy, profile = load_seeds(runs, "greedy")
+        table = table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}).query("metric == 'Average@1'")
+        write_text(folder / "seeds" / "greedy.csv", table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
     write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
     with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
         for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):

@@ -33,6 +33,7 @@ PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stan
 }
 PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 
+Episodes = Literal["evaluation", "greedy", "sealed"]  # at the test tasks, at these without chance, at the sealed tasks
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
@@ -41,10 +42,8 @@ def read_episodes(path: Path) -> pd.DataFrame:
     return read_table(path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text")
 
 
-def load_episodes(
-    run: Run, systems: Sequence[str] | None = None, of: Literal["evaluation", "greedy", "sealed"] = "evaluation"
-) -> pd.DataFrame:
-    """The episodes of a run, of all its systems or of these: at the test tasks, at these without chance, at sealed tasks.
+def load_episodes(run: Run, systems: Sequence[str] | None = None, of: Episodes = "evaluation") -> pd.DataFrame:
+    """The episodes of a run, of all its systems or of these, and of one kind.
 
     UserError names what was not evaluated.
     """
@@ -188,8 +187,8 @@ def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], p
     return interval | {"tasks": tasks, "runs": runs, "interval": estimate.method, "provenance": str(provenance)}
 
 
-def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
-    """The episodes of all runs in one table, with their seed, and the first run's profile.
+def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.DataFrame, Profile]:
+    """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in `load_episodes`.
 
     The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
     the means over the seeds.  UserError if two runs have the same seed or differ in another setting than who explored.
@@ -202,7 +201,7 @@ def load_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, Profile]:
     seeds = [profile.seed for profile in profiles]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
-    parts = [load_episodes(run).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
+    parts = [load_episodes(run, of=of).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
     return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
 
 

@@ -25,6 +25,15 @@ def test_an_unfinished_run_is_refused(tmp_path) -> None:
         reference.copy_run(Run(str(tmp_path)))
 
 
+def test_a_run_without_the_votes_of_the_run_that_explored_is_refused(tmp_path) -> None:
+    run = Run(str(tmp_path / "run"))
+    run.store(load_profile("smoke", ["explored=first"]))
+    write_text(run.report, "a report")
+    save_trajectories(run.judged("specialist", "gis"), [made_up()])
+    with pytest.raises(UserError, match=f"no votes on the base planner's attempts; they are in {tmp_path / 'first'}"):
+        reference.copy_run(run)
+
+
 def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(tmp_path, monkeypatch) -> None:
     committed = tmp_path / "reference"
     monkeypatch.setattr(reference, "REFERENCE", committed)
