@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
-from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.accessibility import Accessibility, Control
 from coda_lib.envs.desktop.app import App
+from coda_lib.envs.desktop.kalgebra_scene import pairs, scene, view
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard.files import Equation
 from coda_lib.errors import UserError
@@ -72,14 +72,19 @@ class KAlgebra(App):
             case "tab":
                 self._turn_to(item.index)
             case "func_2d":
-                functions = self._functions()
-                self._write(functions.all("text")[1], item.expr)
+                self._plot(item.expr)
             case "func_3d":
                 self._write(self._page(2).one("text"), item.expr)
             case "touch":
                 self.place(item.path).write_text(item.text, encoding="utf-8")
             case _:
                 super().prepare(item)
+
+    def _plot(self, expression: str) -> None:
+        """Add a plot in the plane, whose page is open."""
+        self.speech.press(self._functions().one("page tab", "Add"))  # after a plot, the list is open
+        self.settled()
+        self._write(self._functions().all("text")[1], expression)
 
     def _write(self, control: Control, text: str) -> None:
         left, top, width, height = self.speech.box(control)
@@ -95,7 +100,7 @@ class KAlgebra(App):
             case "plots", list():
                 self._turn_to(1)
                 for plot in value:
-                    self._write(self._functions().all("text")[1], str(plot))
+                    self._plot(str(plot))
             case "surface", str():
                 self._turn_to(2)
                 self._write(self._page(2).one("text"), value)
@@ -121,8 +126,6 @@ class KAlgebra(App):
 
     def elements(self) -> list[Any]:
         """Its controls, as it tells them to assistive technology."""
-        from coda_lib.envs.desktop.kalgebra_scene import scene
-
         return list(scene(self).elements)
 
     # -- state -----------------------------------------------------------------------------------------------------------
@@ -221,14 +224,6 @@ def _number(text: str) -> float | str:
         return text
 
 
-def view(controls: Control) -> Control:
-    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another one."""
-    for control in controls:
-        if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
-            return control
-    raise EnvironmentFault("KAlgebra shows no pages")
-
-
 def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
     """A question for the calculator, and its answer if the plot goes through the point.
 
@@ -273,8 +268,3 @@ def _pair(paragraph: Control) -> tuple[str, str]:
     """Input and result of an entry of the console."""
     links = [link.name for link in paragraph.all("link")]
     return links[0] if links else paragraph.name, links[1] if len(links) > 1 else ""
-
-
-def pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
-    """The rows of a table of two columns."""
-    return list(zip(items[::2], items[1::2], strict=True))

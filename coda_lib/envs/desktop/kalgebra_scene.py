@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.accessibility import Control
-from coda_lib.envs.desktop.kalgebra import KAlgebra, pairs, view
-from coda_lib.envs.desktop.named import element
-from coda_lib.envs.sciencedesk.elements import Element
+
+if TYPE_CHECKING:
+    from coda_lib.envs.sciencedesk.elements import Element
 
 _ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
           "spin box": "field"}  # fmt: skip
@@ -29,8 +30,10 @@ class Scene:
         return any(element.name == name for element in self.elements)
 
 
-def scene(env: KAlgebra) -> Scene:
-    """The present screen and state."""
+def scene(env: Any) -> Scene:
+    """The present screen and state of KAlgebra."""
+    from coda_lib.envs.desktop.named import element  # takes Qt along, which the application does not need
+
     with env.awake():
         controls = env.controls()
         named = list(_named(env, controls))
@@ -52,7 +55,7 @@ def scene(env: KAlgebra) -> Scene:
 _Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, text, control, box on the screen
 
 
-def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
+def _named(env: Any, controls: Control) -> Iterator[_Named]:
     main, functions, operations = (controls.one("frame", name) for name in ("", "Functions", "Operations"))
     pages = view(controls).one("layered pane").children
     texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
@@ -93,10 +96,23 @@ def _named(env: KAlgebra, controls: Control) -> Iterator[_Named]:
             yield name, role, control.text or ("on" if control.checked else ""), control, box
 
 
-def _entries(env: KAlgebra, tree: Control) -> list[Control]:
+def _entries(env: Any, tree: Control) -> list[Control]:
     """The entries of a table that is visible; they claim to be showing even where the table is not."""
     return tree.all("tree item") if env.speech.box(tree)[2] else []
 
 
 def _holds(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
     return box[0] <= point[0] < box[0] + box[2] and box[1] <= point[1] < box[1] + box[3]
+
+
+def view(controls: Control) -> Control:
+    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another one."""
+    for control in controls:
+        if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
+            return control
+    raise EnvironmentFault("KAlgebra shows no pages")
+
+
+def pairs(items: Sequence[Control]) -> list[tuple[Control, Control]]:
+    """The rows of a table of two columns."""
+    return list(zip(items[::2], items[1::2], strict=True))
