@@ -91,7 +91,7 @@ def planner_files(wildcards):
 
 def tasks(wildcards):
     """The task files, but for those of other applications."""
-    others = set(APPS) - {wildcards.app}
+    others = {*APPS, *DESKTOP_APPS} - {wildcards.app}
     return [path for path in TASK_FILES if not others.intersection(Path(path).with_suffix("").parts)]
 
 

@@ -102,8 +102,7 @@ def tasks_check(
             _prove(name, "drawn", [task for task in drawn if task.app == name], rows, problems)
     else:
         for name in applications(app_name, SPACE_APPS) if app_name else ALL_APPS:
-            if name in ALL_APPS:
-                _prove(name, "test", test_tasks(name), rows, problems)
+            _prove(name, "test", test_tasks(name), rows, problems)
             for region in REGIONS if has_space(name) else ():
                 drawn = draw(space(name), region, count, seed, defaults(name))
                 _prove(name, f"drawn {region}", drawn, rows, problems)

@@ -102,7 +102,7 @@ class PyMOL(App):
                 given = "fab", [value, "prot"]
             case "background", str() if value in COLORS:
                 given = "bg_color", [value]
-            case "settings", dict() if value.keys() <= SETTINGS.keys():
+            case "settings", dict() if value.keys() <= SETTINGS.keys() and {*map(type, value.values())} <= {bool, int, float}:
                 for name, number in value.items():
                     self._ask("call", "set", [name, number], {})
                 return
