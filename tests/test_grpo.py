@@ -12,7 +12,9 @@ import pytest
 import torch
 from datasets import Dataset
 from tiny_models import LABEL, hashed_click, made_up
+from trl import GRPOTrainer
 
+from coda_lib import grpo
 from coda_lib.action import Action
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.dataset import grpo_rows
@@ -249,6 +251,31 @@ def test_a_shared_pass_that_differs_from_stock_trl_is_switched_off_with_a_warnin
     with pytest.warns(UserWarning, match="shared prefixes are off: log-probabilities differ by"):
         shared = train("shared")
     assert shared[0]["loss"] == pytest.approx(stock[0]["loss"], abs=1e-6)
+
+
+@pytest.mark.parametrize("noise, off", [(1e-4, False), (0.5, True)], ids=["as stock TRL alone", "more"])
+def test_a_difference_that_stock_trl_has_from_itself_is_rounding(train, monkeypatch, noise, off):
+    """In 16 bits a deep network rounds by more than the tolerance: log-probabilities of plans computed alone differ as much."""
+    score, stock = SharedPrefixTrainer._score, GRPOTrainer._get_per_token_logps_and_entropies
+    monkeypatch.setattr(grpo, "TOLERANCE", dict.fromkeys(grpo.TOLERANCE, 1e-5))
+
+    def rounded(logps: torch.Tensor, by: float) -> torch.Tensor:
+        return logps + by * torch.ones_like(logps).cumsum(-1).remainder(2)
+
+    def alone(self, *args: Any, batch_size: int | None = None, **how: Any) -> Any:
+        logps, *rest = stock(self, *args, batch_size=batch_size, **how)
+        return rounded(logps, 1e-4 if batch_size == 1 else 0), *rest
+
+    def shared(self, *args: Any) -> Any:
+        logps, entropies = score(self, *args)
+        return rounded(logps, noise), entropies
+
+    monkeypatch.setattr(GRPOTrainer, "_get_per_token_logps_and_entropies", alone)
+    monkeypatch.setattr(SharedPrefixTrainer, "_score", shared)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        train("rounded")
+    assert any("shared prefixes are off" in str(warning.message) for warning in said) == off
 
 
 def test_nothing_is_said_when_they_agree(train):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 from pathlib import Path
@@ -10,16 +11,18 @@ from typing import Any
 import pytest
 import torch
 from rich.console import Console
-from transformers import Qwen2_5_VLConfig
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import trainer
 from coda_lib.bench import training
-from coda_lib.bench.training import WAYS, Clock, Report, measure_training
+from coda_lib.bench.training import WAYS, Clock, Operations, Report, measure_training
 from coda_lib.config import Profile, load_profile
 
 pytest.importorskip("peft")
 PHASES = {"prepare", "plans", "actions", "reference", "policy", "update"}
 G, COUNT, PROMPT, PLAN, ACTION = 4, 8, 300, 10, 6  # plans, and tokens
+TOKENS = torch.arange(2, 62).reshape(2, 30)
 
 
 def configuration(width: int) -> Qwen2_5_VLConfig:
@@ -161,3 +164,68 @@ def test_the_laptops_own_models_are_measured_with_its_profile(monkeypatch, train
     assert report.settings["planner"].endswith("planner") and report.gradient_difference < 1e-3
     tokens = {way: sum(phase.tokens for phase in report.phases if phase.way == way) for way in ("stock TRL", "shared prefix")}
     assert tokens["stock TRL"] > 2 * tokens["shared prefix"]  # seconds depend on what else runs
+
+
+def network_of(width: int) -> torch.nn.Module:
+    return Qwen2_5_VLForConditionalGeneration(configuration(width)).train()
+
+
+def backward(network: torch.nn.Module) -> None:
+    network(input_ids=TOKENS).logits.sum().backward()
+
+
+def tensors() -> int:
+    return sum(isinstance(thing, torch.Tensor) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize("checkpointed", [False, True])
+def test_operations_are_those_that_torch_counts(checkpointed):
+    network = network_of(128)
+    if checkpointed:
+        network.gradient_checkpointing_enable({"use_reentrant": False})
+    with Operations() as ours, FlopCounterMode(display=False) as torchs:
+        backward(network)
+    assert ours.total == torchs.get_total_flops() > 10**7
+    network.requires_grad_(False)
+    with FlopCounterMode(display=False) as torchs, torch.no_grad():
+        network(input_ids=TOKENS)
+    with Operations() as ours, torch.inference_mode():  # products come whole there, not as the operations that they are made of
+        network(input_ids=TOKENS)
+    assert ours.total == torchs.get_total_flops() > 10**6
+
+
+def test_counting_keeps_no_activation_of_a_checkpointed_pass():
+    """As torch's counter does until the next garbage collection, which a GPU's memory does not set off."""
+    network = network_of(128)
+    network.gradient_checkpointing_enable({"use_reentrant": False})
+    gc.collect()
+    gc.disable()
+    try:
+        with Operations():
+            backward(network)
+            before = tensors()
+            backward(network)
+            assert tensors() == before
+    finally:
+        gc.enable()
+
+
+def test_a_product_with_a_result_of_another_type_is_counted():
+    """As TRL's kernels ask for it on a GPU."""
+    with torch.device("meta"), Operations() as operations:
+        left, right = torch.zeros(3, 4, dtype=torch.bfloat16), torch.zeros(4, 5, dtype=torch.bfloat16)
+        added = torch.zeros(3, 5)
+        torch.addmm(added, left, right, out_dtype=torch.float32, out=added)
+    assert operations.total == 2 * 3 * 4 * 5
+
+
+def test_too_little_memory_inside_the_training_is_reported_too(folders, monkeypatch, coda):
+    def short(self: Any, *_: Any, **__: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
+
+    monkeypatch.setattr(trainer.SpecializeTrainer, "training_step", short)
+    monkeypatch.setattr(training, "measure_training", lambda console, size: measured(folders))
+    code, shown, _ = coda("bench", "--training", "--size", "3b", "--json")
+    report = json.loads(shown)
+    assert code == 1 and list(report["failed"]) == list(WAYS) and not report["phases"]
+    assert all("lower specialize.at_once" in reason for reason in report["failed"].values())
