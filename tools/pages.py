@@ -61,18 +61,41 @@ def overall_section(folder: Path) -> str:
         f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
     )
     head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
-    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *_without_chance(folder)])
+    more = [*_without_chance(folder), *_sealed(folder)]
+    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *more])
 
 
 def _without_chance(folder: Path) -> list[str]:
     """Overall at temperature 0 over all seeds in a sentence: training may sharpen a planner and teach it nothing."""
     if not (path := folder / "seeds" / "greedy.csv").is_file():
         return []
-    rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
-    cells = [
-        f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()
+    return ["", f"Without chance (temperature 0, each test task once a seed), percent: {_overall(path)}."]
+
+
+def _sealed(folder: Path) -> list[str]:
+    """Overall at the sealed tasks over all seeds in a sentence."""
+    if not (path := folder / "seeds" / "sealed.csv").is_file():
+        return []
+    rows = pd.read_csv(folder / "seeds" / "sealed_differences.csv").query("application == @OVERALL")
+    gaps = [
+        f"{_plain(row.second).lower()} − {_plain(row.first).lower()} {row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
+        for row in rows.itertuples()
     ]
-    return ["", f"Without chance (temperature 0, each test task once a seed), percent: {', '.join(cells)}."]
+    runs, count = siblings(Run(str(folder)), [REFERENCE]), int(rows["tasks"].iloc[0])
+    seeds = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
+    about = f"{count:,} sealed test tasks, each once a seed (seeds {seeds})"
+    return ["", f"{about}, percent: {_overall(path)}; points: {', '.join(gaps)}."]
+
+
+def _overall(path: Path) -> str:
+    rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
+    return ", ".join(
+        f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()
+    )
+
+
+def _plain(system: str) -> str:
+    return SYSTEM_LABELS[system].strip("*").partition(" →")[0]
 
 
 def differences(folder: Path) -> str:
@@ -86,7 +109,7 @@ def differences(folder: Path) -> str:
         theirs = paper[row.metric.partition("@")[0], row.second] - paper[row.metric.partition("@")[0], row.first]
         rows.setdefault((row.first, row.second), []).extend([f"**{text}**" if row.low * row.high > 0 else text, f"{theirs:+.2f}"])
     metrics = list(dict.fromkeys(compared["metric"]))
-    names = {system: SYSTEM_LABELS[system].strip("*").partition(" →")[0] for pair in rows for system in pair}
+    names = {system: _plain(system) for pair in rows for system in pair}
     head = ["difference, points", *(f"{metric}, {whose}" for metric in metrics for whose in ("ours", "the paper"))]
     lines = [head, ["---"] * len(head), *([f"{names[b]} − {names[a].lower()}", *cells] for (a, b), cells in rows.items())]
     return _table(lines)
@@ -115,8 +138,8 @@ def greedy_section(folder: Path) -> str:
     parts = []
     for path, about, layout in (
         ("seeds/greedy", "Without chance (temperature 0), each test task once a seed, all committed seeds", grid),
-        ("tables/sealed", f"Sealed tasks; run {folder.name}", grid),
-        ("tables/sealed_differences", f"Sealed tasks, differences in percentage points; run {folder.name}", comparisons_grid),
+        ("seeds/sealed", "Sealed tasks, each once a seed, the committed seeds that played them", grid),
+        ("seeds/sealed_differences", "Sealed tasks, differences in percentage points, the same seeds", comparisons_grid),
     ):
         if (table := folder / f"{path}.csv").is_file():
             parts.append(f"{about}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")

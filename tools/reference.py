@@ -107,14 +107,25 @@ def pool(folder: Path) -> Path:
     write_tables(folder / "seeds", table, compared, name)
     if all(run.greedy("base", APPS[0]).is_file() for run in runs):  # older runs were not played without chance
         greedy, profile = load_seeds(runs, "greedy")
-        table = table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}).query("metric == 'Average@1'")
-        write_text(folder / "seeds" / "greedy.csv", table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+        save_averages(folder / "seeds" / "greedy.csv", table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}))
+    if sealed_runs := [run for run in runs if run.profile().sealed]:
+        sealed, profile = load_seeds(sealed_runs, "sealed")
+        setup = table_settings(profile) | {"k": profile.sealed.runs}
+        save_averages(folder / "seeds" / "sealed.csv", table1(sealed, profile.systems, **setup))
+        compared = comparisons(sealed, profile.systems, profile.bootstrap_resamples, **setup)
+        save_averages(folder / "seeds" / "sealed_differences.csv", compared)
     write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
     with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
         for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
             if path.stem in TABLES:
                 shutil.copyfile(path, temporary / path.name)
     return folder / "seeds"
+
+
+def save_averages(path: Path, table: pd.DataFrame) -> None:
+    """Write the rows of a table that are of Average@k."""
+    averages = table[table["metric"].str.startswith("Average")]
+    write_text(path, averages.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
 def renew(run: Run) -> None:

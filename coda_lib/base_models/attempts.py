@@ -17,7 +17,7 @@ from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
 from coda_lib.base_models.replies import State, effects_of, ending, script_verdict, whole_reply
 from coda_lib.base_models.rows import PROMPTS, READING, Row, description, without_pictures
 from coda_lib.base_models.walks import Transition, by_goal, perform, random_step, screenshot
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.base_models.windows import opened, window_of
 from coda_lib.envs.sciencedesk.script import ScriptError
 from coda_lib.explore import Aim, are_apart, sentence
 from coda_lib.judge import Verdict, judge_messages
@@ -81,7 +81,7 @@ class AttemptMaker:
 
     def __init__(self, walk: Sequence[Transition]):
         self.walk, self.app = walk, walk[0].app
-        self.env = ScienceDesk(self.app)
+        self.env = opened(self.app)
         groups = [aims for aims in by_goal(self.app).values() if not aims[0].goal.ask]
         self.aims = [aim for aims in groups for aim in aims]
         sample = walk[:: max(1, len(walk) // 500)]
@@ -132,7 +132,7 @@ class AttemptMaker:
             extra = rng.randrange(len(script) + 1)
             steps.insert(extra, (extra, None))
         self.env.reset(task)
-        desk, taken, redundant, answer = self.env.desk, [], [], None
+        desk, taken, redundant, answer = window_of(self.env), [], [], None
         for i, step in steps:
             if step is None:
                 redundant.append(len(taken) + 1)
@@ -155,8 +155,9 @@ class AttemptMaker:
         plans = [step.plan for step in trajectory.steps]
         verdict = script_verdict(task, [plan for plan in plans if plan != "DONE"], bool(trajectory.success), len(plans))
         self.env.reset(task)
+        desk = window_of(self.env)
         for action in (action for step in trajectory.steps for action in step.actions):
-            self.env.desk.perform(action)
+            desk.perform(action)
         pictures = trajectory.screenshots
         return self._attempt(parts, trajectory.instruction, trajectory.answer, verdict, pictures, plans, rng)
 
@@ -164,8 +165,8 @@ class AttemptMaker:
         self, parts: Sequence[Aim], instruction: str, answer: str | None, verdict: Verdict, pictures: Sequence[bytes],
         plans: Sequence[str], rng: random.Random,
     ) -> Attempt:  # fmt: skip
-        """The attempt that ends in the desk's present state."""
-        state, effects = self.env.desk.state(), effects_of(plans, pictures)
+        """The attempt that ends in the application's present state."""
+        state, effects = window_of(self.env).state(), effects_of(plans, pictures)
         question = Question(instruction, answer, whole_reply(parts, state, effects, verdict))
         more = self._questions(state, [instruction], rng, effects)
         return Attempt(tuple(pictures), (question, *more), tuple(plans))

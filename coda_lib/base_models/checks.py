@@ -13,7 +13,7 @@ from coda_lib.base_models.lessons import alike, demonstrate, unseen_lessons
 from coda_lib.base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.base_models.windows import opened
 from coda_lib.grammar import parse_actions
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
@@ -114,7 +114,7 @@ def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[st
 
 
 def _script_rows(app: str, count: int, rng: random.Random) -> list[Row]:
-    env, rows = ScienceDesk(app), []
+    env, rows = opened(app), []
     while len(rows) < count:
         rows += map(planner_row, demonstrate(env, *rng.choice(unseen_lessons(app)), rng, slips=0.0))
     env.close()

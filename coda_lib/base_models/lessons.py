@@ -12,7 +12,9 @@ from coda_lib.action import Action
 from coda_lib.base_models.hindsight import Hindsight, reached
 from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from coda_lib.base_models.walks import perform, random_step
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
+from coda_lib.base_models.windows import opened, window_of
+from coda_lib.envs.base import Environment
+from coda_lib.envs.make import defaults
 from coda_lib.envs.sciencedesk.script import ScriptError, to_plan
 from coda_lib.explore import Aim
 from coda_lib.planner import Observation, Turn, planner_messages
@@ -51,7 +53,7 @@ def unseen_lessons(app: str) -> tuple[Lesson, ...]:
 
 
 def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float]) -> tuple[Lesson, ...]:
-    return tuple(draw_with_aims(space(app), region, count, seed, desk_class(app).defaults, mix))
+    return tuple(draw_with_aims(space(app), region, count, seed, defaults(app), mix))
 
 
 def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
@@ -87,14 +89,14 @@ def how_to_row(task: Task, rng: random.Random) -> Row:
     return text_row(task.instruction, plans[:i], plans[i])
 
 
-def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float) -> list[Hindsight]:
+def demonstrate(env: Environment, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
     After a slip that the script cannot go on from, the script of the present aim starts again.  No decisions where the task is
     not solved within its step limit.
     """
     env.reset(task)
-    desk, steps, answer = env.desk, [], None
+    desk, steps, answer = window_of(env), [], None
     for aim in parts:
         script = list(aim.solution)
         while script and (aim.goal.ask or not reached(aim, desk.state())):
@@ -124,7 +126,7 @@ def demonstrate(env: ScienceDesk, parts: Sequence[Aim], task: Task, rng: random.
 
 def demonstrations(app: str, count: int, slips: float, seed: int) -> list[list[Hindsight]]:
     """The decisions of `count` demonstrations that solved their task."""
-    rng, env, solved = random.Random(f"demonstrations of {app} {seed}"), ScienceDesk(app), []
+    rng, env, solved = random.Random(f"demonstrations of {app} {seed}"), opened(app), []
     while len(solved) < count:
         solved += [decisions] if (decisions := demonstrate(env, *rng.choice(lessons(app)), rng, slips)) else []
     env.close()

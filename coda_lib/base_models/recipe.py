@@ -30,9 +30,9 @@ from coda_lib.base_models.store import cached
 from coda_lib.base_models.text_attempts import text_attempts
 from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
 from coda_lib.base_models.walks import Transition, collect
+from coda_lib.base_models.windows import opened
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.evaluation.deviations import load_deviations
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
@@ -126,7 +126,7 @@ class Data:
             tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
             drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
             agent, play = trained_agent(self.folder, "base"), jobs(drawn, self.recipe.tries)
-            save_trajectories(path, rollout(agent, play, partial(ScienceDesk, app), SEED))
+            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED))
         return load_trajectories(path)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from coda_lib.base_models.hindsight import reached
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.envs.base import Environment
 from coda_lib.envs.sciencedesk.script import to_plan
 from coda_lib.explore import Aim
 from coda_lib.judge import Verdict, format_verdict
@@ -88,7 +88,7 @@ def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) 
     return Verdict(False, other, (other or [steps])[0])
 
 
-def ending(env: ScienceDesk, answer: str | None) -> tuple[str, bool]:
+def ending(env: Environment, answer: str | None) -> tuple[str, bool]:
     """The plan that ends an attempt, and the application's check of an attempt that ends now."""
     if answer is None:
         return "DONE", env.check(StopReason.DONE)

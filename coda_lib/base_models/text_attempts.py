@@ -12,7 +12,8 @@ from coda_lib.base_models.attempts import Attempt, Question
 from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
 from coda_lib.base_models.replies import NOTHING, ending, script_verdict, whole_reply
 from coda_lib.base_models.walks import random_step
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.base_models.windows import opened, window_of
+from coda_lib.envs.base import Environment
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.space import aims_of
 
@@ -27,7 +28,7 @@ def text_lessons(app: str) -> dict[int, list[Lesson]]:
 
 def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
     """`count` attempts: a third at single aims, half at two, the rest at three."""
-    env, rng, lessons = ScienceDesk(app), random.Random(f"told attempts {app} {seed}"), text_lessons(app)
+    env, rng, lessons = opened(app), random.Random(f"told attempts {app} {seed}"), text_lessons(app)
     attempts: list[Attempt] = []
     while len(attempts) < count:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
@@ -39,7 +40,7 @@ def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
     return attempts
 
 
-def play(env: ScienceDesk, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
+def play(env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
     """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it.
 
     One in five attempts at a composition leaves out one of its aims.
@@ -53,7 +54,7 @@ def play(env: ScienceDesk, lesson: Lesson, others: Sequence[Lesson], rng: random
         script = [*script, *script]
     slips, gives_up, rest = rng.choice(_SLIPS), rng.random() < 0.25, list(script)
     env.reset(task)
-    desk, plans, effects, answer = env.desk, [], [], None
+    desk, plans, effects, answer = window_of(env), [], [], None
     screen = desk.screenshot().tobytes()
     while rest and len(plans) < task.steps and not (gives_up and rng.random() < 0.3):
         slip = rng.random() < slips

@@ -7,7 +7,7 @@ no script: of a workflow it shows no more than two random steps happen to do.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice, pairwise
@@ -16,15 +16,17 @@ from typing import Any
 from PIL import Image
 
 from coda_lib.action import Action
-from coda_lib.envs.sciencedesk.desk import Desk, Element
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.base_models.windows import AWAY, DOUBLE, Window, opened, window_of
+from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
-from coda_lib.envs.sciencedesk.widgets import Field
 from coda_lib.explore import Aim
 from coda_lib.space import aims_of, draw_starts, has_space, space
 from coda_lib.trajectory import encode_image
 
 WALK_LENGTH = 24  # steps from one reset to the next
+FAULTS = 10
+_TO_FIELD = 0.2
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Transition:
     walk: int  # number of the walk; transitions of one walk follow each other
 
 
-def perform(desk: Desk, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
+def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
     """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the step names."""
     screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
     elements, action = tuple(desk.elements()), to_action(desk, step)
@@ -97,16 +99,17 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
     return groups
 
 
-def random_step(desk: Desk, rng: random.Random, clicked: str = "") -> dict[str, Any]:
+def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str, Any]:
     """A random script step that the screen allows; into a field goes mostly what is typed there once `clicked` was clicked."""
-    typing = isinstance(desk.focusWidget(), Field) and desk.focusWidget().isVisible() and desk.menu is None
-    if typing and rng.random() < 0.6:
+    if desk.typing and rng.random() < 0.6:
         fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
         return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
     dice = rng.random()
     if dice < 0.03:
         return {"press": rng.choice(hotkeys(desk.app))}
     clear = unambiguous(desk.elements())
+    if desk.app in AWAY:
+        return _random_click(desk.app, clear, rng)
     sliders, rows, targets = ([e for e in clear if e.role == role] for role in ("slider", "row", "target"))
     if sliders and dice < 0.12:
         ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
@@ -120,6 +123,16 @@ def random_step(desk: Desk, rng: random.Random, clicked: str = "") -> dict[str, 
     return {"click": rng.choice(clear).name}
 
 
+def _random_click(app: str, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
+    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; Escape where there is nothing else."""
+    free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
+    if not free:
+        return {"press": "esc"}
+    fields = [e for e in free if e.role == "field"]
+    target = rng.choice(fields if fields and rng.random() < _TO_FIELD else free)
+    return {"double" if target.role == DOUBLE.get(app) and rng.random() < 0.3 else "click": target.name}
+
+
 def unambiguous(elements: Iterable[Element]) -> list[Element]:
     """The elements that a name points out: no other has the name, and they are not mere values."""
     elements = list(elements)
@@ -127,22 +140,35 @@ def unambiguous(elements: Iterable[Element]) -> list[Element]:
     return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
 
 
-def random_walk(desk: Desk, rng: random.Random) -> Iterator[Transition]:
-    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings."""
+def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
+    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings.
+
+    So it does after a fault.  EnvironmentFault after `FAULTS` of them with no step between.
+    """
+    faults = 0
     for number in count(1):
-        desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
-        last = None
-        for _ in range(WALK_LENGTH):
-            clicked = str(last.step.get("click", "")) if last else ""
-            last = perform(desk, random_step(desk, rng, clicked), last, number)
-            yield last
+        try:
+            desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
+            last = None
+            for _ in range(WALK_LENGTH):
+                clicked = str(last.step.get("click", "")) if last else ""
+                last = perform(desk, random_step(desk, rng, clicked), last, number)
+                faults = 0
+                yield last
+        except EnvironmentFault:
+            faults += 1
+            if faults == FAULTS:
+                raise
 
 
 def collect(app: str, length: int, seed: int) -> list[Transition]:
     """The first `length` steps of a random walk."""
-    return list(islice(random_walk(ScienceDesk(app).desk, random.Random(f"{app} {seed}")), length))
+    env = opened(app)
+    steps = list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))
+    env.close()
+    return steps
 
 
-def screenshot(desk: Desk) -> bytes:
+def screenshot(desk: Window) -> bytes:
     """The screen as PNG."""
     return encode_image(Image.fromarray(desk.screenshot()))

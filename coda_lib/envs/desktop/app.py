@@ -90,6 +90,17 @@ class App(Screen, BoardState):
         """Bring about a setting that a task of its task space starts with.  UserError for an unknown one."""
         raise UserError(f"task {self.task.id}: initialize: {self.kind} has no setting {key!r}")
 
+    def named(self) -> tuple[list[Any], str | None]:
+        """What can be clicked, in the form of ScienceDesk's elements, and the name of the field that a text typed now goes into.
+
+        For walks, scripts and tests, never for the agent.
+        """
+        raise UserError(f"{self.kind} does not name its elements")
+
+    def elements(self) -> list[Any]:
+        """What can be clicked."""
+        return self.named()[0]
+
     # -- the environment -------------------------------------------------------------------------------------------------
     def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a task in ScienceBoard's format (`AppTask`), or one of the application's task space."""

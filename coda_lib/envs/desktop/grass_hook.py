@@ -187,10 +187,14 @@ def layers(tree):
 
 
 def widgets():
-    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one alone."""
+    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one alone.
+
+    And the name of the field that takes what is typed.
+    """
     windows = [window for window in wx.GetTopLevelWindows() if window.IsShown()]
     dialogs = [window for window in windows if isinstance(window, wx.Dialog)]
-    return [part for window in dialogs[-1:] or windows for part in parts(window)]
+    focused = "Command" if type(wx.Window.FindFocus()).__name__ == "GPromptSTC" else None
+    return [part for window in dialogs[-1:] or windows for part in parts(window)], focused
 
 
 def parts(window):

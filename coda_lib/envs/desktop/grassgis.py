@@ -249,11 +249,12 @@ class GrassGIS(App):
             "vectors": sorted(state["vectors"]), "layers": list(layers), "shown": layers,
         }  # fmt: skip
 
-    def elements(self) -> list[Any]:
+    def named(self) -> tuple[list[Any], str | None]:
         """Layers, maps of the catalog, tabs, buttons and the input line, as its window places them."""
         from coda_lib.envs.desktop.named import element
 
-        return [element(name, role, box, text, self.size) for name, role, box, text in self._ask("widgets")]
+        found, field = self._ask("widgets")
+        return [element(name, role, box, text, self.size) for name, role, box, text in found], field
 
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[str]:
         """The command line of a module; the argument `flags` is a string of letters."""

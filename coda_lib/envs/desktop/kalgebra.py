@@ -124,9 +124,10 @@ class KAlgebra(App):
         state = self.now()
         return state | {"variables": {name: _number(value) for name, value in state.get("variables", {}).items()}}
 
-    def elements(self) -> list[Any]:
+    def named(self) -> tuple[list[Any], str | None]:
         """Its controls, as it tells them to assistive technology."""
-        return list(scene(self).elements)
+        now = scene(self)
+        return list(now.elements), now.typing
 
     # -- state -----------------------------------------------------------------------------------------------------------
     def controls(self) -> Control:

@@ -123,13 +123,17 @@ class PyMOL(App):
         state = self.now()
         return facts_of(state) if state else {}
 
-    def elements(self) -> list[Any]:
-        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it draws itself."""
+    def named(self) -> tuple[list[Any], str | None]:
+        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it draws itself.
+
+        The input line takes what is typed into the picture, too.
+        """
         from coda_lib.envs.desktop.named import element
 
         with self.awake():
-            found = self._ask("widgets") or []
-        return [element(name, role, box, text, self.size) for name, role, box, text in found]
+            found, typing = self._ask("widgets") or ([], False)
+        elements = [element(name, role, box, text, self.size) for name, role, box, text in found]
+        return elements, "Command" if typing else None
 
     def act(self, calls: Sequence[Call]) -> None:
         """Move the mouse one pixel before each click: PyMOL's menus ignore the first motion."""

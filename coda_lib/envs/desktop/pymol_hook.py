@@ -142,7 +142,12 @@ def serve() -> None:
         return [corner.x(), corner.y(), box.width(), box.height()]
 
     def widgets():
-        return errands.run(lambda: list(named()))
+        return errands.run(lambda: (list(named()), typing()))
+
+    def typing():
+        """Whether the command line takes what is typed: it does for the picture, too."""
+        focused = QtWidgets.QApplication.focusWidget() in (window.lineedit, window.pymolwidget)
+        return focused and QtWidgets.QApplication.activePopupWidget() is None
 
     def named():
         """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is left out."""

@@ -299,6 +299,11 @@ class Desk(QWidget):
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier and self.dialog is None:
             self.shortcuts.get(f"ctrl {chr(event.key()).lower()}" if event.key() < 128 else "", lambda: None)()
 
+    @property
+    def typing(self) -> bool:
+        """Whether a text typed now goes into a field."""
+        return isinstance(self.focusWidget(), Field) and self.focusWidget().isVisible() and self.menu is None
+
     def screenshot(self) -> np.ndarray:
         """The window as an RGB array, uint8, (252, 336, 3)."""
         self._image.fill(Qt.GlobalColor.transparent)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from coda_lib.action import Action
 from coda_lib.envs.base import Environment
-from coda_lib.envs.sciencedesk.desk import Desk, Element
+from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
@@ -47,7 +47,7 @@ def read_step(step: Mapping[str, Any], observation: Observation) -> tuple[str, t
     return to_plan(step), (action_of(step, lambda name: find(elements, name).center),)
 
 
-def to_action(desk: Desk, step: Mapping[str, Any]) -> Action:
+def to_action(desk: Any, step: Mapping[str, Any]) -> Action:
     """The action that a script step stands for on the present screen."""
     return action_of(step, lambda name: find(desk.elements(), name).center)
 

@@ -1,0 +1,121 @@
+"""Walks through real applications: the same steps as through ScienceDesk, by names, and what they do about faults."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from app_tests import installed
+
+from coda_lib.action import Action
+from coda_lib.base_models.walks import FAULTS, WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
+from coda_lib.base_models.windows import AWAY, AppWindow, opened, window_of
+from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.sciencedesk.elements import Element
+from coda_lib.envs.sciencedesk.script import action_of
+from coda_lib.errors import UserError
+from coda_lib.trajectory import decode_image
+
+REAL = [pytest.param(app, marks=pytest.mark.skipif(not installed(app), reason=f"{app} is not installed")) for app in AWAY]
+BUTTONS = [Element(name, "button", (10 * i, 0, 9, 9)) for i, name in enumerate(["Reset", "Zoom", "Quit...", "Help"])]
+
+
+class Breaking:
+    """A window that breaks at each of these actions, counted from 1."""
+
+    app, defaults, typing = "PyMOL", {}, False
+
+    def __init__(self, *breaks: int):
+        self.breaks, self.actions, self.resets = set(breaks), 0, 0
+
+    def reset(self, settings: dict[str, Any]) -> None:
+        self.resets += 1
+
+    def elements(self) -> list[Element]:
+        return BUTTONS
+
+    def state(self) -> dict[str, Any]:
+        return {"actions": self.actions}
+
+    def screenshot(self) -> np.ndarray:
+        return np.full((252, 336, 3), self.actions % 256, np.uint8)
+
+    def perform(self, action: Action) -> None:
+        self.actions += 1
+        if self.actions in self.breaks:
+            raise EnvironmentFault("it broke")
+
+
+def test_a_walk_begins_anew_after_a_fault_and_every_so_many_steps():
+    window = Breaking(3)
+    steps = list(islice(random_walk(window, random.Random(0)), 2 + WALK_LENGTH + 1))
+    assert [step.walk for step in steps] == [1, 1, *[2] * WALK_LENGTH, 3] and window.resets == 3
+    assert {step.step.get("click") for step in steps} <= {"Reset", "Zoom", None}  # neither a dialog nor what is AWAY
+
+
+def test_a_walk_through_a_broken_application_ends_with_its_fault():
+    window = Breaking(*range(5, 100))
+    with pytest.raises(EnvironmentFault, match="it broke"):
+        list(random_walk(window, random.Random(0)))
+    assert window.resets == FAULTS  # the first one after four steps
+
+
+@pytest.fixture(scope="module")
+def walks() -> dict[str, list[Transition]]:
+    return {}
+
+
+def steps_of(app: str, walks: dict[str, list[Transition]]) -> list[Transition]:
+    if app not in walks:
+        env = opened(app)
+        walks[app] = list(islice(random_walk(window_of(env), random.Random(f"{app} 0")), WALK_LENGTH + 12))
+        env.close()
+    return walks[app]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("app", REAL)
+def test_steps_follow_each_other_and_name_what_the_screen_shows(app, walks):
+    steps = steps_of(app, walks)
+    for one, then in zip(steps, steps[1:], strict=False):
+        if one.walk == then.walk:
+            assert (one.next_screen, one.after) == (then.screen, then.before)
+    for step in steps:
+        assert decode_image(step.screen).size == (336, 252)
+        centers = {element.name: element.center for element in unambiguous(step.elements)}
+        assert step.action == action_of(step.step, centers.__getitem__)
+        assert not AWAY[app].intersection(step.step.values())
+        assert all(0 <= x <= 336 and 0 <= y <= 252 for e in step.elements for x, y in [e.box[:2]])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("app", REAL)
+def test_a_walk_changes_what_tasks_are_about(app, walks):
+    changed = {key for step in steps_of(app, walks) for key in step.after if step.after[key] != step.before.get(key)}
+    assert changed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("app", REAL)
+def test_every_application_takes_the_settings_of_walks(app):
+    env, rng = opened(app), random.Random(1)
+    window = window_of(env)
+    assert isinstance(window, AppWindow)
+    for _ in range(4):
+        window.reset(random_settings(app, dict(window.defaults), rng))
+        assert window.elements()
+    env.close()
+
+
+def test_an_application_without_names_says_so():
+    class Nameless(Breaking):
+        kind = "Stellarium"
+        closed = False
+
+    from coda_lib.envs.desktop.app import App
+
+    with pytest.raises(UserError, match="Stellarium does not name its elements"):
+        App.named(Nameless())
