@@ -221,7 +221,7 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that differ in the seed, in who explored or in sealed tasks alone, by seed."""
+    """The run and the finished runs of these folders that differ in seed, who explored or sealed tasks alone, by seed."""
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
