@@ -81,6 +81,7 @@ class AppWindow:
         return self._named
 
     def state(self) -> dict[str, Any]:
+        self._read()  # KAlgebra tells its state along
         with self.env.awake():
             return self.env.facts()
 

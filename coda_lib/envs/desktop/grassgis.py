@@ -22,6 +22,7 @@ import numpy as np
 
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.app import PAUSE_S, App
+from coda_lib.envs.desktop.grass_files import facts_of
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard import files as scienceboard
 from coda_lib.errors import UserError
@@ -238,16 +239,10 @@ class GrassGIS(App):
         """`edges` and `resolution` of the region, saved `regions`, `rasters` and the expression that each was made by (`made`),
         `vectors`, and of the first display the `layers` from top to bottom and whether each is `shown`.
         """
-        state = self.now()
-        if not state:
+        if self.closed:
             return {}
-        region, rasters = state["region"], state["rasters"]
-        layers = {layer["name"].partition("@")[0]: layer["checked"] for layer in state["layers"]}
-        return {
-            "edges": {edge: region[edge] for edge in "nsew"}, "resolution": region["nsres"], "regions": state["regions"],
-            "rasters": sorted(rasters), "made": {name: about["comments"] for name, about in rasters.items()},
-            "vectors": sorted(state["vectors"]), "layers": list(layers), "shown": layers,
-        }  # fmt: skip
+        displays = self._ask("shown")
+        return facts_of(self.home / "grassdata" / "valley" / "PERMANENT", displays[0]["layers"] if displays else [])
 
     def named(self) -> tuple[list[Any], str | None]:
         """Layers, maps of the catalog, tabs, buttons and the input line, as its window places them."""

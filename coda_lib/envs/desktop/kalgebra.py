@@ -127,6 +127,7 @@ class KAlgebra(App):
     def named(self) -> tuple[list[Any], str | None]:
         """Its controls, as it tells them to assistive technology."""
         now = scene(self)
+        self._state = now.state  # read along with them
         return list(now.elements), now.typing
 
     # -- state -----------------------------------------------------------------------------------------------------------

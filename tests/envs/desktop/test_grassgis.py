@@ -45,6 +45,26 @@ def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
     check_drawn(env)
 
 
+def test_facts_are_what_the_modules_tell(env):
+    """They are read from GRASS's files; the modules take a process each."""
+    env.reset(TASKS["A-01"])
+    long = "long=if(elevation<590,4,if(elevation<660,3,if(elevation<780,2,if(elevation<880,1,if(rain<900,6,if(rain<950,7,8))))))"
+    for module in (
+        ["g.region", "n=5203000", "res=25"], ["g.region", "save=before"], ["g.copy", "raster=rain,wet"],
+        ["r.mapcalc", f"expression={long}"], ["g.rename", "raster=wet,damp"], ["g.region", "e=505000"],
+        ["g.remove", "-f", "type=raster", "name=landuse"], ["v.buffer", "input=roads", "output=near", "distance=100"],
+    ):  # fmt: skip
+        env._run(module)
+    env._state = None
+    facts, state = env.facts(), env.state()
+    region = state["region"]
+    assert facts["edges"] == {edge: region[edge] for edge in "nsew"} and facts["resolution"] == region["nsres"]
+    assert facts["made"] == {name: about["comments"] for name, about in state["rasters"].items()}
+    assert facts["rasters"] == sorted(state["rasters"]) == ["damp", "elevation", "long", "rain"]
+    assert (facts["vectors"], facts["regions"]) == (sorted(state["vectors"]), state["regions"])
+    assert facts["shown"] == {layer["name"].partition("@")[0]: layer["checked"] for layer in state["layers"]}
+
+
 @parametrized("GrassGIS")
 def test_a_task_is_solved_by_its_script_and_not_by_doing_nothing(env, task):
     check_task(env, task)
