@@ -7,128 +7,29 @@ Each part is a folder that is complete once it holds figures.json: an interrupte
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from inspect import getdoc
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from coda_lib.action import Action, ActionType
-from coda_lib.agent import Agent, load_agent
 from coda_lib.applications import APPS
 from coda_lib.base_models import checks, sources
-from coda_lib.base_models.attempts import Attempt, Question, labelled_attempts
-from coda_lib.base_models.hindsight import Hindsight
-from coda_lib.base_models.lessons import demonstrations, judge_tasks, unseen_lessons
+from coda_lib.base_models.data import SEED, Data, Recipe, are_real
 from coda_lib.base_models.reading import Reading
-from coda_lib.base_models.sources import BATCH, UNSURE
-from coda_lib.base_models.store import cached
-from coda_lib.base_models.text_attempts import text_attempts
+from coda_lib.base_models.sources import BATCH
 from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
-from coda_lib.base_models.walks import Transition, collect
-from coda_lib.base_models.windows import opened
-from coda_lib.config import load_profile
-from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.evaluation.deviations import load_deviations
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
 from coda_lib.owned import replaced_folder
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.rollout import jobs, rollout
 from coda_lib.space import write_split
-from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 
 ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it
-SEED = 0
-KINDS = (Action, ActionType, Attempt, Element, Hindsight, Question, Transition)  # of what is stored
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """Sizes of the recipe."""
-
-    walk: int = 20_000  # steps of random walk an application
-    test_walk: int = 1_500  # steps of other walks, for the figures
-    copying: int = 300  # steps of 64 texts without pictures
-    letters: int = 1_600  # steps of 16 pages
-    vision: int = 1_200  # steps of 16 screens and pages
-    pointing: int = 2_000  # steps of the executor's rows, for the reader
-    reader: int = 1_000  # steps of 24 screens
-    executor: int = 2_000  # steps of 16 screens with up to 32 plans each, 16 instructions or 16 texts
-    demonstrations: int = 800  # an application
-    how_tos: int = 400  # steps of 64 how-tos
-    values: int = 1_000  # steps of 48 values to copy
-    planner: int = 1_000  # steps of 32 rows
-    rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
-    tries: int = 3  # episodes at each
-    attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
-    in_words: int = 9_000  # attempts in words an application
-    rulings: int = 1_000  # steps of 64 attempts in words
-    screens: int = 1_200  # steps of 16 single screens
-    scripts: int = 150  # attempts by script an application, for the base judge
-    base_judge: int = 300  # steps of 8 attempts
-    judge: int = 2_400  # steps of 8 attempts
-    samples: int = 1_000  # rows behind each figure of a card
-
-    def scaled(self, scale: float) -> Recipe:
-        """The recipe with a share of its samples and steps, for a trial."""
-        return replace(self, **{name: max(2, round(value * scale)) for name, value in vars(self).items()})
-
-
-@dataclass(frozen=True)
-class Data:
-    """What the parts of a recipe learn from, one list an application; what takes long to make is stored in `folder`."""
-
-    folder: Path
-    apps: Sequence[str]
-    recipe: Recipe
-
-    def _stored(self, name: str, make: Callable[[str], Any]) -> list[Any]:
-        return cached(self.folder / f"{name}.parquet", lambda: [make(app) for app in self.apps], KINDS)
-
-    @cached_property
-    def walks(self) -> list[list[Transition]]:
-        return self._stored("walks", lambda app: collect(app, self.recipe.walk, SEED))
-
-    @cached_property
-    def test_walks(self) -> list[list[Transition]]:
-        return self._stored("test_walks", lambda app: collect(app, self.recipe.test_walk, SEED + 1))
-
-    @property
-    def demonstrations(self) -> list[list[list[Hindsight]]]:
-        return self._stored("demonstrations", lambda app: demonstrations(app, self.recipe.demonstrations, UNSURE, SEED))
-
-    @property
-    def in_words(self) -> list[list[Attempt]]:
-        return self._stored("in_words", lambda app: text_attempts(app, self.recipe.in_words, SEED))
-
-    @property
-    def scripts(self) -> list[list[Attempt]]:
-        return [labelled_attempts(walk, [], self.recipe.scripts, SEED + 1) for walk in self.walks]
-
-    @property
-    def attempts(self) -> list[list[Attempt]]:
-        walks, count = dict(zip(self.apps, self.walks, strict=True)), self.recipe.attempts
-        return self._stored("attempts", lambda app: labelled_attempts(walks[app], self.rollouts(app), count, SEED))
-
-    def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
-        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
-
-        It tries each task several times: only both outcomes of a task show what tells them apart.
-        """
-        path = self.folder / "rollouts" / f"{app}{'-unseen' if unseen else ''}.parquet"
-        if not path.exists():
-            tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
-            drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
-            agent, play = trained_agent(self.folder, "base"), jobs(drawn, self.recipe.tries)
-            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED))
-        return load_trajectories(path)
-
 
 # -- parts ---------------------------------------------------------------------------------------------------------------
 
@@ -139,9 +40,10 @@ def train_all(
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
     """Train tower, reader, executor, planner and judges in `folder`, one from the other; returns the figures of each role.
 
-    With `publish` the finished checkpoints replace those under data/checkpoints.  `progress(done, total)` counts the parts.
+    With `publish` the finished checkpoints replace those under data/checkpoints, or for real applications those under its folder
+    desktop.  `progress(done, total)` counts the parts.
     """
-    data, figures = Data(folder, apps, Recipe().scaled(scale)), {}
+    data, figures = Data(folder, apps, Recipe.of(apps).scaled(scale)), {}
     train_tower(data)
     progress(1, len(PARTS))
     for done, (before, name) in enumerate(pairwise(PARTS), start=2):
@@ -151,7 +53,7 @@ def train_all(
         progress(done, len(PARTS))
     if publish:
         for role in ROLES:
-            publish_role(folder, role, CHECKPOINTS)
+            publish_role(folder, role, CHECKPOINTS / "desktop" if are_real(apps) else CHECKPOINTS, apps)
     return figures
 
 
@@ -229,16 +131,11 @@ def _append(path: Path, entry: dict[str, Any]) -> None:
         file.write(json.dumps(entry) + "\n")
 
 
-def trained_agent(folder: Path, name: str) -> Agent:
-    """Planner and executor of a recipe's folder, sampled as in the laptop profile."""
-    return load_agent(load_profile("laptop"), name, *(str(folder.resolve() / role) for role in ("planner", "executor")))
-
-
-def publish_role(folder: Path, role: str, checkpoints: Path) -> None:
+def publish_role(folder: Path, role: str, checkpoints: Path, apps: Sequence[str] = APPS) -> None:
     """Replace the checkpoint of a role under `checkpoints` by the one in `folder`."""
     with replaced_folder(checkpoints / role) as temporary:
         shutil.copytree(folder / role, temporary)
-        write_split(temporary, APPS)
+        write_split(temporary, apps)
 
 
 # -- figures and cards ---------------------------------------------------------------------------------------------------
@@ -259,11 +156,11 @@ def measured(data: Data, role: str) -> dict[str, Any]:
             unseen = [data.rollouts(app, unseen=True) for app in data.apps]
             figures = checks.judging(model, data.test_walks, unseen, samples, SEED + 1)
         write_json(folder / "figures.json", {"figures": figures})
-        write_text(folder / "README.md", card(role, figures, data.recipe))
+        write_text(folder / "README.md", card(role, figures, data.recipe, data.apps))
     return figures
 
 
-def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
+def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str] = APPS) -> str:
     """The card of a checkpoint; it describes the rows of a stage by the docstring of their source."""
     (row,) = (deviation for deviation in load_deviations() if deviation.id == f"{role}-model")
     name, earlier = role.replace("_", " "), ROLES[: ROLES.index(role)]
@@ -271,11 +168,13 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe) -> str:
         f"* {steps} steps with batches of {batch}. {' '.join(getdoc(source).split())}"
         for _, source, _, steps, _, batch in stages(recipe)[role]
     )
+    profile, where = ("desktop", ", ".join(apps)) if are_real(apps) else ("laptop", "ScienceDesk")
     table = "\n".join(f"| {figure} | {value} |" for figure, value in figures.items())
     return f"""# Tiny {name}
 
-A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the laptop
-profile it stands for the {name} of the paper. It works in ScienceDesk only.
+A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the \
+{profile}
+profile it stands for the {name} of the paper. It works in {where} only.
 
 From `data/deviations.yaml`, the list of all differences from the paper:
 

@@ -161,7 +161,7 @@ def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
                 raise
 
 
-def collect(app: str, length: int, seed: int) -> list[Transition]:
+def collect(app: str, length: int, seed: int | str) -> list[Transition]:
     """The first `length` steps of a random walk."""
     env = opened(app)
     steps = list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from coda_lib.base_models import recipe
+from coda_lib.base_models import data
 from coda_lib.base_models.attempts import AttemptMaker, labelled_attempts
 from coda_lib.base_models.hindsight import hindsights
 from coda_lib.base_models.kalgebra.walks import Walk
@@ -31,7 +31,7 @@ def test_everything_that_a_recipe_makes_comes_back_as_it_was(walks, tmp_path):
         Walk(walk, hindsights(app, walk)), [AttemptMaker(walk).screen(random.Random(0))], PLAIN,
     ]  # fmt: skip
     write(tmp_path / "a.parquet", made)
-    back = read(tmp_path / "a.parquet", (*recipe.KINDS, Walk))
+    back = read(tmp_path / "a.parquet", (*data.KINDS, Walk))
     assert back == made and repr(back) == repr(made)  # repr tells 1 from True and a member from its text
     assert back[0][0][0].next_screen is back[0][0][1].screen
     assert back[4].transitions[3] is back[0][0][3]
@@ -58,10 +58,11 @@ class _Opens:
 
 
 def test_a_file_of_a_named_folder_runs_nothing(tmp_path):
-    (tmp_path / "walks.pickle").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
-    (tmp_path / "walks.parquet").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
-    with pytest.raises(UserError, match="walks.parquet: cannot be read .*remove the file"):
-        _ = recipe.Data(tmp_path, ["gis"], recipe.Recipe()).walks
+    (tmp_path / "walks").mkdir()
+    (tmp_path / "walks" / "gis.pickle").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
+    (tmp_path / "walks" / "gis.parquet").write_bytes(pickle.dumps(_Opens(tmp_path / "hacked")))
+    with pytest.raises(UserError, match="gis.parquet: cannot be read .*remove the file"):
+        _ = data.Data(tmp_path, ["gis"], data.Recipe()).walks
     assert not (tmp_path / "hacked").exists()
 
 
@@ -84,7 +85,7 @@ def _rows(*rows):
 def test_a_foreign_file_is_one_clear_message(table, tmp_path):
     pq.write_table(table, tmp_path / "a.parquet")
     with pytest.raises(UserError, match="a.parquet: cannot be read"):
-        read(tmp_path / "a.parquet", recipe.KINDS)
+        read(tmp_path / "a.parquet", data.KINDS)
 
 
 def test_what_is_not_known_is_not_written(tmp_path):
@@ -93,7 +94,7 @@ def test_what_is_not_known_is_not_written(tmp_path):
             write(tmp_path / "a.parquet", [value])
     write(tmp_path / "b.parquet", Stranger("id"))
     with pytest.raises(UserError, match="Stranger"):
-        read(tmp_path / "b.parquet", recipe.KINDS)
+        read(tmp_path / "b.parquet", data.KINDS)
 
 
 def test_no_module_of_the_kit_unpickles():

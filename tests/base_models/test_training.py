@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -11,12 +12,13 @@ from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib.action import Action
 from coda_lib.applications import APPS
-from coda_lib.base_models import recipe
-from coda_lib.base_models.attempts import AttemptMaker
+from coda_lib.base_models import data, recipe
+from coda_lib.base_models.attempts import AttemptMaker, Question
 from coda_lib.base_models.checks import judging, paired
 from coda_lib.base_models.lessons import judge_tasks, unseen_lessons
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.training import batch_of, packed_batch
+from coda_lib.envs.base import EnvironmentFault
 from coda_lib.files import read_json
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
@@ -65,14 +67,39 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
 
 
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe, "trained_agent", lambda folder, name: name)
-    monkeypatch.setattr(recipe, "rollout", lambda agent, jobs, *_: [made_up(task_id=task.id, run=run) for task, run in jobs])
-    data = recipe.Data(tmp_path, ["gis"], recipe.Recipe(rollouts=40, tries=2))
-    learned, held_out = data.rollouts("gis"), data.rollouts("gis", unseen=True)
+    monkeypatch.setattr(data, "trained_agent", lambda folder, name: name)
+    monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_: [made_up(task_id=task.id, run=run) for task, run in jobs])
+    made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, tries=2))
+    learned, held_out = made.rollouts("gis"), made.rollouts("gis", unseen=True)
     assert len(learned) == len(held_out) == 80
     assert {t.task_id for t in learned} <= {task.id for task in judge_tasks("gis")}
     assert all("-development-" in t.task_id for t in held_out)
-    assert data.rollouts("gis") == learned  # kept
+    assert made.rollouts("gis") == learned  # kept
+
+
+def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monkeypatch):
+    asked = []
+
+    def collect(app: str, length: int, seed: str) -> list[Question]:
+        asked.append((app, length, seed))
+        if len(asked) == 4:
+            raise EnvironmentFault("it broke ten times")
+        return [Question(f"{app} {seed} {i}", None, "yes") for i in range(length)]
+
+    monkeypatch.setattr(data, "collect", collect)
+    apps, sizes = ["KAlgebra", "PyMOL"], replace(data.Recipe.of(["KAlgebra", "PyMOL"]), walk=1_200)
+    with pytest.raises(EnvironmentFault):
+        _ = data.Data(tmp_path, apps, sizes).walks
+    walks = data.Data(tmp_path, apps, sizes).walks
+    assert [len(walk) for walk in walks] == [1_200, 1_200] and len({step.instruction for walk in walks for step in walk}) == 2_400
+    assert len(asked) == 7 and max(Counter(asked).values()) == 2  # the broken piece alone was asked for twice
+
+
+def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
+    sizes = data.Recipe.of(["PyMOL", "GrassGIS"])
+    assert sizes.walk < data.Recipe.of(["gis"]).walk == data.Recipe().walk
+    card = recipe.card("executor", {"click_inside": 0.5}, sizes, ["PyMOL", "GrassGIS"])
+    assert "In the desktop\nprofile" in card and "It works in PyMOL, GrassGIS only." in card
 
 
 @pytest.mark.parametrize("role", recipe.ROLES)
@@ -81,7 +108,7 @@ def test_a_committed_card_is_what_the_recipe_writes(role):
     committed = (CHECKPOINTS / role / "README.md").read_text()
     figures = read_json(CHECKPOINTS / role / "figures.json")["figures"]
     samples = 120 if "judge" in role else 1000
-    assert committed.startswith(recipe.card(role, figures, replace(recipe.Recipe(), samples=samples)))
+    assert committed.startswith(recipe.card(role, figures, replace(data.Recipe(), samples=samples)))
 
 
 def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):

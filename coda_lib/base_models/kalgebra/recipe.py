@@ -18,12 +18,13 @@ from typing import Any
 import pandas as pd
 
 from coda_lib.base_models import checks
+from coda_lib.base_models.data import KINDS, trained_agent
 from coda_lib.base_models.hindsight import planner_row
 from coda_lib.base_models.kalgebra.goals import START, draw_goals, draw_task, draw_text
 from coda_lib.base_models.kalgebra.walks import Walk, walk
 from coda_lib.base_models.lessons import text_row
 from coda_lib.base_models.reading import Reading
-from coda_lib.base_models.recipe import KINDS, load_checkpoint, part, publish_role, trained_agent
+from coda_lib.base_models.recipe import load_checkpoint, part, publish_role
 from coda_lib.base_models.rows import SIZE, Row
 from coda_lib.base_models.sources import BATCH, copying_source, mixed, pointing_source, screens_source
 from coda_lib.base_models.store import cached

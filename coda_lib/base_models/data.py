@@ -1,0 +1,156 @@
+"""What the base models learn from, and how much of it: walks, demonstrations, attempts and rollouts, kept in files.
+
+An interrupted recipe goes on with the next file.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from coda_lib.action import Action, ActionType
+from coda_lib.agent import Agent, load_agent
+from coda_lib.applications import DESKTOP_APPS
+from coda_lib.base_models.attempts import Attempt, Question, labelled_attempts
+from coda_lib.base_models.hindsight import Hindsight
+from coda_lib.base_models.lessons import demonstrations, judge_tasks, unseen_lessons
+from coda_lib.base_models.sources import UNSURE
+from coda_lib.base_models.store import cached
+from coda_lib.base_models.text_attempts import text_attempts
+from coda_lib.base_models.walks import Transition, collect
+from coda_lib.base_models.windows import opened
+from coda_lib.config import load_profile
+from coda_lib.envs.sciencedesk.elements import Element
+from coda_lib.rollout import jobs, rollout
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+
+SEED = 0
+KINDS = (Action, ActionType, Attempt, Element, Hindsight, Question, Transition)  # of what is stored
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Sizes of the recipe."""
+
+    walk: int = 20_000  # steps of random walk an application
+    test_walk: int = 1_500  # steps of other walks, for the figures
+    copying: int = 300  # steps of 64 texts without pictures
+    letters: int = 1_600  # steps of 16 pages
+    vision: int = 1_200  # steps of 16 screens and pages
+    pointing: int = 2_000  # steps of the executor's rows, for the reader
+    reader: int = 1_000  # steps of 24 screens
+    executor: int = 2_000  # steps of 16 screens with up to 32 plans each, 16 instructions or 16 texts
+    demonstrations: int = 800  # an application
+    how_tos: int = 400  # steps of 64 how-tos
+    values: int = 1_000  # steps of 48 values to copy
+    planner: int = 1_000  # steps of 32 rows
+    rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
+    tries: int = 3  # episodes at each
+    attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
+    in_words: int = 9_000  # attempts in words an application
+    rulings: int = 1_000  # steps of 64 attempts in words
+    screens: int = 1_200  # steps of 16 single screens
+    scripts: int = 150  # attempts by script an application, for the base judge
+    base_judge: int = 300  # steps of 8 attempts
+    judge: int = 2_400  # steps of 8 attempts
+    samples: int = 1_000  # rows behind each figure of a card
+
+    @classmethod
+    def of(cls, apps: Sequence[str]) -> Recipe:
+        """The sizes for these applications: a step of a real one takes a hundred times as long."""
+        return DESKTOP if are_real(apps) else cls()
+
+    def scaled(self, scale: float) -> Recipe:
+        """The recipe with a share of its samples and steps, for a trial."""
+        return replace(self, **{name: max(2, round(value * scale)) for name, value in vars(self).items()})
+
+
+DESKTOP = Recipe(
+    walk=6_000, test_walk=800, demonstrations=400, rollouts=250, tries=2, attempts=700, in_words=900, scripts=100, samples=600,
+)  # fmt: skip
+_PIECE = 500  # steps of a walk through a real application in one file
+_AT_ONCE = 2  # windows of a real application side by side in rollouts
+
+
+def are_real(apps: Sequence[str]) -> bool:
+    """Whether these are real applications; a recipe is for one kind."""
+    return set(apps) <= set(DESKTOP_APPS)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What the parts of a recipe learn from, one list an application; what takes long to make is stored in `folder`."""
+
+    folder: Path
+    apps: Sequence[str]
+    recipe: Recipe
+
+    def _stored(self, name: str, make: Callable[[str], list[Any]]) -> list[list[Any]]:
+        """A list of each application, in files of their own; real applications, which are other programs, side by side."""
+
+        def of_app(app: str) -> list[Any]:
+            return cached(self.folder / name / f"{app}.parquet", lambda: make(app), KINDS)
+
+        if not are_real(self.apps):
+            return list(map(of_app, self.apps))
+        with ThreadPoolExecutor(len(self.apps)) as side_by_side:
+            return list(side_by_side.map(of_app, self.apps))
+
+    def _walked(self, name: str, length: int, seed: int) -> list[list[Transition]]:
+        if not are_real(self.apps):
+            return self._stored(name, lambda app: collect(app, length, seed))
+        pieces = [
+            self._stored(f"{name}/{start:06}", partial(collect, length=min(_PIECE, length - start), seed=f"{seed}/{start}"))
+            for start in range(0, length, _PIECE)
+        ]
+        return [[step for piece in of_app for step in piece] for of_app in zip(*pieces, strict=True)]
+
+    @cached_property
+    def walks(self) -> list[list[Transition]]:
+        return self._walked("walks", self.recipe.walk, SEED)
+
+    @cached_property
+    def test_walks(self) -> list[list[Transition]]:
+        return self._walked("test_walks", self.recipe.test_walk, SEED + 1)
+
+    @property
+    def demonstrations(self) -> list[list[list[Hindsight]]]:
+        return self._stored("demonstrations", lambda app: demonstrations(app, self.recipe.demonstrations, UNSURE, SEED))
+
+    @property
+    def in_words(self) -> list[list[Attempt]]:
+        return self._stored("in_words", lambda app: text_attempts(app, self.recipe.in_words, SEED))
+
+    @property
+    def scripts(self) -> list[list[Attempt]]:
+        return [labelled_attempts(walk, [], self.recipe.scripts, SEED + 1) for walk in self.walks]
+
+    @property
+    def attempts(self) -> list[list[Attempt]]:
+        walks, count = dict(zip(self.apps, self.walks, strict=True)), self.recipe.attempts
+        played = {app: self.rollouts(app) for app in self.apps}
+        return self._stored("attempts", lambda app: labelled_attempts(walks[app], played[app], count, SEED))
+
+    def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
+        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
+
+        It tries each task several times: only both outcomes of a task show what tells them apart.
+        """
+        path = self.folder / "rollouts" / f"{app}{'-unseen' if unseen else ''}.parquet"
+        if not path.exists():
+            tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
+            drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
+            agent, play = trained_agent(self.folder, "base"), jobs(drawn, self.recipe.tries)
+            at_once = {"concurrency": _AT_ONCE} if are_real([app]) else {}
+            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED, **at_once))
+        return load_trajectories(path)
+
+
+def trained_agent(folder: Path, name: str) -> Agent:
+    """Planner and executor of a recipe's folder, sampled as in the laptop profile."""
+    return load_agent(load_profile("laptop"), name, *(str(folder.resolve() / role) for role in ("planner", "executor")))
