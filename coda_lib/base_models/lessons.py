@@ -9,6 +9,7 @@ from functools import cache
 from PIL import Image
 
 from coda_lib.action import Action
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.hindsight import Hindsight, reached
 from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from coda_lib.base_models.walks import perform, random_step
@@ -25,6 +26,7 @@ from coda_lib.trajectory import StopReason
 Lesson = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 
 
+# A real application has fewer tasks of one or two steps (KAlgebra 492 of grade B, GRASS GIS 731 of grade A)
 _LESSONS = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares of the grades
 _OF_THE_JUDGE = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
 
@@ -32,13 +34,13 @@ _OF_THE_JUDGE = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
 @cache
 def lessons(app: str) -> tuple[Lesson, ...]:
     """The planner's tasks."""
-    return _drawn(app, "train", 3_000, 0, _LESSONS)
+    return _drawn(app, "train", 1_600 if app in DESKTOP_APPS else 3_000, 0, _LESSONS)
 
 
 @cache
 def judge_lessons(app: str) -> tuple[Lesson, ...]:
     """The judge's tasks."""
-    return _drawn(app, "train", 1_500, 1, _OF_THE_JUDGE)
+    return _drawn(app, "train", 1_200 if app in DESKTOP_APPS else 1_500, 1, _OF_THE_JUDGE)
 
 
 def judge_tasks(app: str) -> list[Task]:

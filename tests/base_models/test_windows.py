@@ -11,6 +11,7 @@ import pytest
 from app_tests import installed
 
 from coda_lib.action import Action
+from coda_lib.base_models.lessons import judge_lessons, lessons, unseen_lessons
 from coda_lib.base_models.walks import FAULTS, WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
 from coda_lib.base_models.windows import AWAY, AppWindow, opened, window_of
 from coda_lib.envs.base import EnvironmentFault
@@ -108,6 +109,11 @@ def test_every_application_takes_the_settings_of_walks(app):
         window.reset(random_settings(app, dict(window.defaults), rng))
         assert window.elements()
     env.close()
+
+
+@pytest.mark.parametrize("app", REAL)
+def test_every_application_has_the_lessons_that_the_recipe_draws(app):
+    assert len(lessons(app)) == 1_600 and len(judge_lessons(app)) == 1_200 and len(unseen_lessons(app)) == 200
 
 
 def test_an_application_without_names_says_so():
