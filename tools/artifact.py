@@ -49,7 +49,7 @@ def made_by(study: str, runs: list[Run]) -> str:
     """The command that makes the runs of a study again, from nothing."""
     profiles = [run.profile() for run in runs]
     seeds = f" --seeds {' '.join(str(profile.seed) for profile in profiles)}" if len(runs) > 1 else ""
-    sealed = profiles[0].sealed
+    sealed = next((profile.sealed for profile in profiles if profile.sealed), None)
     more = f" --set 'sealed={{tasks: {sealed.tasks}, seed: {sealed.seed}, runs: {sealed.runs}}}'" if sealed else ""
     return f"coda reproduce --profile {study}{seeds}{more}"
 
