@@ -89,7 +89,7 @@ def test_steps_follow_each_other_and_name_what_the_screen_shows(app, walks):
         centers = {element.name: element.center for element in unambiguous(step.elements)}
         assert step.action == action_of(step.step, centers.__getitem__)
         assert not AWAY[app].intersection(step.step.values())
-        assert all(0 <= x <= 336 and 0 <= y <= 252 for e in step.elements for x, y in [e.box[:2]])
+        assert all(0 <= x <= 1 and 0 <= y <= 1 for x, y in (element.center for element in step.elements))
 
 
 @pytest.mark.slow

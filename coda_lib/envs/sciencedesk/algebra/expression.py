@@ -64,6 +64,8 @@ def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
         return _sized(walk(tree.body))
     except ExpressionError as error:
         raise ExpressionError(f"{error} in {text!r}") from error
+    except RecursionError as error:  # Python 3.13 parses what is nested deeper than a function can walk
+        raise ExpressionError(f"not a formula: {text!r}") from error
 
 
 def number(value: sympy.Expr) -> float:
