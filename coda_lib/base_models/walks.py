@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice, pairwise
@@ -25,8 +26,8 @@ from coda_lib.space import aims_of, draw_starts, has_space, space
 from coda_lib.trajectory import encode_image
 
 WALK_LENGTH = 24  # steps from one reset to the next
-FAULTS = 10
-_TO_FIELD = 0.2
+FAULTS = 10  # in a row, which end a walk
+_TO_FIELD = 0.2  # share of a walk's clicks in a real application that go to fields
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,8 @@ def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
 
 def collect(app: str, length: int, seed: int | str) -> list[Transition]:
     """The first `length` steps of a random walk."""
-    env = opened(app)
-    steps = list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))
-    env.close()
-    return steps
+    with closing(opened(app)) as env:
+        return list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))
 
 
 def screenshot(desk: Window) -> bytes:

@@ -16,7 +16,8 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import trainer
 from coda_lib.bench import training
-from coda_lib.bench.training import WAYS, Clock, Operations, Report, measure_training
+from coda_lib.bench.operations import Operations
+from coda_lib.bench.training import WAYS, Clock, Report, measure_training
 from coda_lib.config import Profile, load_profile
 
 pytest.importorskip("peft")

@@ -12,17 +12,14 @@ from coda_lib.action import Action
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.kalgebra.goals import ALL, draw_goals, draw_plots, draw_text, goal_task, next_step, settings
 from coda_lib.base_models.walks import WALK_LENGTH, Transition, unambiguous
+from coda_lib.base_models.windows import AWAY
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.desktop.kalgebra import KAlgebra
 from coda_lib.envs.desktop.kalgebra_scene import Scene, scene
 from coda_lib.envs.sciencedesk.script import action_of, to_plan
 from coda_lib.trajectory import encode_image
 
-# these lead out of the window
-_AVOIDED = {
-    "Session menu", "Help menu", "Quit", "Load Script...", "Recent Scripts", "Save Script...", "Export Log...", "Save",
-    "Insert ans...", "Full Screen", "Full Screen Mode", "Float", "Close",
-}  # fmt: skip
+_AVOIDED = AWAY["KAlgebra"] | {"Load Script...", "Save Script...", "Insert ans..."}
 _SLIPS = 0.25  # share of random steps
 _FAULTS = 10
 _PATIENCE = 14  # steps after which a goal is given up

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 import pytest
 import sympy
@@ -134,3 +135,12 @@ def test_any_text_gives_a_formula_or_one_kind_of_error(text):
         parse(text)
     except ExpressionError:
         pass
+
+
+@pytest.mark.parametrize("text", ["1and x", "2or x", "3if x else 1"])
+def test_a_number_before_a_word_is_refused_without_a_warning(text):
+    """Python's own warning would stand in a student's notebook."""
+    with warnings.catch_warnings(record=True) as said, pytest.raises(ExpressionError):
+        warnings.simplefilter("always")
+        parse(text)
+    assert not said

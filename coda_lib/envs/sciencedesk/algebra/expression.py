@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import warnings
 
 import sympy
 
@@ -37,7 +38,8 @@ class ExpressionError(ValueError):
 def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
     """Read a formula such as '2*x^2', 'sin(x)' or 'factor(x^2-1)'; '^' is a power.  ExpressionError if it is none."""
     try:
-        tree = ast.parse(text.replace("^", "**").strip(), mode="eval")
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of '1and x', say: it is refused below
+            tree = ast.parse(text.replace("^", "**").strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(f"not a formula: {text!r}") from error
     names = _CONSTANTS | {name: sympy.nsimplify(value) for name, value in (variables or {}).items()}
