@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from coda_lib.base_models.hindsight import leads_to, reached, reworded
@@ -17,7 +19,7 @@ from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
 from coda_lib.base_models.replies import State, effects_of, ending, script_verdict, whole_reply
 from coda_lib.base_models.rows import PROMPTS, READING, Row, description, without_pictures
 from coda_lib.base_models.walks import Transition, by_goal, perform, random_step, screenshot
-from coda_lib.base_models.windows import opened, window_of
+from coda_lib.base_models.windows import opened, through_faults, window_of
 from coda_lib.envs.sciencedesk.script import ScriptError
 from coda_lib.explore import Aim, are_apart, sentence
 from coda_lib.judge import Verdict, judge_messages
@@ -248,11 +250,11 @@ def by_task(rollouts: Sequence[Trajectory]) -> dict[str, list[list[Trajectory]]]
     return {task: list(lists.values()) for task, lists in outcomes.items()}
 
 
-def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int) -> list[Attempt]:
+def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int | str) -> list[Attempt]:
     """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
 
     Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.  Such tasks
-    are at least half of those drawn.
+    are at least half of those drawn.  EnvironmentFault as in `through_faults`.
     """
     maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
     lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
@@ -267,4 +269,5 @@ def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory]
         lesson = rng.choice(short if rng.random() < 0.5 else everything)
         return maker.script(lesson, alike(lesson, everything), rng)
 
-    return [draw() for _ in range(count)]
+    with closing(maker.env):
+        return list(islice(through_faults(draw), count))

@@ -27,7 +27,8 @@ from coda_lib.base_models.windows import opened
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.rollout import jobs, rollout
-from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason, Trajectory, load_trajectories, save_trajectories
 
 SEED = 0
 KINDS = (Action, ActionType, Attempt, Element, Hindsight, Question, Transition)  # of what is stored
@@ -73,7 +74,9 @@ class Recipe:
 DESKTOP = Recipe(
     walk=6_000, test_walk=800, demonstrations=400, rollouts=250, tries=2, attempts=700, in_words=900, scripts=100, samples=600,
 )  # fmt: skip
-_PIECE = 500  # steps of a walk through a real application in one file
+# of a real application in one file, so that what is interrupted loses a few minutes
+_PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
+_PIECE = 50  # tasks of rollouts
 _AT_ONCE = 2  # windows of a real application side by side in rollouts
 
 
@@ -90,64 +93,82 @@ class Data:
     apps: Sequence[str]
     recipe: Recipe
 
-    def _stored(self, name: str, make: Callable[[str], list[Any]]) -> list[list[Any]]:
-        """A list of each application, in files of their own; real applications, which are other programs, side by side."""
-
-        def of_app(app: str) -> list[Any]:
-            return cached(self.folder / name / f"{app}.parquet", lambda: make(app), KINDS)
-
+    def _each(self, make: Callable[[str], list[Any]]) -> list[list[Any]]:
+        """`make` of each application; of real ones, which are programs of their own, side by side."""
         if not are_real(self.apps):
-            return list(map(of_app, self.apps))
+            return list(map(make, self.apps))
         with ThreadPoolExecutor(len(self.apps)) as side_by_side:
-            return list(side_by_side.map(of_app, self.apps))
+            return list(side_by_side.map(make, self.apps))
 
-    def _walked(self, name: str, length: int, seed: int) -> list[list[Transition]]:
+    def _stored(self, name: str, make: Callable[[str], list[Any]]) -> list[list[Any]]:
+        """A list of each application, in files of their own."""
+        return self._each(lambda app: cached(self.folder / name / f"{app}.parquet", lambda: make(app), KINDS))
+
+    def _made(self, name: str, count: int, seed: int, make: Callable[[str, int, int | str], list[Any]]) -> list[list[Any]]:
+        """`count` things of each application by `make(app, count, seed)`; of a real one in pieces, each with its own seed."""
         if not are_real(self.apps):
-            return self._stored(name, lambda app: collect(app, length, seed))
-        pieces = [
-            self._stored(f"{name}/{start:06}", partial(collect, length=min(_PIECE, length - start), seed=f"{seed}/{start}"))
-            for start in range(0, length, _PIECE)
-        ]
-        return [[step for piece in of_app for step in piece] for of_app in zip(*pieces, strict=True)]
+            return self._stored(name, lambda app: make(app, count, seed))
+
+        def piece(start: int) -> list[list[Any]]:
+            length = min(_PIECES[name], count - start)
+            return self._stored(f"{name}/{start:06}", lambda app: make(app, length, f"{seed}/{start}"))
+
+        pieces = map(piece, range(0, count, _PIECES[name]))
+        return [[each for piece in of_app for each in piece] for of_app in zip(*pieces, strict=True)]
 
     @cached_property
     def walks(self) -> list[list[Transition]]:
-        return self._walked("walks", self.recipe.walk, SEED)
+        return self._made("walks", self.recipe.walk, SEED, collect)
 
     @cached_property
     def test_walks(self) -> list[list[Transition]]:
-        return self._walked("test_walks", self.recipe.test_walk, SEED + 1)
+        return self._made("test_walks", self.recipe.test_walk, SEED + 1, collect)
 
     @property
     def demonstrations(self) -> list[list[list[Hindsight]]]:
-        return self._stored("demonstrations", lambda app: demonstrations(app, self.recipe.demonstrations, UNSURE, SEED))
+        def make(app: str, count: int, seed: int | str) -> list[list[Hindsight]]:
+            return demonstrations(app, count, UNSURE, seed)
+
+        return self._made("demonstrations", self.recipe.demonstrations, SEED, make)
 
     @property
     def in_words(self) -> list[list[Attempt]]:
-        return self._stored("in_words", lambda app: text_attempts(app, self.recipe.in_words, SEED))
+        return self._made("in_words", self.recipe.in_words, SEED, text_attempts)
 
     @property
     def scripts(self) -> list[list[Attempt]]:
-        return [labelled_attempts(walk, [], self.recipe.scripts, SEED + 1) for walk in self.walks]
+        return self._labelled("scripts", self.recipe.scripts, SEED + 1, [[] for _ in self.apps])
 
     @property
     def attempts(self) -> list[list[Attempt]]:
-        walks, count = dict(zip(self.apps, self.walks, strict=True)), self.recipe.attempts
-        played = {app: self.rollouts(app) for app in self.apps}
-        return self._stored("attempts", lambda app: labelled_attempts(walks[app], played[app], count, SEED))
+        return self._labelled("attempts", self.recipe.attempts, SEED, self._each(self.rollouts))
+
+    def _labelled(self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]) -> list[list[Attempt]]:
+        known = dict(zip(self.apps, zip(self.walks, played, strict=True), strict=True))
+
+        def make(app: str, count: int, seed: int | str) -> list[Attempt]:
+            return labelled_attempts(*known[app], count, seed)
+
+        return self._made(name, count, seed, make)
 
     def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
         """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
 
         It tries each task several times: only both outcomes of a task show what tells them apart.
         """
-        path = self.folder / "rollouts" / f"{app}{'-unseen' if unseen else ''}.parquet"
+        tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
+        drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
+        name = f"{app}-unseen" if unseen else app
+        if not are_real([app]):
+            return self._played(app, name, drawn)
+        pieces = [self._played(app, f"{name}/{i:06}", drawn[i : i + _PIECE], _AT_ONCE) for i in range(0, len(drawn), _PIECE)]
+        return [each for piece in pieces for each in piece if each.stop is not StopReason.ENVIRONMENT_ERROR]
+
+    def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:
+        path = self.folder / "rollouts" / f"{name}.parquet"
         if not path.exists():
-            tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
-            drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
-            agent, play = trained_agent(self.folder, "base"), jobs(drawn, self.recipe.tries)
-            at_once = {"concurrency": _AT_ONCE} if are_real([app]) else {}
-            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED, **at_once))
+            agent, play = trained_agent(self.folder, "base"), jobs(tasks, self.recipe.tries)
+            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED, concurrency, report=print))
         return load_trajectories(path)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import cache
+from itertools import islice
 
 from PIL import Image
 
@@ -13,7 +15,7 @@ from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.hindsight import Hindsight, reached
 from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from coda_lib.base_models.walks import perform, random_step
-from coda_lib.base_models.windows import opened, window_of
+from coda_lib.base_models.windows import opened, through_faults, window_of
 from coda_lib.envs.base import Environment
 from coda_lib.envs.make import defaults
 from coda_lib.envs.sciencedesk.script import ScriptError, to_plan
@@ -126,10 +128,9 @@ def demonstrate(env: Environment, parts: Sequence[Aim], task: Task, rng: random.
     return decisions
 
 
-def demonstrations(app: str, count: int, slips: float, seed: int) -> list[list[Hindsight]]:
-    """The decisions of `count` demonstrations that solved their task."""
-    rng, env, solved = random.Random(f"demonstrations of {app} {seed}"), opened(app), []
-    while len(solved) < count:
-        solved += [decisions] if (decisions := demonstrate(env, *rng.choice(lessons(app)), rng, slips)) else []
-    env.close()
-    return solved
+def demonstrations(app: str, count: int, slips: float, seed: int | str) -> list[list[Hindsight]]:
+    """The decisions of `count` demonstrations that solved their task.  EnvironmentFault as in `through_faults`."""
+    rng = random.Random(f"demonstrations of {app} {seed}")
+    with closing(opened(app)) as env:
+        tried = through_faults(lambda: demonstrate(env, *rng.choice(lessons(app)), rng, slips))
+        return list(islice(filter(None, tried), count))

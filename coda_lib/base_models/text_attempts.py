@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cache, lru_cache
+from itertools import islice
 
 from coda_lib.base_models.attempts import Attempt, Question
 from coda_lib.base_models.lessons import Lesson, alike, judge_lessons
 from coda_lib.base_models.replies import NOTHING, ending, script_verdict, whole_reply
 from coda_lib.base_models.walks import random_step
-from coda_lib.base_models.windows import opened, window_of
+from coda_lib.base_models.windows import opened, through_faults, window_of
 from coda_lib.envs.base import Environment
 from coda_lib.envs.sciencedesk.script import ScriptError, to_action, to_plan
 from coda_lib.space import aims_of
@@ -26,18 +28,18 @@ def text_lessons(app: str) -> dict[int, list[Lesson]]:
     return {size: [lesson for lesson in judge_lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3)}
 
 
-def text_attempts(app: str, count: int, seed: int) -> list[Attempt]:
-    """`count` attempts: a third at single aims, half at two, the rest at three."""
-    env, rng, lessons = opened(app), random.Random(f"told attempts {app} {seed}"), text_lessons(app)
-    attempts: list[Attempt] = []
-    while len(attempts) < count:
+def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
+    """`count` attempts: a third at single aims, half at two, the rest at three.  EnvironmentFault as in `through_faults`."""
+    rng, lessons = random.Random(f"told attempts {app} {seed}"), text_lessons(app)
+
+    def draw() -> Attempt | None:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
         pool = lessons[size] or lessons[2]
         attempt, success = play(env, rng.choice(pool), pool, rng)
-        if success or rng.random() < _FAILED:
-            attempts.append(attempt)
-    env.close()
-    return attempts
+        return attempt if success or rng.random() < _FAILED else None
+
+    with closing(opened(app)) as env:
+        return list(islice(filter(None, through_faults(draw)), count))
 
 
 def play(env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:

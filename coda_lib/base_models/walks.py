@@ -17,7 +17,7 @@ from typing import Any
 from PIL import Image
 
 from coda_lib.action import Action
-from coda_lib.base_models.windows import AWAY, DOUBLE, Window, opened, window_of
+from coda_lib.base_models.windows import AWAY, DOUBLE, FAULTS, Window, opened, window_of
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import to_action, to_plan
@@ -26,7 +26,6 @@ from coda_lib.space import aims_of, draw_starts, has_space, space
 from coda_lib.trajectory import encode_image
 
 WALK_LENGTH = 24  # steps from one reset to the next
-FAULTS = 10  # in a row, which end a walk
 _TO_FIELD = 0.2  # share of a walk's clicks in a real application that go to fields
 
 
@@ -156,10 +155,11 @@ def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
                 last = perform(desk, random_step(desk, rng, clicked), last, number)
                 faults = 0
                 yield last
-        except EnvironmentFault:
+        except EnvironmentFault as fault:
             faults += 1
             if faults == FAULTS:
                 raise
+            print(f"walk {number} ends here: {fault}", flush=True)
 
 
 def collect(app: str, length: int, seed: int | str) -> list[Transition]:

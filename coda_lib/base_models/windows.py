@@ -5,8 +5,8 @@ The boxes of elements and the pictures of a real application are those of its sc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ AWAY = {
     "GrassGIS": {"Help", "Python tab", "Save"},
 }  # fmt: skip
 DOUBLE = {"KAlgebra": "row", "GrassGIS": "row"}  # role of what a walk sometimes double-clicks
+FAULTS = 10  # of an application in a row, which end what is made of it
+Made = TypeVar("Made")
 
 
 class Window(Protocol):
@@ -96,6 +98,24 @@ class AppWindow:
         if self._picture is None:
             self._picture = self.env.look()
         return self._picture
+
+
+def through_faults(make: Callable[[], Made]) -> Iterator[Made]:
+    """What `make` gives, call after call without end; a call that the application breaks in is named, left out and made good for
+    by the next one.  EnvironmentFault after `FAULTS` such calls in a row.
+    """
+    faults = 0
+    while True:
+        try:
+            made = make()
+        except EnvironmentFault as fault:
+            faults += 1
+            if faults == FAULTS:
+                raise
+            print(f"left out: {fault}", flush=True)
+        else:
+            faults = 0
+            yield made
 
 
 def window_of(env: Environment) -> Window:

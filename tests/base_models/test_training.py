@@ -23,7 +23,7 @@ from coda_lib.files import read_json
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
-from coda_lib.trajectory import decode_image
+from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
 
 def test_what_is_given_is_not_learned(tmp_path):
@@ -68,7 +68,7 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
 
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "trained_agent", lambda folder, name: name)
-    monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_: [made_up(task_id=task.id, run=run) for task, run in jobs])
+    monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_, **__: [made_up(task_id=task.id, run=run) for task, run in jobs])
     made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, tries=2))
     learned, held_out = made.rollouts("gis"), made.rollouts("gis", unseen=True)
     assert len(learned) == len(held_out) == 80
@@ -93,6 +93,25 @@ def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monke
     walks = data.Data(tmp_path, apps, sizes).walks
     assert [len(walk) for walk in walks] == [1_200, 1_200] and len({step.instruction for walk in walks for step in walk}) == 2_400
     assert len(asked) == 7 and max(Counter(asked).values()) == 2  # the broken piece alone was asked for twice
+
+
+def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_that_broke(tmp_path, monkeypatch):
+    asked = []
+
+    def rollout(agent: str, jobs: list, make: object, seed: int, concurrency: int, report: object) -> list[Trajectory]:
+        asked.append((len(jobs), concurrency))
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        broken = replace(made_up(task_id=jobs[0][0].id), stop=StopReason.ENVIRONMENT_ERROR, success=None)
+        return [broken, *(made_up(task_id=task.id, run=run) for task, run in jobs[1:])]
+
+    monkeypatch.setattr(data, "trained_agent", lambda folder, name: name)
+    monkeypatch.setattr(data, "rollout", rollout)
+    made = data.Data(tmp_path, ["PyMOL"], data.Recipe(rollouts=120, tries=2))
+    with pytest.raises(KeyboardInterrupt):
+        made.rollouts("PyMOL")
+    assert len(made.rollouts("PyMOL")) == 240 - 3
+    assert asked == [(100, 2), (100, 2), (100, 2), (40, 2)]  # the first piece was played once
 
 
 def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():

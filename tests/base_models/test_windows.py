@@ -12,8 +12,8 @@ from app_tests import installed
 
 from coda_lib.action import Action
 from coda_lib.base_models.lessons import judge_lessons, lessons, unseen_lessons
-from coda_lib.base_models.walks import FAULTS, WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
-from coda_lib.base_models.windows import AWAY, AppWindow, opened, window_of
+from coda_lib.base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
+from coda_lib.base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.envs.base import EnvironmentFault
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import action_of
@@ -62,6 +62,31 @@ def test_a_walk_through_a_broken_application_ends_with_its_fault():
     with pytest.raises(EnvironmentFault, match="it broke"):
         list(random_walk(window, random.Random(0)))
     assert window.resets == FAULTS  # the first one after four steps
+
+
+def test_what_an_application_breaks_in_is_named_left_out_and_made_good_for(capsys):
+    outcomes = iter(["one", EnvironmentFault("PyMOL crashed"), "two"])
+
+    def make() -> str:
+        outcome = next(outcomes)
+        if isinstance(outcome, EnvironmentFault):
+            raise outcome
+        return outcome
+
+    assert list(islice(through_faults(make), 2)) == ["one", "two"]
+    assert capsys.readouterr().out == "left out: PyMOL crashed\n"
+
+
+def test_an_application_that_is_broken_for_good_ends_the_collection_with_its_fault():
+    calls = []
+
+    def make() -> None:
+        calls.append(1)
+        raise EnvironmentFault("the display is gone")
+
+    with pytest.raises(EnvironmentFault, match="the display is gone"):
+        next(through_faults(make))
+    assert len(calls) == FAULTS
 
 
 @pytest.fixture(scope="module")
