@@ -8,7 +8,16 @@ import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.evaluation.statistics import RESAMPLES
-from coda_lib.evaluation.tables import OVERALL, compare, load_episodes, read_episodes, success_matrices, table1
+from coda_lib.evaluation.tables import (
+    OVERALL,
+    compare,
+    load_episodes,
+    load_seeds,
+    numbered_on,
+    read_episodes,
+    success_matrices,
+    table1,
+)
 from coda_lib.paths import REFERENCE
 from coda_lib.run import Run
 
@@ -21,22 +30,29 @@ AGAINST = "stage1"  # the system that every variant is compared with
 USUAL = "usual"  # the executor that the planners were trained with
 
 
-def variants(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Overall Average@k of the run's stage 1 and of each variant, a row each.
+def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Overall Average@k of stage 1 and of each variant, a row each, of one run or of several seeds together.
 
-    Columns: variant, changed (the settings that differ from the run's), value, low, high (percent, 95 %), difference,
-    difference_low, difference_high, p (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean
-    training reward of the first and last ten steps, of 2), tasks, runs.  EpisodesError names missing episodes.
+    Each variant is compared with the stage 1 of the seeds that it was trained with.  Columns: variant, changed (the settings that
+    differ from the run's), seeds (their number), value, low, high (percent, 95 %), difference, difference_low, difference_high, p
+    (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the first and last ten
+    steps, of 2), tasks, runs.  EpisodesError names missing episodes; UserError as of `load_seeds`.
     """
-    profile = run.profile()
-    names = [AGAINST, *profile.ablations]
-    episodes = pd.concat([load_episodes(run), *(read_episodes(run.ablation(name)) for name in profile.ablations)])
+    load_seeds(runs)  # one study
+    names = list(dict.fromkeys(name for run in runs for name in run.profile().ablations))
     rows = []
-    for row in _against(episodes, names, AGAINST, profile.apps, resamples, seed).to_dict("records"):
-        first, last = _rewards(run, row["system"])
-        row |= {"changed": changed(profile, row["system"]), "reward_first": first, "reward_last": last}
-        rows.append({"variant": row.pop("system")} | row)
-    columns = ["variant", "changed", *_MEASURED, "reward_first", "reward_last", "tasks", "runs"]
+    for name in (AGAINST, *names):
+        having = [run for run in runs if name == AGAINST or name in run.profile().ablations]
+        profile = having[0].profile()
+        parts = [load_episodes(run, [AGAINST]) for run in having]
+        if name != AGAINST:
+            parts = [pd.concat([part, read_episodes(run.ablation(name))]) for part, run in zip(parts, having, strict=True)]
+        episodes, pair = numbered_on(parts, profile.evaluation_runs), list(dict.fromkeys((AGAINST, name)))
+        table = _against(episodes, pair, AGAINST, profile.apps, resamples, seed, profile.evaluation_runs)
+        rewards = pd.DataFrame([_rewards(run, name) for run in having]).mean()
+        row = {"variant": name, "changed": changed(profile, name), "seeds": len(having)}
+        rows.append(table.iloc[-1].to_dict() | row | {"reward_first": rewards[0], "reward_last": rewards[1]})
+    columns = ["variant", "changed", "seeds", *_MEASURED, "reward_first", "reward_last", "tasks", "runs"]
     return pd.DataFrame(rows)[columns]
 
 
@@ -44,16 +60,17 @@ _MEASURED = ("value", "low", "high", "difference", "difference_low", "difference
 
 
 def _against(
-    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int
-) -> pd.DataFrame:
-    """Overall Average@k of each system, and its difference to `first`."""
-    table = table1(episodes, systems, apps=apps)
+    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int,
+    k: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of one."""
+    table = table1(episodes, systems, apps=apps, k=k)
     table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
     matrices = success_matrices(episodes, systems, apps)
     gaps = {}
     for system in systems:
         if system != first:
-            gap = compare(matrices, "Average", (first, system), OVERALL, resamples, seed, apps=apps)
+            gap = compare(matrices, "Average", (first, system), OVERALL, resamples, seed, apps=apps, k=k)
             gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
     gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
     return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]
@@ -104,14 +121,16 @@ def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.D
 
 
 def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
-    """The tables of the committed run of that name, laid out, by title; without those that are not committed."""
-    paths = {title: REFERENCE / name / "tables" / f"{part}.csv" for part, title in TABLES.items()}
-    return {title: layout(pd.read_csv(path)) for title, path in paths.items() if path.exists()}
+    """The tables of the committed run of that name, over its seeds where there are several, laid out, by title."""
+    own, pooled = REFERENCE / name / "tables", REFERENCE / name / "seeds"
+    paths = {title: next((f for f in (pooled / f"{part}.csv", own / f"{part}.csv") if f.exists()), None) for part, title in TABLES.items()}
+    return {title: layout(pd.read_csv(path)) for title, path in paths.items() if path}
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
     """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
     names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
+    names += ["seeds"] if "seeds" in table and table["seeds"].max() > 1 else []
     value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
     gaps = [
         "" if pd.isna(row.difference) else

@@ -191,8 +191,8 @@ def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.Dat
     """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in `load_episodes`.
 
     The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
-    the means over the seeds.  UserError if two runs have the same seed or differ in another setting than who explored and
-    whether sealed tasks were played.
+    the means over the seeds.  UserError if two runs have the same seed or differ in another setting than who explored, whether
+    sealed tasks were played, and which ablations were trained beside.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
@@ -212,7 +212,7 @@ def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
 
 
 def _settings(profile: Profile) -> dict:
-    return profile.model_dump(exclude={"seed", "explored", "sealed"})
+    return profile.model_dump(exclude={"seed", "explored", "sealed", "ablations"})
 
 
 def reference_run(name: str = "laptop") -> Run:
@@ -221,7 +221,7 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that differ in seed, who explored or sealed tasks alone, by seed."""
+    """The run and the finished runs of these folders that are the same study (`load_seeds`) with another seed, by seed."""
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))

@@ -8,6 +8,7 @@ import time
 from threading import Thread
 
 import pytest
+from board_files import FILES, needs
 
 from coda_lib.action import Action
 from coda_lib.envs.base import EnvironmentFault
@@ -17,7 +18,6 @@ from coda_lib.envs.scienceboard.guest import SHOTS, TOGETHER, Guest, Timing
 from coda_lib.envs.scienceboard.machine import PREPARED, ScienceBoard, load_machines
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.errors import UserError
-from coda_lib.paths import REPO
 from coda_lib.trajectory import StopReason
 
 FAST = Timing(connect=0.3, answer=0.3, action=0.3, prepare=0.3, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.01)
@@ -236,8 +236,6 @@ def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, pl
 
 # ---- the benchmark's own files ---------------------------------------------------------------------------------------------
 
-FILES = REPO.parent / "shared" / "data" / "scienceboard" / "KAlgebra"
-
 
 def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
     """Answers of KAlgebra's server in which one item of `evaluate` holds, or not."""
@@ -253,10 +251,10 @@ def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
     return {f"/func/{dimension}d": plot if dimension == 3 else [{"(9, 9)": True}, plot]}
 
 
-@pytest.mark.skipif(not FILES.is_dir(), reason="ScienceBoard's task files are not here")
+@needs("KAlgebra")
 def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(server):
     verdicts, of_3d = [], 0
-    for path in sorted(FILES.glob("*.json")):
+    for path in sorted(FILES.glob("KAlgebra/*.json")):
         task = app_task(path)
         items = [item for item in json.loads(path.read_text())["evaluate"] if item["type"] != "stop"]
         stops = [item["value"] for item in json.loads(path.read_text())["evaluate"] if item["type"] == "stop"]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
-from collections import Counter
 
 import pytest
+from board_files import State
 
 from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.scienceboard.check import STOPS, check_board
+from coda_lib.envs.scienceboard.check import check_board
 from coda_lib.envs.scienceboard.costs import LambdaError
-from coda_lib.envs.scienceboard.files import BoardTask, Stop, load_board_task
+from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
 from coda_lib.errors import UserError
-from coda_lib.paths import REPO
 from coda_lib.trajectory import StopReason
 
 TASK = {
@@ -21,40 +19,6 @@ TASK = {
     "initialize": [{"func": "launch", "command": ["kalgebra", "«PORTLIKE»"], "wait": 2.5}, {"func": "tab", "index": 1}],
     "evaluate": [{"type": "val", "key": "a", "value": 2}],
 }  # fmt: skip
-FILES = REPO.parent / "shared" / "data" / "scienceboard"
-
-
-class State:
-    """A state that is known."""
-
-    def __init__(self, **known):
-        self.known = known
-
-    def _say(self, name):
-        if name not in self.known:
-            raise EnvironmentFault(f"nobody knows {name}")
-        return self.known[name]
-
-    def variables(self):
-        return self._say("variables")
-
-    def functions(self, points):
-        return self._say("functions")
-
-    def plots(self):
-        return self._say("plots")
-
-    def dump(self, task):
-        return self._say("dump")
-
-    def info(self, key):
-        return self._say("info")[key]
-
-    def command(self, name, arguments):
-        return self._say("command")[name, arguments["map"]]
-
-    def file(self, path):
-        return self._say("file")[path]
 
 
 def task(*evaluate, **changes):
@@ -198,59 +162,3 @@ def test_the_command_counts_what_can_be_read(coda, tmp_path):
     (tmp_path / "empty").mkdir()
     code, _, said = coda("tasks", "check", str(tmp_path / "empty"))
     assert code == 2 and "no task files in" in said
-
-
-@pytest.mark.skipif(not FILES.is_dir(), reason="ScienceBoard's task files are not here")
-def test_the_benchmarks_own_files_can_be_read():
-    read = Counter(load_board_task(path).type for path in FILES.glob("*/*.json"))
-    assert read == {"KAlgebra": 31, "Celestia": 33}
-
-
-# ---- the benchmark's own files of Celestia: states written from its rules; those of KAlgebra are in test_real_servers ---------
-
-
-def put(state, key, value):
-    """Set what a key such as `lambda dump: dump['time']['scale']` reads."""
-    *inner, last = re.findall(r"\['([^']+)'\]", key.removeprefix("lambda dump: dump"))
-    for name in inner:
-        state = state.setdefault(name, {})
-    state[last] = value
-
-
-def celestia(item, holds):
-    """A value of an item's key with which it holds, or not: far outside of the tolerance, or the other one."""
-    if holds:
-        return item["value"]
-    return not item["value"] if isinstance(item["value"], bool) else item["value"] + 1e30
-
-
-MOONS = {True: [1.0, 0.05, 0.0], False: [0.0, 1.0, 0.0]}  # seen from the Earth: close to the Sun at [1, 0, 0], or not
-
-
-@pytest.mark.skipif(not FILES.is_dir(), reason="ScienceBoard's task files are not here")
-def test_celestias_tasks_are_solved_in_states_that_solve_them_and_in_no_others():
-    verdicts, answers = [], 0
-    for path in sorted(FILES.glob("Celestia/*.json")):
-        board = load_board_task(path)
-        items = [item for item in json.loads(path.read_text())["evaluate"] if item["type"] == "info"]
-        (said,) = [item for item in board.evaluate if isinstance(item, Stop)] or [None]
-        stop = STOPS[said.value] if said else StopReason.DONE
-        answer = " ".join(said.args) if said and said.args else None
-        for wrong in (None, *range(len(items))):
-            state = {"entity": {name: {"position": at} for name, at in (("Sol", [1.0, 0, 0]), ("Earth", [0.0, 0, 0]))}}
-            state["entity"]["Moon"] = {"position": MOONS[True]}
-            for number, item in enumerate(items):
-                if ":=" in item["key"]:
-                    state["entity"]["Moon"]["position"] = MOONS[number != wrong]
-                else:
-                    put(state, item["key"], celestia(item, number != wrong))
-            verdicts.append((path.stem, wrong, check_board(board, State(dump=state), stop, answer) is (wrong is None)))
-        if items:
-            verdicts.append((path.stem, "no state", check_board(board, State(dump={}), stop, answer) is False))
-        if answer:
-            answers += 1
-            others = (None, "", "7" + answer)
-            verdicts += [(path.stem, given, not check_board(board, State(dump={}), stop, given)) for given in others]
-            verdicts.append((path.stem, "DONE", not check_board(board, State(dump={}), StopReason.DONE, answer)))
-    assert not [verdict for verdict in verdicts if not verdict[-1]]
-    assert len({stem for stem, *_ in verdicts}) == 33 and answers == 12 and len(verdicts) > 100
