@@ -22,10 +22,10 @@ NOT_MEASURED = "not measured"
 def artifact_section(folder: Path) -> str:
     """The table, and which commits and machines the runs are of."""
     runs = siblings(Run(str(folder)), [REFERENCE])
-    extra = REFERENCE / "ablations"
-    folders = [*(run.folder for run in runs), *([extra] if (extra / "tables" / "ablations.csv").is_file() else [])]
-    rows = [*_over_seeds(folder, runs), *_judges(folder), *(_ablations(extra) if extra in folders else ())]
-    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *run_lines(folders)])
+    studied = siblings(ablations, [REFERENCE]) if (ablations := Run(str(REFERENCE / "ablations"))).tables.is_dir() else []
+    rows = [*_over_seeds(folder, runs), *_judges(folder), *(_ablations(studied) if studied else ())]
+    lines = run_lines([run.folder for run in (*runs, *studied)])
+    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *lines])
 
 
 def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
@@ -65,12 +65,15 @@ def _judges(folder: Path) -> Iterator[tuple[str, ...]]:
             make = cost = again = "the same"
 
 
-def _ablations(folder: Path) -> Iterator[tuple[str, ...]]:
-    make, cost, again = "`coda reproduce --profile ablations --until ablations`", _cost([folder]), "`python -m tools.reference`"
-    for row in pd.read_csv(folder / "tables" / "ablations.csv").dropna(subset=["difference"]).itertuples():
-        claim = f"Ablation {row.variant} − stage 1: Average@{row.runs}, Overall, points"
+def _ablations(runs: list[Run]) -> Iterator[tuple[str, ...]]:
+    make, cost = f"`{made_by('ablations', runs)} --until ablations`", _cost([run.folder for run in runs])
+    again = "`python -m tools.reference`"
+    folder = next(run.folder for run in runs if run.folder.name == "ablations")
+    file = folder / ("seeds" if len(runs) > 1 else "tables") / "ablations.csv"
+    for row in pd.read_csv(file).dropna(subset=["difference"]).itertuples():
+        claim = f"Ablation {row.variant} − stage 1: Average@{row.runs // row.seeds}, Overall, points"
         near = f"{row.difference_low:+.1f} to {row.difference_high:+.1f}"
-        yield claim, make, cost, f"{row.difference:+.1f}", near, again, _name(folder / "tables/ablations.csv")
+        yield claim, make, cost, f"{row.difference:+.1f}", near, again, _name(file)
         make = cost = again = "the same"
 
 

@@ -115,17 +115,25 @@ def pool(folder: Path) -> Path:
         compared = comparisons(sealed, profile.systems, profile.bootstrap_resamples, **setup)
         save_averages(folder / "seeds" / "sealed_differences.csv", compared)
     write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
-    with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`: shorter, and of one seed
-        for path in sorted((REFERENCE / "ablations" / "tables").glob("*.csv")):
-            if path.stem in TABLES:
-                shutil.copyfile(path, temporary / path.name)
+    studied = siblings(Run(str(REFERENCE / "ablations")), [REFERENCE])
+    if len(studied) > 1:
+        table = variants(*studied, resamples=studied[0].profile().bootstrap_resamples, seed=studied[0].profile().seed)
+        save_table(studied[0].folder / "seeds" / "ablations.csv", table)
+    with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`, which is shorter
+        for place in ("tables", "seeds"):
+            for path in sorted((REFERENCE / "ablations" / place).glob("*.csv")):
+                if path.stem in TABLES:
+                    shutil.copyfile(path, temporary / path.name)
     return folder / "seeds"
 
 
 def save_averages(path: Path, table: pd.DataFrame) -> None:
     """Write the rows of a table that are of Average@k."""
-    averages = table[table["metric"].str.startswith("Average")]
-    write_text(path, averages.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
+    save_table(path, table[table["metric"].str.startswith("Average")])
+
+
+def save_table(path: Path, table: pd.DataFrame) -> None:
+    write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
 
 def renew(run: Run) -> None:
@@ -149,7 +157,8 @@ def renew(run: Run) -> None:
     shares = {"judge": pd.concat([part.assign(planner=planner) for planner, part in judge.items()])}
     save_tables(run, votes=compare_rules(votes, rules), table2=table2(load_table2_votes(run), profile), **shares)
     if (run.tables / "ablations.csv").is_file():
-        save_tables(run, ablations=variants(run, *how), executors=executors(run, *how), novel=novel(run, "spectra", *how))
+        tables = {"ablations": variants(run, resamples=how[0], seed=how[1]), "executors": executors(run, *how)}
+        save_tables(run, **tables, novel=novel(run, "spectra", *how))
     html_report(run.folder)
 
 

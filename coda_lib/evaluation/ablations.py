@@ -123,8 +123,12 @@ def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.D
 def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
     """The tables of the committed run of that name, over its seeds where there are several, laid out, by title."""
     own, pooled = REFERENCE / name / "tables", REFERENCE / name / "seeds"
-    paths = {title: next((f for f in (pooled / f"{part}.csv", own / f"{part}.csv") if f.exists()), None) for part, title in TABLES.items()}
-    return {title: layout(pd.read_csv(path)) for title, path in paths.items() if path}
+    tables = {}
+    for part, title in TABLES.items():
+        for path in (pooled / f"{part}.csv", own / f"{part}.csv"):
+            if path.exists():
+                tables.setdefault(title, layout(pd.read_csv(path)))
+    return tables
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -187,7 +188,7 @@ def played(run) -> Run:
 
 
 def test_each_variant_stands_beside_stage_1(played):
-    table = variants(played, 300).set_index("variant")
+    table = variants(played, resamples=300).set_index("variant")
     assert list(table.index) == ["stage1", *played.profile().ablations]
     means = pd.concat(pd.read_parquet(played.ablation(name)) for name in played.profile().ablations)
     expected = means.groupby(["system", "app"])["success"].mean().unstack().mean(axis=1) * 100
@@ -201,11 +202,47 @@ def test_each_variant_stands_beside_stage_1(played):
     assert table.loc["joint", ["reward_first", "tasks", "runs"]].tolist() == [1.0, 12, 4]
 
 
+def another_seed(run: Run, seed: int, lacks: str) -> Run:
+    """A copy of a run with another seed, another luck of stage 1, and without one of the ablations."""
+    folder = shutil.copytree(run.folder, run.folder.with_name(f"{run.folder.name}-seed{seed}"))
+    profile = run.profile()
+    rest = {name: variant for name, variant in profile.ablations.items() if name != lacks}
+    Run(str(folder)).store(profile.model_copy(update={"seed": seed, "ablations": rest}))
+    for app in APPS:
+        put(Run(str(folder)).evaluation("stage1", app), episodes("stage1", app, seed / 10))
+    return Run(str(folder))
+
+
+def test_seeds_are_pooled_and_each_variant_meets_the_stage_1_of_its_own_seeds(played):
+    seeds = [another_seed(played, 3, "truth"), another_seed(played, 4, "coupled")]
+    table = variants(played, *seeds, resamples=300).set_index("variant")
+    assert table["seeds"].to_dict() == {"stage1": 3, **dict.fromkeys(played.profile().ablations, 3), "truth": 2, "coupled": 2}
+    alone = {run: variants(run, resamples=300).set_index("variant") for run in (played, *seeds)}
+    for name, having in {"joint": alone, "truth": (played, seeds[1]), "coupled": (played, seeds[0])}.items():
+        row = table.loc[name]
+        assert row["difference"] == pytest.approx(np.mean([alone[run].loc[name, "difference"] for run in having]))
+        assert row["difference_low"] < row["difference"] < row["difference_high"] and row["runs"] == 4 * len(having)
+    of_tasks = alone[played].loc["joint"]
+    assert table.loc["joint", "difference_high"] - table.loc["joint", "difference_low"] > 0.9 * (
+        of_tasks["difference_high"] - of_tasks["difference_low"]
+    )
+    assert "seeds" in ablation_tables.layout(table.reset_index())
+    assert "seeds" not in ablation_tables.layout(alone[played].reset_index())
+
+
+def test_runs_of_two_studies_make_no_table(played):
+    other = another_seed(played, 3, "truth")
+    profile = other.profile()
+    other.store(profile.model_copy(update={"evaluation_runs": 3}))
+    with pytest.raises(UserError, match="is another study than .*: it differs in evaluation_runs"):
+        variants(played, other)
+
+
 def test_a_variant_without_all_its_episodes_makes_no_table(played):
     whole = pd.read_parquet(played.ablation("truth"))
     put(played.ablation("truth"), whole[1:])
     with pytest.raises(EpisodesError, match="system 'truth': 1 of 48 episodes missing: algebra/0 run 0"):
-        variants(played, 300)
+        variants(played, resamples=300)
 
 
 def test_executors_are_compared_with_the_same_executor(played):
@@ -232,7 +269,7 @@ def test_logs_are_those_of_the_variant(played):
 def test_the_committed_tables_are_laid_out_for_people(played, monkeypatch, tmp_path):
     monkeypatch.setattr(ablation_tables, "REFERENCE", tmp_path)
     assert ablation_tables.committed_tables() == {}
-    table = variants(played, 300)
+    table = variants(played, resamples=300)
     write_text(tmp_path / "ablations" / "tables" / "ablations.csv", table.to_csv(index=False, float_format="%.6g"))
     ((about, shown),) = ablation_tables.committed_tables().items()
     assert about.startswith("Stage 1 with one thing changed") and list(shown["variant"]) == list(table["variant"])
