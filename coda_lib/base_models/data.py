@@ -23,7 +23,7 @@ from coda_lib.base_models.sources import UNSURE
 from coda_lib.base_models.store import cached
 from coda_lib.base_models.text_attempts import text_attempts
 from coda_lib.base_models.walks import Transition, collect
-from coda_lib.base_models.windows import opened
+from coda_lib.base_models.windows import Made, opened
 from coda_lib.config import load_profile
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.rollout import jobs, rollout
@@ -77,12 +77,18 @@ DESKTOP = Recipe(
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
 _PIECE = 50  # tasks of rollouts
-_AT_ONCE = 2  # windows of a real application side by side in rollouts
+_AT_ONCE = 4  # windows of real applications, which mostly wait for their programs
 
 
 def are_real(apps: Sequence[str]) -> bool:
     """Whether these are real applications; a recipe is for one kind."""
     return set(apps) <= set(DESKTOP_APPS)
+
+
+def _side_by_side(make: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) -> list[Made]:
+    """`make` of each job, as many at once as there may be windows."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda job: make(*job), jobs))
 
 
 @dataclass(frozen=True)
@@ -93,28 +99,24 @@ class Data:
     apps: Sequence[str]
     recipe: Recipe
 
-    def _each(self, make: Callable[[str], list[Any]]) -> list[list[Any]]:
-        """`make` of each application; of real ones, which are programs of their own, side by side."""
-        if not are_real(self.apps):
-            return list(map(make, self.apps))
-        with ThreadPoolExecutor(len(self.apps)) as side_by_side:
-            return list(side_by_side.map(make, self.apps))
-
-    def _stored(self, name: str, make: Callable[[str], list[Any]]) -> list[list[Any]]:
-        """A list of each application, in files of their own."""
-        return self._each(lambda app: cached(self.folder / name / f"{app}.parquet", lambda: make(app), KINDS))
+    def _stored(self, name: str, make: Callable[[], list[Any]]) -> list[Any]:
+        return cached(self.folder / f"{name}.parquet", make, KINDS)
 
     def _made(self, name: str, count: int, seed: int, make: Callable[[str, int, int | str], list[Any]]) -> list[list[Any]]:
-        """`count` things of each application by `make(app, count, seed)`; of a real one in pieces, each with its own seed."""
+        """`count` things of each application by `make(app, count, seed)`, in files of their own.
+
+        Those of real applications, which are programs of their own, come in pieces, each with its own seed, made side by side.
+        """
         if not are_real(self.apps):
-            return self._stored(name, lambda app: make(app, count, seed))
+            return [self._stored(f"{name}/{app}", lambda app=app: make(app, count, seed)) for app in self.apps]
+        size = _PIECES[name]
 
-        def piece(start: int) -> list[list[Any]]:
-            length = min(_PIECES[name], count - start)
-            return self._stored(f"{name}/{start:06}", lambda app: make(app, length, f"{seed}/{start}"))
+        def piece(app: str, start: int) -> list[Any]:
+            return self._stored(f"{name}/{start:06}/{app}", lambda: make(app, min(size, count - start), f"{seed}/{start}"))
 
-        pieces = map(piece, range(0, count, _PIECES[name]))
-        return [[each for piece in of_app for each in piece] for of_app in zip(*pieces, strict=True)]
+        starts = range(0, count, size)
+        pieces = _side_by_side(piece, [(app, start) for start in starts for app in self.apps])
+        return [[each for piece in pieces[i :: len(self.apps)] for each in piece] for i in range(len(self.apps))]
 
     @cached_property
     def walks(self) -> list[list[Transition]]:
@@ -141,7 +143,7 @@ class Data:
 
     @property
     def attempts(self) -> list[list[Attempt]]:
-        return self._labelled("attempts", self.recipe.attempts, SEED, self._each(self.rollouts))
+        return self._labelled("attempts", self.recipe.attempts, SEED, [self.rollouts(app) for app in self.apps])
 
     def _labelled(self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]) -> list[list[Attempt]]:
         known = dict(zip(self.apps, zip(self.walks, played, strict=True), strict=True))
@@ -161,7 +163,8 @@ class Data:
         name = f"{app}-unseen" if unseen else app
         if not are_real([app]):
             return self._played(app, name, drawn)
-        pieces = [self._played(app, f"{name}/{i:06}", drawn[i : i + _PIECE], _AT_ONCE) for i in range(0, len(drawn), _PIECE)]
+        parts = [(app, f"{name}/{i:06}", drawn[i : i + _PIECE], 1) for i in range(0, len(drawn), _PIECE)]
+        pieces = _side_by_side(self._played, parts)
         return [each for piece in pieces for each in piece if each.stop is not StopReason.ENVIRONMENT_ERROR]
 
     def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:

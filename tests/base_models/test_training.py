@@ -111,7 +111,7 @@ def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_tha
     with pytest.raises(KeyboardInterrupt):
         made.rollouts("PyMOL")
     assert len(made.rollouts("PyMOL")) == 240 - 3
-    assert asked == [(100, 2), (100, 2), (100, 2), (40, 2)]  # the first piece was played once
+    assert Counter(asked) == {(100, 1): 3, (40, 1): 1}  # the broken piece alone was played twice
 
 
 def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
