@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +36,9 @@ def scene(env: Any) -> Scene:
 
     with env.awake():
         controls = env.controls()
-        named = list(_named(env, controls))
-        popups = [env.speech.box(menu) for menu in controls.all("popup menu") if menu.showing]
+        boxes = env.speech.boxes([control for control in controls if control.showing or control.role == "tree"])
+        named = list(_named(boxes, controls))
+        popups = [boxes[menu.path] for menu in controls.all("popup menu") if menu.showing]
     on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
     elements, typing, written = [], None, ""
     for name, role, text, control, box in named:
@@ -52,10 +53,11 @@ def scene(env: Any) -> Scene:
     return Scene(tuple(elements), env.state_of(controls), typing, written, next(menus, None))
 
 
+Boxes = Mapping[str, tuple[int, int, int, int]]  # by the paths of controls, px of the screen
 _Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, text, control, box on the screen
 
 
-def _named(env: Any, controls: Control) -> Iterator[_Named]:
+def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
     main, functions, operations = (controls.one("frame", name) for name in ("", "Functions", "Operations"))
     pages = view(controls).one("layered pane").children
     texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
@@ -65,19 +67,19 @@ def _named(env: Any, controls: Control) -> Iterator[_Named]:
     menus = {menu.path for menu in main.one("menu bar").children}
     for tabs in controls.all("page tab list"):
         if tabs.showing:
-            bar = env.speech.box(tabs)
-            buttons = [env.speech.box(button) for button in tabs.all("push button") if button.showing]
+            bar = boxes[tabs.path]
+            buttons = [boxes[button.path] for button in tabs.all("push button") if button.showing]
             for tab in tabs.all("page tab"):
-                box = env.speech.box(tab)
+                box = boxes[tab.path]
                 middle = box[0] + box[2] / 2, box[1] + box[3] / 2
                 if _holds(bar, middle) and not any(_holds(button, middle) for button in buttons if button[2]):
                     yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
-    for name, plot in pairs(_entries(env, functions.one("tree"))):
-        left, top, _, height = env.speech.box(name)
+    for name, plot in pairs(_entries(boxes, functions.one("tree"))):
+        left, top, _, height = boxes[name.path]
         yield f"box of {plot.name}", "toggle", "on" if name.checked else "", name, (left + 2, top, height, height)
-        yield plot.name, "row", "", plot, env.speech.box(plot)
-    for name, value in pairs(_entries(env, controls.one("frame", "Variables").one("tree"))):
-        yield name.name, "value", value.name, value, env.speech.box(value)
+        yield plot.name, "row", "", plot, boxes[plot.path]
+    for name, value in pairs(_entries(boxes, controls.one("frame", "Variables").one("tree"))):
+        yield name.name, "value", value.name, value, boxes[value.path]
     for control in controls:
         name = fields.get(control.path, control.name)
         if not control.showing or control.role not in _ROLES or control.role == "page tab" or name in ("", "|"):
@@ -91,14 +93,14 @@ def _named(env: Any, controls: Control) -> Iterator[_Named]:
             name = f"{name} of Functions"
         elif control.role == "menu item":
             role = "toggle" if control.checked else "button"
-        box = env.speech.box(control)
+        box = boxes[control.path]
         if box[2] > 0 and box[3] > 0:
             yield name, role, control.text or ("on" if control.checked else ""), control, box
 
 
-def _entries(env: Any, tree: Control) -> list[Control]:
+def _entries(boxes: Boxes, tree: Control) -> list[Control]:
     """The entries of a table that is visible; they claim to be showing even where the table is not."""
-    return tree.all("tree item") if env.speech.box(tree)[2] else []
+    return tree.all("tree item") if boxes[tree.path][2] else []
 
 
 def _holds(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
