@@ -77,7 +77,7 @@ DESKTOP = Recipe(
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
 _PIECE = 50  # tasks of rollouts
-_AT_ONCE = 4  # windows of real applications, which mostly wait for their programs
+_AT_ONCE = 3  # windows of real applications; a fourth makes two cores no faster
 
 
 def are_real(apps: Sequence[str]) -> bool:
