@@ -116,8 +116,8 @@ class Accessibility:
             controls.append(Control(*place, self._roles[place], name, None, *bits))
         fields = [control for control in controls if control.role in _WRITABLE]
         questions = [_message(c.owner, c.path, "Text", "GetText", "ii", (0, -1)) for c in fields]
-        for field_, (text,) in zip(fields, self._answers(self._bus, questions), strict=True):
-            field_.text = text
+        for control, (text,) in zip(fields, self._answers(self._bus, questions), strict=True):
+            control.text = text
         return controls
 
     def box(self, control: Control) -> tuple[int, int, int, int]:
