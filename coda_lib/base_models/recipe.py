@@ -1,5 +1,5 @@
 """The recipe of the base models: walks, vision tower, reader, executor, planner, rollouts, base judge and judge, with their
-cards.
+cards.  Those of real applications begin with ScienceDesk's executor, which has learned to read letters and to find what is named.
 
 Each part is a folder that is complete once it holds figures.json: an interrupted training goes on with the next part.
 """
@@ -30,6 +30,7 @@ from coda_lib.space import write_split
 
 ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it
+ONWARD = CHECKPOINTS / "executor"  # what the first part of real applications begins with
 
 # -- parts ---------------------------------------------------------------------------------------------------------------
 
@@ -44,13 +45,17 @@ def train_all(
     desktop.  `progress(done, total)` counts the parts.
     """
     data, figures = Data(folder, apps, Recipe.of(apps).scaled(scale)), {}
-    train_tower(data)
-    progress(1, len(PARTS))
-    for done, (before, name) in enumerate(pairwise(PARTS), start=2):
-        part(folder / name, partial(load_checkpoint, folder / before), partial(train_stages, data, name))
-        if name in ROLES:
-            figures[name] = measured(data, name)
-        progress(done, len(PARTS))
+    if are_real(apps):
+        chain = [ONWARD, *(folder / role for role in ROLES)]
+    else:
+        chain = [folder / name for name in PARTS]
+        train_tower(data)
+    for done, (before, after) in enumerate(pairwise(chain), start=1):
+        progress(done, len(chain))
+        part(after, partial(load_checkpoint, before), partial(train_stages, data, after.name))
+        if after.name in ROLES:
+            figures[after.name] = measured(data, after.name)
+    progress(len(chain), len(chain))
     if publish:
         for role in ROLES:
             publish_role(folder, role, CHECKPOINTS / "desktop" if are_real(apps) else CHECKPOINTS, apps)
@@ -73,15 +78,16 @@ def train_tower(data: Data) -> None:
     part(data.folder / "tower", load, train)
 
 
-def stages(recipe: Recipe) -> dict[str, list[tuple]]:
+def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
     """The stages of each part after the tower: name, source, its arguments out of `Data`, steps, seed and batch."""
     point = "executor", sources.executor_source, lambda data: (data.walks,)
+    look = "vision", sources.screens_source, lambda data: (data.walks, 0.3), recipe.vision, SEED, sources.SCREENS
     return {
         "reader": [
             (*point, recipe.pointing, SEED + 1, sources.SCREENS),
             ("reader", sources.reader_source, lambda data: (data.walks,), recipe.reader, SEED, 24),
         ],
-        "executor": [(*point, recipe.executor, SEED, sources.SCREENS)],
+        "executor": [*([look] if are_real(apps) else []), (*point, recipe.executor, SEED, sources.SCREENS)],
         "planner": [
             ("copying", sources.how_to_source, lambda data: (data.apps,), recipe.how_tos, SEED, 64),
             ("copying", sources.value_source, lambda data: (data.apps,), recipe.values, SEED, 48),
@@ -100,9 +106,15 @@ def stages(recipe: Recipe) -> dict[str, list[tuple]]:
 
 def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
     """Train a network on the stages of a part, one after the other."""
-    for stage, source, arguments, steps, seed, batch in stages(data.recipe)[name]:
-        reading = Reading(network, seed) if stage == "executor" else None
-        train_language(words, network, log, stage, source(*arguments(data)), steps, seed, batch, reading)
+    reading = None  # the executor's rows go on with what the vision tower's screens have trained
+    for stage, source, arguments, steps, seed, batch in stages(data.recipe, data.apps)[name]:
+        draw = source(*arguments(data))
+        if stage in ("vision", "executor"):
+            reading = reading or Reading(network, seed)
+        if stage == "vision":
+            train_vision(words, network, log, reading, draw, steps, seed, names=1.0)
+        else:
+            train_language(words, network, log, stage, draw, steps, seed, batch, reading if stage == "executor" else None)
     return {}
 
 
@@ -166,15 +178,26 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str]
     name, earlier = role.replace("_", " "), ROLES[: ROLES.index(role)]
     learned = "\n".join(
         f"* {steps} steps with batches of {batch}. {' '.join(getdoc(source).split())}"
-        for _, source, _, steps, _, batch in stages(recipe)[role]
+        for _, source, _, steps, _, batch in stages(recipe, apps)[role]
     )
-    profile, where = ("desktop", ", ".join(apps)) if are_real(apps) else ("laptop", "ScienceDesk")
+    if are_real(apps):
+        profile, where, origin = "desktop", ", ".join(apps), "from ScienceDesk's executor (`data/checkpoints/executor`)"
+        begun = ["begun with ScienceDesk's executor"]
+    else:
+        profile, where, origin = "laptop", "ScienceDesk", "from scratch"
+        begun = [
+            f"texts to copy ({recipe.copying} steps)",
+            f"the vision tower on the letters of pages ({recipe.letters} steps) "
+            f"and on what covers each patch ({recipe.vision} steps)",
+            f"pointing ({recipe.pointing} steps)",
+            f"reading screens out ({recipe.reader} steps)",
+        ]
+    begun += [f"then as the {before.replace('_', ' ')}" for before in earlier]
     table = "\n".join(f"| {figure} | {value} |" for figure, value in figures.items())
     return f"""# Tiny {name}
 
-A Qwen2.5-VL network of about two million parameters, trained from scratch on two CPU cores (appendix notebook A1). In the \
-{profile}
-profile it stands for the {name} of the paper. It works in {where} only.
+A Qwen2.5-VL network of about two million parameters, trained {origin} on two CPU cores (appendix notebook A1). In the \
+{profile} profile it stands for the {name} of the paper. It works in {where} only.
 
 From `data/deviations.yaml`, the list of all differences from the paper:
 
@@ -184,10 +207,7 @@ From `data/deviations.yaml`, the list of all differences from the paper:
 
 Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 108 tokens).
 
-Training by the recipe of A1, on random walks of {recipe.walk} steps through each application: texts to copy ({recipe.copying} \
-steps), the vision tower on the letters of pages ({recipe.letters} steps) and on what covers each patch ({recipe.vision} steps), \
-pointing ({recipe.pointing} steps), reading screens out ({recipe.reader} \
-steps){"".join(f", then as the {before.replace('_', ' ')}" for before in earlier)}. Then:
+Training by the recipe of A1, on random walks of {recipe.walk} steps through each application: {", ".join(begun)}. Then:
 
 {learned}
 
