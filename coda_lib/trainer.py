@@ -18,6 +18,7 @@ from accelerate import PartialState
 from datasets import Dataset
 from PIL import Image
 from transformers import PrinterCallback, TrainerCallback, TrainerState
+from transformers.trainer import TRAINING_ARGS_NAME
 from transformers.trainer_utils import align_special_tokens
 from transformers.utils import logging
 from trl import GRPOConfig, SFTConfig, SFTTrainer
@@ -305,7 +306,9 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
             raise UserError(f"out of memory: lower at_once, the samples of one pass of a device ({error})") from error
     if hasattr(trainer.model, "merge_and_unload"):  # a checkpoint as every other: all else loads it without peft
         trainer.model = trainer.model.merge_and_unload()
+    trainer.processing_class.tokenizer.backend_tokenizer.no_padding()  # as before the first batch: a resumed run may see none
     trainer.save_model(str(folder))
+    (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle for the trainer alone, with the paths of this machine
     return folder
 
 
