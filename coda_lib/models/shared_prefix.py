@@ -10,7 +10,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
+from torch.nn.functional import pad
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Cache, DynamicCache, GenerationConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.cache_utils import DynamicLayer
@@ -58,6 +60,23 @@ def distinct(names: Sequence[Hashable]) -> tuple[list[int], list[int]]:
     """
     order = {name: n for n, name in enumerate(dict.fromkeys(names))}
     return [names.index(name) for name in order], [order[name] for name in names]
+
+
+def of_like_length(lengths: Sequence[int], waste: float = 0.25) -> list[list[int]]:
+    """Indices in parts whose padding is at most a share `waste` of the part, from short to long.
+
+    >>> of_like_length([100, 30, 101, 33])
+    [[1, 3], [0, 2]]
+    """
+    parts: list[list[int]] = []
+    real = 0  # tokens of the last part
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        real += lengths[i]
+        if not parts or real < (1 - waste) * lengths[i] * (len(parts[-1]) + 1):
+            parts.append([])
+            real = lengths[i]
+        parts[-1].append(i)
+    return parts
 
 
 def features(network: Qwen2_5_VLForConditionalGeneration, pixels: torch.Tensor, grids_K3: torch.Tensor) -> torch.Tensor:
@@ -146,11 +165,35 @@ class _State:
 
     @classmethod
     def of(cls, network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt]) -> _State:
+        """Prompts of like length are read together: each is padded to the longest of these, not of all."""
         config = network.config.get_text_config()
-        windows = set(config.layer_types) != {"full_attention"}
-        cache = DynamicCache(config=config) if windows else Cache(layer_class_to_replicate=_RoomyLayer)
-        nothing = torch.zeros(len(prompts), 0, dtype=torch.long, device=network.device)
-        return cls(cache, nothing, nothing, nothing).read(network, prompts)
+        if set(config.layer_types) != {"full_attention"}:  # a layer with a window forgets, so rows cannot be joined later
+            return cls._empty(DynamicCache(config=config), prompts).read(network, prompts)
+        parts = of_like_length([len(prompt.ids_n) for prompt in prompts])
+        states = []
+        for part in parts:
+            alike = [prompts[i] for i in part]
+            states.append(cls._empty(Cache(layer_class_to_replicate=_RoomyLayer), alike).read(network, alike))
+        return states[0] if len(states) == 1 else cls._joined(states).select(np.argsort(np.concatenate(parts)))
+
+    @classmethod
+    def _empty(cls, cache: Cache, prompts: Sequence[Prompt]) -> _State:
+        nothing = prompts[0].ids_n.new_zeros(len(prompts), 0)
+        return cls(cache, nothing, nothing, nothing)
+
+    @classmethod
+    def _joined(cls, states: Sequence[_State]) -> _State:
+        """One state with the rows of all, one below another, padded behind what each has read."""
+        masks = [state.mask_NL for state in states]
+        longest = max(mask.shape[1] for mask in masks)
+        cache = Cache(layer_class_to_replicate=_RoomyLayer)
+        for i, layers in enumerate(zip(*(state.cache.layers for state in states), strict=True)):
+            cache.update(*(
+                torch.cat([pad(kept, (0, 0, 0, longest - kept.shape[-2])) for kept in of_states])
+                for of_states in ([layer.keys for layer in layers], [layer.values for layer in layers])
+            ), i)  # fmt: skip
+        last, position = (torch.cat(parts) for parts in zip(*((s.last_Nd, s.position_N) for s in states), strict=True))
+        return cls(cache, torch.cat([pad(mask, (0, longest - mask.shape[1])) for mask in masks]), last, position)
 
     def read(self, network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt]) -> _State:
         """Read one more prompt, or one more part of it, in each row."""

@@ -99,6 +99,23 @@ def test_each_distinct_prompt_is_read_once(model, monkeypatch):
     assert sum(read) < 2 * alone  # pictures once, and four short texts
 
 
+def test_short_prompts_are_not_padded_to_the_longest(model, monkeypatch):
+    read = []
+    forward = type(model.network.model.language_model).forward
+
+    def counted(self, *args, inputs_embeds, **kwargs):
+        read.append(tuple(inputs_embeds.shape[:2]))
+        return forward(self, *args, inputs_embeds=inputs_embeds, **kwargs)
+
+    monkeypatch.setattr(type(model.network.model.language_model), "forward", counted)
+    inputs = encode(model.processor, ASKED)
+    model.generate(ASKED, SAMPLINGS[0], 0)
+    prompts = [shape for shape in read if shape[1] > 1]
+    real, padded = int(inputs["attention_mask"].sum()), inputs["input_ids"].numel()
+    assert sum(rows for rows, _ in prompts) == len(ASKED)
+    assert real <= sum(rows * length for rows, length in prompts) < 1.34 * real < 0.7 * padded
+
+
 def test_a_picture_is_seen_once_and_kept_until_there_is_no_room(model, monkeypatch):
     seen = []
     look = model.network.model.get_image_features

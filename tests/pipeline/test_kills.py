@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,12 +17,7 @@ import pytest
 
 from coda_lib.run import Run
 
-VICTIMS = {  # a word of its command line
-    "driver": "coda_lib.cli.main",
-    "scheduler": "coda_lib.pipeline.scheduler",
-    "runner": "coda_lib.pipeline.runner",
-    "kernel": "ipykernel_launcher",
-}
+VICTIMS = ("driver", "scheduler", "runner", "kernel")
 MOMENTS = 5  # kills of each
 PATIENCE_S = 10.0  # after which nothing may run any more
 RESULTS = ("rollouts", "judged", "novice", "specialist", "generalist", "evaluation", "judges", "ablations", "tables", "figures")
@@ -74,8 +70,14 @@ class Study:
         return False
 
     def _find(self, me: psutil.Process, victim: str) -> psutil.Process | None:
-        family = [me, *me.children(recursive=True)]
-        found = [p for p in family if VICTIMS[victim] in " ".join(_command(p))]
+        if victim == "driver":
+            return me
+        family = me.children(recursive=True)
+        if victim == "scheduler":
+            found = [p for p in family if "coda_lib.pipeline.scheduler" in _command(p)]
+        else:  # a runner is forked by the process that has imported, and forks its kernel
+            found = _children([p for p in family if {"coda_lib.pipeline.warm", "serve"} <= {*_command(p)} and p.ppid() == me.pid])
+            found = _children(found) if victim == "kernel" else found
         return random.choice(found) if found else None
 
     def _check_all_end(self, family: set[psutil.Process]) -> None:
@@ -95,6 +97,14 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _children(processes: Sequence[psutil.Process]) -> list[psutil.Process]:
+    found = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):  # it has ended
+            found += process.children()
+    return found
 
 
 def _command(process: psutil.Process) -> list[str]:
