@@ -1,7 +1,7 @@
 """The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README and docs/ show.
 
-`python -m tools.reference` alone makes the tables of all committed runs again from their episodes and votes, after a change in
-how figures or intervals are computed, and renews the same pages.
+Its tables are made again from its episodes and votes.  `python -m tools.reference` alone makes those of all committed runs again,
+after a change in how figures or intervals are computed, and renews the same pages.
 
 `tools.pages` writes what the pages show.
 """
@@ -163,9 +163,8 @@ def renew(run: Run) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        print(f"copied to {copy_run(Run(name))}")
-    for table in sorted(REFERENCE.glob("*/tables/table1.csv")) if not sys.argv[1:] else ():
-        renew(Run(str(table.parents[1])))
+    copied = [copy_run(Run(name)) for name in sys.argv[1:]]
+    for folder in copied or sorted(table.parents[1] for table in REFERENCE.glob("*/tables/table1.csv")):
+        renew(Run(str(folder)))  # a run of older code has older tables
     pool(REFERENCE / SHOWN)
     show(REFERENCE / SHOWN)
