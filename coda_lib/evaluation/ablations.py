@@ -12,9 +12,9 @@ from coda_lib.evaluation.tables import (
     OVERALL,
     compare,
     load_episodes,
-    load_seeds,
     numbered_on,
     read_episodes,
+    study,
     success_matrices,
     table1,
 )
@@ -36,9 +36,9 @@ def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFr
     Each variant is compared with the stage 1 of the seeds that it was trained with.  Columns: variant, changed (the settings that
     differ from the run's), seeds (their number), value, low, high (percent, 95 %), difference, difference_low, difference_high, p
     (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the first and last ten
-    steps, of 2), tasks, runs.  EpisodesError names missing episodes; UserError as of `load_seeds`.
+    steps, of 2), tasks, runs.  EpisodesError names missing episodes; UserError as of `study`.
     """
-    load_seeds(runs)  # one study
+    study(runs)
     names = list(dict.fromkeys(name for run in runs for name in run.profile().ablations))
     rows = []
     for name in (AGAINST, *names):

@@ -191,8 +191,18 @@ def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.Dat
     """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in `load_episodes`.
 
     The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
-    the means over the seeds.  UserError if two runs have the same seed or differ in another setting than who explored, whether
-    sealed tasks were played, and which ablations were trained beside.
+    the means over the seeds.  UserError as of `study`.
+    """
+    profiles = study(runs)
+    parts = [load_episodes(run, of=of).assign(seed=profile.seed) for run, profile in zip(runs, profiles, strict=True)]
+    return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
+
+
+def study(runs: Sequence[Run]) -> list[Profile]:
+    """The profiles of runs that are one study with several seeds.
+
+    UserError if two runs have the same seed or differ in another setting than who explored, whether sealed tasks were played, and
+    which ablations were trained beside.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
@@ -202,8 +212,7 @@ def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.Dat
     seeds = [profile.seed for profile in profiles]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
-    parts = [load_episodes(run, of=of).assign(seed=seed) for run, seed in zip(runs, seeds, strict=True)]
-    return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
+    return profiles
 
 
 def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
@@ -221,7 +230,7 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that are the same study (`load_seeds`) with another seed, by seed."""
+    """The run and the finished runs of these folders that are one `study` with it, with another seed, by seed."""
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
