@@ -209,6 +209,18 @@ def ablations_section(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
+def curve_section(folder: Path) -> str:
+    """Success by the number of distinct train tasks, and what labels there were: tables of the committed run `ablations`."""
+    tables = REFERENCE / "ablations" / "tables"
+    solved, supply = (pd.read_csv(tables / f"{name}.csv").drop(columns="provenance") for name in ("curve", "curve_labels"))
+    lines = [["train tasks", "labels by", "labelled attempts", "labelled tasks", "of these solved, %", "Average@k"], ["---"] * 6]
+    for row in solved.merge(supply, how="left", on=["tasks", "labels"]).itertuples(index=False):
+        tasks, labels, value, low, high, *counts = row
+        told = ["", "", ""] if pd.isna(counts[0]) else [f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[2]:.0f}"]
+        lines.append([tasks or "none: the base planner", labels if tasks else "", *told, f"{value:.1f} [{low:.1f}, {high:.1f}]"])
+    return _table(lines)
+
+
 def commands_section(folder: Path) -> str:
     """Each command with all that it prints.  CalledProcessError if one fails."""
     runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
@@ -236,6 +248,7 @@ PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of i
         "rewards": rewards_section,
         "grades": grades_section,
         "ablations": ablations_section,
+        "curve": curve_section,
     },
     "docs/commands.md": {"commands": commands_section},
     "docs/reproducibility.md": {"artifact": artifact_section},

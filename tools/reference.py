@@ -38,6 +38,7 @@ from coda_lib.formats.export import copy_planner, trained_planners
 from coda_lib.paths import REFERENCE
 from coda_lib.run import Run
 from coda_lib.show.figures import judge_bars, save, table1_bars
+from coda_lib.stages.curve import curve_table
 from coda_lib.trajectory import load_trajectories, save_trajectories
 from tools.pages import show
 
@@ -45,7 +46,9 @@ COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
     "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
+    "curve/*.parquet",
 )  # fmt: skip
+LARGE = (".trajectories.parquet", "-judged.parquet")  # with screenshots
 SHOWN, NOTEBOOKS_OF = "laptop", "gis"
 SHOWN_FILES = ("notebooks/*.ipynb", f"specialist/{NOTEBOOKS_OF}/groups/*.parquet")
 
@@ -70,7 +73,7 @@ def copy_run(run: Run) -> Path:
                 copy_planner(run, name, checkpoint, copy := temporary / checkpoint.relative_to(run.folder))
                 halve(copy / "model.safetensors")
         for path in sorted({path for pattern in patterns for path in run.folder.glob(pattern)}):
-            if not path.name.endswith((".trajectories.parquet", *others)):
+            if not path.name.endswith((*LARGE, *others)):
                 copy = temporary / path.relative_to(run.folder)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
@@ -159,6 +162,8 @@ def renew(run: Run) -> None:
     if (run.tables / "ablations.csv").is_file():
         tables = {"ablations": variants(run, resamples=how[0], seed=how[1]), "executors": executors(run, *how)}
         save_tables(run, **tables, novel=novel(run, "spectra", *how))
+    if (run.tables / "curve.csv").is_file():
+        save_tables(run, curve=curve_table(run))
     html_report(run.folder)
 
 

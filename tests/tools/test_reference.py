@@ -44,7 +44,8 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
                      "generalist/metrics.jsonl", "generalist/done.json", "generalist/config.json",
                      "notebooks/00_quickstart.ipynb", "notebooks/03_explore-base-gis.ipynb",
                      "notebooks/03_explore-base-algebra.ipynb",
-                     "specialist/gis/groups/1.parquet", "specialist/algebra/groups/1.parquet"):  # fmt: skip
+                     "specialist/gis/groups/1.parquet", "specialist/algebra/groups/1.parquet",
+                     "curve/10-judged.parquet", "curve/10-truth.parquet"):  # fmt: skip
             write_text(one.folder / name, name)
         save_file({"weight": torch.full((2, 3), 1.001)}, one.generalist / "model.safetensors")
         for path in (one.judged("base", "gis"), one.trajectories("base", "gis")):
@@ -55,7 +56,8 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
         return {str(path.relative_to(committed / name)) for path in (committed / name).rglob("*") if path.is_file()}
 
     small = {"manifest.json", "profile.yaml", "report.html", "judged/votes.parquet", "tables/table2.csv",
-             "evaluation/base/gis.parquet", "evaluation/base/gis.actions.parquet", "generalist/metrics.jsonl"}  # fmt: skip
+             "evaluation/base/gis.parquet", "evaluation/base/gis.actions.parquet", "generalist/metrics.jsonl",
+             "curve/10-truth.parquet"}  # fmt: skip
     assert names("run") == small
     planner = {f"generalist/{name}" for name in ("model.safetensors", "config.json", "README.md")}
     notebooks = {"notebooks/00_quickstart.ipynb", "notebooks/03_explore-base-gis.ipynb"}
