@@ -28,7 +28,9 @@ def require_checkpoint(role: str, name: str) -> str:
     if not path.strip():
         raise UserError(f"the name of the {role} checkpoint is empty: give a folder or a name on the hub")
     if Path(path).is_absolute() and not (Path(path) / "config.json").is_file():
-        raise UserError(f"the {role} checkpoint {name} is missing; `make base-models` trains the laptop's models")
+        profile = "desktop" if Path(path).parent.name == "desktop" else "laptop"
+        how = f"`coda reproduce --profile {profile} --run base-models --until base_models` trains that of profile {profile}"
+        raise UserError(f"the {role} checkpoint {name} is missing; {how}")
     return path
 
 

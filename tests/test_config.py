@@ -14,15 +14,16 @@ from coda_lib.run import Run
 
 
 def test_the_profiles():
-    assert profile_names() == ["ablations", "gpu", "laptop", "paper", "smoke"]
+    assert profile_names() == ["ablations", "desktop", "gpu", "laptop", "paper", "smoke"]
     for name in profile_names():
         profile = load_profile(name)
         assert profile.name == name
-        assert profile.apps == APPS and profile.systems == SYSTEMS
+        assert profile.systems == SYSTEMS
+        assert profile.apps == (("KAlgebra", "PyMOL", "GrassGIS") if name == "desktop" else APPS)
 
 
 def test_the_numbers_of_the_paper_are_in_all_but_smoke():
-    for name in ("laptop", "gpu", "paper"):
+    for name in ("laptop", "desktop", "gpu", "paper"):
         profile = load_profile(name)
         assert (profile.evaluation_runs, profile.test_tasks, profile.step_limit) == (8, None, None)
         assert (profile.planner.temperature, profile.planner.top_p) == (1.0, 0.9)
@@ -82,7 +83,7 @@ def test_a_wrong_override_is_one_line_that_names_it(override, message):
 
 
 def test_an_unknown_profile_names_those_there_are():
-    with pytest.raises(UserError, match="unknown profile 'lap': choose one of ablations, gpu, laptop, paper, smoke"):
+    with pytest.raises(UserError, match="unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke"):
         load_profile("lap")
 
 
@@ -138,7 +139,7 @@ def test_a_checkpoint_is_a_path_or_a_name_on_the_hub(tmp_path):
     assert checkpoint_path("Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
     assert checkpoint_path("data/checkpoints/judge") == str(REPO / "data" / "checkpoints" / "judge")
     assert require_checkpoint("planner", "Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
-    with pytest.raises(UserError, match=f"the judge checkpoint {tmp_path} is missing; `make base-models`"):
+    with pytest.raises(UserError, match=f"the judge checkpoint {tmp_path} is missing; `coda reproduce --profile laptop"):
         require_checkpoint("judge", str(tmp_path))
 
 

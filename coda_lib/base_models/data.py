@@ -171,11 +171,12 @@ class Data:
     def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:
         path = self.folder / "rollouts" / f"{name}.parquet"
         if not path.exists():
-            agent, play = trained_agent(self.folder, "base"), jobs(tasks, self.recipe.tries)
+            agent = trained_agent(self.folder, "base", "desktop" if are_real([app]) else "laptop")
+            play = jobs(tasks, self.recipe.tries)
             save_trajectories(path, rollout(agent, play, partial(opened, app), SEED, concurrency, report=print))
         return load_trajectories(path)
 
 
-def trained_agent(folder: Path, name: str) -> Agent:
-    """Planner and executor of a recipe's folder, sampled as in the laptop profile."""
-    return load_agent(load_profile("laptop"), name, *(str(folder.resolve() / role) for role in ("planner", "executor")))
+def trained_agent(folder: Path, name: str, profile: str = "laptop") -> Agent:
+    """Planner and executor of a recipe's folder, sampled as in a profile."""
+    return load_agent(load_profile(profile), name, *(str(folder.resolve() / role) for role in ("planner", "executor")))

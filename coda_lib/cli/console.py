@@ -25,7 +25,9 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 LAST_SEED = 2**32 - 1  # as in `config`, which --help does without
 
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
-ProfileOption = Annotated[str, typer.Option(help="How large: smoke (minutes), laptop (about an hour), gpu or paper.")]
+ProfileOption = Annotated[
+    str, typer.Option(help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper.")
+]
 AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[

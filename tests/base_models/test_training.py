@@ -67,7 +67,7 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
 
 
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "trained_agent", lambda folder, name: name)
+    monkeypatch.setattr(data, "trained_agent", lambda folder, name, profile: f"{name} of {profile}")
     monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_, **__: [made_up(task_id=task.id, run=run) for task, run in jobs])
     made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, tries=2))
     learned, held_out = made.rollouts("gis"), made.rollouts("gis", unseen=True)
@@ -105,7 +105,7 @@ def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_tha
         broken = replace(made_up(task_id=jobs[0][0].id), stop=StopReason.ENVIRONMENT_ERROR, success=None)
         return [broken, *(made_up(task_id=task.id, run=run) for task, run in jobs[1:])]
 
-    monkeypatch.setattr(data, "trained_agent", lambda folder, name: name)
+    monkeypatch.setattr(data, "trained_agent", lambda folder, name, profile: f"{name} of {profile}")
     monkeypatch.setattr(data, "rollout", rollout)
     made = data.Data(tmp_path, ["PyMOL"], data.Recipe(rollouts=120, tries=2))
     with pytest.raises(KeyboardInterrupt):

@@ -78,7 +78,7 @@ def test_every_documented_command_can_be_typed():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("reproduce --profile lap", "unknown profile 'lap': choose one of ablations, gpu, laptop, paper, smoke"),
+        ("reproduce --profile lap", "unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke"),
         ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),
