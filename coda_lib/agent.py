@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from coda_lib.action import Action, ActionError
 from coda_lib.config import Profile
@@ -12,6 +12,9 @@ from coda_lib.executor import Executor, read_actions
 from coda_lib.grammar import format_action
 from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, Planner, control_action, read_plan
+
+if TYPE_CHECKING:
+    from coda_lib.envs.screen import Fit
 
 TRIES = 3  # replies before a step counts as failed (released inference code)
 
@@ -117,7 +120,12 @@ def load_agent(profile: Profile, name: str, planner: str | None, executor: str |
 def models_of(agent: Agent) -> dict[str, ChatModel]:
     """The models behind an agent, by role."""
     parts = {role: getattr(agent, role, None) for role in ("planner", "executor")}
-    return {role: part.model for role, part in parts.items() if part}
+    return {role: part.model for role, part in parts.items() if hasattr(part, "model")}
+
+
+def sight_of(agent: Agent) -> Fit:
+    """From a screen's size to that of the pictures an agent sees: the executor's, or the planner's if only that is a model."""
+    return [*models_of(agent).values()][-1].sight
 
 
 def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:

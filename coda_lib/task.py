@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from coda_lib.applications import ALL_APPS, SPACE_APPS
+from coda_lib.applications import SPACE_APPS
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
 from coda_lib.paths import DATA
@@ -203,7 +203,8 @@ def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:
     UserError for an application without tasks.
     """
     if not (folder / app).is_dir():
-        raise UserError(f"no test tasks for application {app!r}; there are {', '.join(ALL_APPS)}")
+        there = [name for name in SPACE_APPS if (folder / name).is_dir()]
+        raise UserError(f"no test tasks for application {app!r}; there are {', '.join(there)}")
     return [load_task(path) for path in sorted((folder / app).glob("*.json"))]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from coda_lib.applications import ALL_APPS, APPS
+from coda_lib.applications import APPS, SPACE_APPS
 from coda_lib.errors import UserError
 from coda_lib.files import require_file, require_folder
 
@@ -28,7 +28,7 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under re
 ProfileOption = Annotated[
     str, typer.Option(help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper.")
 ]
-AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(ALL_APPS)}.")]
+AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(SPACE_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
     str | None, typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's.")
@@ -79,7 +79,7 @@ def local_checkpoint(role: str, name: str) -> str:
     return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)
 
 
-def applications(name: str | None, known: Sequence[str] = ALL_APPS) -> tuple[str, ...]:
+def applications(name: str | None, known: Sequence[str] = SPACE_APPS) -> tuple[str, ...]:
     """The application with this name, or without a name those of Table 1.  UserError for one that is not `known`."""
     if name is not None and name not in known:
         raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")

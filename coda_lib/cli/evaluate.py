@@ -66,16 +66,18 @@ def evaluate(
     save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or elsewhere.
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or in real
+    applications.
 
     A task with an episode that the environment broke is left out of the table and named, and the command ends with status 1.
     """
     import pandas as pd
 
+    from coda_lib.agent import sight_of
     from coda_lib.config import load_profile
     from coda_lib.files import locked, safe_name, write_table
     from coda_lib.fleet.collect import Collection
-    from coda_lib.fleet.tasksets import board_sets, desk_sets, play_tasks
+    from coda_lib.fleet.tasksets import board_sets, play_tasks, space_sets
     from coda_lib.paths import RESULTS
     from coda_lib.rollout import episodes, jobs
     from coda_lib.space import check_split, read_set
@@ -85,7 +87,7 @@ def evaluate(
     k, limit = runs or chosen.evaluation_runs, first or (None if tasks else chosen.test_tasks)
     seed = chosen.seed if seed is None else seed
     if tasks and on:
-        raise UserError("--tasks are tasks of ScienceDesk, and --on is a folder of other ones: give one of them")
+        raise UserError("--tasks are tasks of a task space, and --on is a folder of other ones: give one of them")
     if machines and not on:
         raise UserError("--machines needs --on, the folder of the task files")
     if ray and not fleet.workers:
@@ -96,13 +98,13 @@ def evaluate(
         sets = board_sets(on, machines, limit, _tell if leave_out else None)
     else:
         drawn = read_set(tasks) if tasks else None
-        sets = desk_sets(applications(app_name), limit, drawn)
+        apps = chosen.apps if drawn is None else tuple(dict.fromkeys(task.app for task in drawn))
+        sets = space_sets(applications(app_name) if app_name else apps, limit, drawn)
     agent = chosen_agent(chosen, planner, executor)
     if not on and planner != "none":
         for task_set in sets:
             check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
-    if on:
-        sets = [each.fitted(agent.executor.model.sight) for each in sets]
+    sets = [each.fitted(sight_of(agent)) if each.threads else each for each in sets]  # threads: a screen of its own size
     folders = [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
     with ExitStack() as stack:
         for folder in folders:  # until the results are printed: no other call takes these episodes for its own, or deletes them

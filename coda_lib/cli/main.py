@@ -10,6 +10,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from coda_lib.applications import ALL_APPS
+from coda_lib.applications import ALL_APPS, DESKTOP_APPS
 from coda_lib.cli import apps, bench, check, estimate, evaluate, fleet, study, tasks
 from coda_lib.cli import view as viewer
 from coda_lib.cli.console import (
@@ -160,15 +161,16 @@ def episode(
     as_json: JsonOption = False,
 ) -> None:
     """Play one task and show plan and actions of each step."""
-    from coda_lib.agent import action_text
+    from coda_lib.agent import action_text, sight_of
     from coda_lib.config import load_profile
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.envs.make import environment
     from coda_lib.rollout import rollout
 
     settings, wanted = load_profile(profile), find_task(task)
     agent = evaluate.chosen_agent(settings, planner, executor)
     seed = settings.seed if seed is None else seed
-    (played,) = rollout(agent, [(wanted, 0)], lambda: ScienceDesk(wanted.app), seed, step_limit=settings.step_limit)
+    make = partial(environment, wanted.app, sight_of(agent) if wanted.app in DESKTOP_APPS else None)
+    (played,) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
     steps = [
         {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
     ]
@@ -196,7 +198,7 @@ def desk(
     ] = None,
 ) -> None:
     """Open an application of ScienceDesk as a window, to use it by hand."""
-    (name,), wanted = applications(app_name), find_task(task) if task else None
+    (name,), wanted = applications(app_name, ALL_APPS), find_task(task) if task else None
     if wanted and wanted.app != name:
         raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
     from coda_lib.envs.sciencedesk.env import desk_class

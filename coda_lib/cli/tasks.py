@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.progress import track
 
-from coda_lib.applications import ALL_APPS, SPACE_APPS
+from coda_lib.applications import ALL_APPS
 from coda_lib.cli.console import (
     LAST_SEED,
     AppOption,
@@ -62,7 +62,7 @@ def tasks_draw(
     from coda_lib.envs.make import defaults
     from coda_lib.space import draw, space, write_set
 
-    names = applications(app_name, SPACE_APPS)
+    names = applications(app_name)
     tasks = [task for name in names for task in draw(space(name), region, count, seed, defaults(name))]
     if save is None:
         show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
@@ -101,7 +101,7 @@ def tasks_check(
         for name in dict.fromkeys(task.app for task in drawn):
             _prove(name, "drawn", [task for task in drawn if task.app == name], rows, problems)
     else:
-        for name in applications(app_name, SPACE_APPS) if app_name else ALL_APPS:
+        for name in applications(app_name) if app_name else ALL_APPS:
             _prove(name, "test", test_tasks(name), rows, problems)
             for region in REGIONS if has_space(name) else ():
                 drawn = draw(space(name), region, count, seed, defaults(name))

@@ -14,6 +14,7 @@ from coda_lib.agent import Agent
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import FleetSettings
 from coda_lib.envs.base import Environment
+from coda_lib.envs.make import environment
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.envs.screen import Fit
 from coda_lib.errors import UserError
@@ -59,18 +60,19 @@ def play_tasks(
     return collect(jobs, specs, folder, RayWorker if fleet.ray else LocalWorker, **listeners)
 
 
-def desk_sets(apps: Sequence[str], limit: int | None = None, tasks: Sequence[Task] | None = None) -> list[TaskSet]:
-    """The test tasks of ScienceDesk's applications, or those among `tasks`; of each application the first `limit`.
+def space_sets(apps: Sequence[str], limit: int | None = None, tasks: Sequence[Task] | None = None) -> list[TaskSet]:
+    """The test tasks of applications, or those among `tasks`; of each application the first `limit`.
 
-    UserError if there are none.
+    UserError if there are none, and for an application that is not installed.
     """
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
-
     of = {app: test_tasks(app) if tasks is None else [task for task in tasks if task.app == app] for app in apps}
     if not any(of.values()):
         raise UserError(f"no task of {', '.join(apps)} among these tasks")
-    make = {app: partial(ScienceDesk, app) for app in apps}
-    return [TaskSet(app, some[:limit], make[app], threads=ScienceDesk.threads) for app, some in of.items() if some]
+    return [
+        TaskSet(app, some[:limit], *_local(app), threads=True) if app in DESKTOP_APPS
+        else TaskSet(app, some[:limit], partial(environment, app), threads=False)
+        for app, some in of.items() if some
+    ]  # fmt: skip
 
 
 def board_sets(

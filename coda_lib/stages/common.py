@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from coda_lib.agent import Agent, load_agent
+from coda_lib.agent import Agent, load_agent, sight_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
 from coda_lib.envs.make import defaults, environment
@@ -94,7 +94,7 @@ def play(
     """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder` meanwhile."""
     profile, played = run.profile(), TaskSet(app, tasks, partial(environment, app), threads=app in DESKTOP_APPS)
     if app in DESKTOP_APPS:
-        played = played.fitted(agent.executor.model.sight)
+        played = played.fitted(sight_of(agent))
     settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
     return play_tasks(played, agent, jobs(tasks, runs), seed, *settings, progress=progress)
 

@@ -97,7 +97,8 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --seeds 7 8 7 --dry-run", "--seeds 7 8 7: a seed is there twice"),
         ("reproduce --seeds 7 8 --set seed=9", "--seeds and --set seed= exclude each other"),
         ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
-        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra"),
+        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra, KAlgebra"),
+        ("tasks list --app Stellarium", "no test tasks for application 'Stellarium'; there are algebra, biochem, "),
         ("episode A-01", "'A-01' is not a task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` lists the tasks"),
         ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
@@ -105,6 +106,7 @@ def test_every_documented_command_can_be_typed():
         ("evaluate --machines m.yaml", "--machines needs --on"),
         ("evaluate --on no-such-folder", "no task files in no-such-folder"),
         ("desk mars", "unknown application 'mars'"),
+        ("desk PyMOL", "unknown application 'PyMOL': choose one of algebra, biochem, gis, astron, spectra"),
         ("desk gis --task algebra/A-01", "task algebra/A-01 is for algebra, not gis"),
         ("desk gis", "there is no display to open a window on"),
     ],
@@ -239,6 +241,7 @@ def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_
     spectra = counts.pop("spectra")
     assert coda("tasks", "list")[1].endswith(f"{sum(counts.values())} test tasks\n")
     assert coda("tasks", "list", "--app", "spectra")[1].endswith(f"{spectra} test tasks\n")
+    assert coda("tasks", "list", "--app", "PyMOL")[1].endswith("30 test tasks\n")
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from PIL import Image
 from tiny_models import SIZE, screen, words_of
 
 from coda_lib.action import ActionError, ActionType
-from coda_lib.agent import carry_out
+from coda_lib.agent import DualAgent, SoloAgent, carry_out, sight_of
 from coda_lib.applications import APPS
 from coda_lib.envs.sciencedesk.desk import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
@@ -16,7 +16,7 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.planner import Observation, Turn
+from coda_lib.planner import Observation, Planner, Turn
 from coda_lib.prompts import render
 from coda_lib.stages.transfer import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
 from coda_lib.task import test_tasks
@@ -115,3 +115,14 @@ def test_the_tiny_coder_is_asked_as_the_executor_alone_is():
     told = {"instruction": seen.instruction, "history": [vars(turn) for turn in seen.history]}
     solo = render("compact", "solo", **told, previous=seen.previous, current=seen.current)
     assert coder_messages(seen, "Type 'CODER_CALL'.", "compact") == solo
+
+
+def test_a_planner_before_the_widget_tree_sees_pictures_of_its_own_size():
+    class Seeing(ReplayModel):
+        def __init__(self, width: int):
+            super().__init__([])
+            self.sight = lambda size: (width, width * size[1] // size[0])
+
+    planner, executor = Planner(Seeing(400), GREEDY), Executor(Seeing(200), GREEDY)
+    assert sight_of(DualAgent(planner, WidgetTreeExecutor(), "base, tree"))((640, 480)) == (400, 300)
+    assert sight_of(DualAgent(planner, executor, "base"))((640, 480)) == sight_of(SoloAgent(executor))((640, 480)) == (200, 150)

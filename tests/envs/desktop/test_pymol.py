@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from dataclasses import replace
 from xmlrpc.client import ProtocolError, ServerProxy
 
 import numpy as np
+import pandas as pd
 import pytest
 from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
 
@@ -221,3 +223,12 @@ def test_what_only_others_answer_is_said(env, item):
     env.reset(replace(task, board=task.board.model_copy(update={"evaluate": evaluate})))
     with pytest.raises(UserError, match="PyMOL answers no eqn items"):
         env.check(StopReason.DONE)
+
+
+def test_the_commands_play_its_drawn_tasks_at_the_size_that_models_see(coda, tmp_path):
+    code, shown, _ = coda("episode", "PyMOL/A-01", "--save", str(tmp_path / "steps.png"))
+    assert code == 0 and shown.startswith("PyMOL/A-01: ") and (tmp_path / "steps.png").is_file()
+    assert coda(*f"tasks draw --app PyMOL --region development --count 1 --seed 3 --save {tmp_path}/drawn.json".split())[0] == 0
+    code, shown, _ = coda(*f"evaluate --tasks {tmp_path}/drawn.json --runs 1 --save {tmp_path}/episodes.parquet --json".split())
+    assert code == 0 and json.loads(shown)["results"][0]["app"] == "PyMOL"
+    assert list(pd.read_parquet(tmp_path / "episodes.parquet")["success"]) == [False]  # the laptop's models do not know PyMOL
