@@ -10,7 +10,6 @@ import shlex
 import sys
 import traceback
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -18,30 +17,23 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from typer.core import TyperCommand
 
-from coda_lib.applications import ALL_APPS, DESKTOP_APPS
-from coda_lib.cli import apps, bench, check, estimate, evaluate, fleet, study, tasks
+from coda_lib.cli import apps, bench, check, estimate, evaluate, fleet, play, study, tasks
 from coda_lib.cli import view as viewer
 from coda_lib.cli.console import (
-    ExecutorOption,
     JsonOption,
-    PlannerOption,
     ProfileOption,
-    SeedOption,
     SettingsOption,
-    applications,
     err,
-    find_task,
     local_checkpoint,
     out,
     print_json,
     run_of,
-    save_option,
     show,
 )
 from coda_lib.errors import UserError, expected, one_line
 
 if TYPE_CHECKING:
-    from coda_lib.task import Task
+    pass
 
 BUG = 70
 
@@ -151,73 +143,6 @@ def _numbers(seeds: Sequence[str], settings: Sequence[str]) -> list[int]:
 
 
 @app.command()
-def episode(
-    task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
-    planner: PlannerOption = None,
-    executor: ExecutorOption = None,
-    profile: ProfileOption = "laptop",
-    seed: SeedOption = None,
-    save: Annotated[Path | None, save_option("PNG", "Write a picture of every step.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Play one task and show plan and actions of each step."""
-    from coda_lib.agent import action_text, sight_of
-    from coda_lib.config import load_profile
-    from coda_lib.envs.make import environment
-    from coda_lib.rollout import rollout
-
-    settings, wanted = load_profile(profile), find_task(task)
-    agent = evaluate.chosen_agent(settings, planner, executor)
-    seed = settings.seed if seed is None else seed
-    make = partial(environment, wanted.app, sight_of(agent) if wanted.app in DESKTOP_APPS else None)
-    (played,) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
-    steps = [
-        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
-    ]
-    if as_json:
-        print_json({"task": wanted.id, "seed": seed, "stop": str(played.stop), "success": played.success, "steps": steps})
-    else:
-        out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
-        for number, step in enumerate(steps, 1):
-            out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
-        out.print(f"ended with {played.stop}: {_outcome(wanted, played.success)}", markup=False)
-    if save:
-        from coda_lib.files import atomic_path
-        from coda_lib.show.pictures import strip
-
-        with atomic_path(save) as temporary:
-            strip(played).savefig(temporary, format="png")
-        err.print(f"wrote {save}", markup=False)
-
-
-@app.command()
-def desk(
-    app_name: Annotated[str, typer.Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
-    task: Annotated[
-        str | None, typer.Option(help="Start in the first state of this task, and say whether it is solved in the end.")
-    ] = None,
-) -> None:
-    """Open an application of ScienceDesk as a window, to use it by hand."""
-    (name,), wanted = applications(app_name, ALL_APPS), find_task(task) if task else None
-    if wanted and wanted.app != name:
-        raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
-    from coda_lib.envs.sciencedesk.env import desk_class
-
-    desk_class(name)  # UserError if Qt cannot be loaded
-    from coda_lib.envs.sciencedesk.window import by_hand
-
-    if wanted:
-        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished", markup=False)
-    solved = by_hand(name, wanted, ask=lambda: typer.prompt("your answer", default="", show_default=False))
-    if wanted:
-        out.print(_outcome(wanted, solved), markup=False)
-
-
-def _outcome(task: Task, solved: bool | None) -> str:
-    return "solved" if solved else f"not solved; the answer is {task.ans}" if task.ans else "not solved"
-
-
-@app.command()
 def serve(
     role: Annotated[str, typer.Argument(help="A model of the profile: planner, executor, judge, generator …")],
     profile: ProfileOption = "laptop",
@@ -265,8 +190,9 @@ def usage(
     show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
+plays = (play.episode, play.desk, evaluate.evaluate)
 studies = (study.audit, study.claims, study.power, study.seeds, tasks.convert, tasks.export)
-for command in (check.check, bench.bench, bench.grounding, evaluate.evaluate, estimate.estimate, viewer.view, *studies):
+for command in (check.check, bench.bench, bench.grounding, *plays, estimate.estimate, viewer.view, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

@@ -24,6 +24,7 @@ from coda_lib.agent import DualAgent
 from coda_lib.applications import ALL_APPS, APPS
 from coda_lib.cli import evaluate as cli_evaluate
 from coda_lib.cli import main as cli
+from coda_lib.cli import play as cli_play
 from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.config import FleetSettings, load_profile
 from coda_lib.envs.sciencedesk import script
@@ -253,7 +254,8 @@ def scripted(monkeypatch):
         thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
         return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
 
-    monkeypatch.setattr(cli_evaluate, "chosen_agent", agent)
+    for module in (cli_evaluate, cli_play):
+        monkeypatch.setattr(module, "chosen_agent", agent)
 
 
 def test_episode(coda, scripted, tmp_path):
@@ -264,6 +266,17 @@ def test_episode(coda, scripted, tmp_path):
     code, shown, _ = coda("episode", "algebra/A-01", "--seed", "3", "--json")
     played = json.loads(shown)
     assert (played["stop"], played["success"], played["seed"], len(played["steps"])) == ("DONE", False, 3, 1)
+
+
+def test_an_episode_of_two_planners_is_recorded_side_by_side(coda, scripted, tmp_path):
+    words = ["episode", "algebra/A-01", "--beside", "other", "--save"]
+    code, shown, _ = coda(*words, str(tmp_path / "film.webp"))
+    assert code == 0 and shown.count("ended with DONE: not solved") == 2 and "planner other\n" in shown
+    recording = Image.open(tmp_path / "film.webp")
+    assert (recording.format, recording.n_frames) == ("WEBP", 2) and recording.width > 2 * 336
+    assert "stop" in json.loads(coda(*words[:4], "--json")[1])["beside"]
+    assert "ends with .webp" in coda(*words, str(tmp_path / "film.png"))[2]
+    assert "name two planners" in coda(*words[:4], "--planner", "other")[2]
 
 
 def test_evaluate(coda, scripted, tmp_path):
