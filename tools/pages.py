@@ -204,7 +204,8 @@ def grades_section(folder: Path) -> str:
 
 def ablations_section(folder: Path) -> str:
     """The tables of the committed ablations."""
-    parts = [f"{about}, in percent (points) with 95 % intervals over tasks.\n\n{table.to_markdown(index=False)}"
+    over = "with 95 % intervals over tasks; of differences with three or more seeds over these too"
+    parts = [f"{about}, in percent (points) {over}.\n\n{table.to_markdown(index=False)}"
              for about, table in committed_tables().items()]  # fmt: skip
     return "\n\n".join(parts)
 
