@@ -72,14 +72,14 @@ def episode(
                 out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
             out.print(f"ended with {one['stop']}: {_outcome(wanted, one['success'])}", markup=False)
     if save:
-        from coda_lib.files import atomic_path
+        from coda_lib.files import atomic_path, write_bytes
         from coda_lib.show.film import film
         from coda_lib.show.pictures import strip
 
-        with atomic_path(save) as temporary:
-            if filmed:
-                temporary.write_bytes(film(played))
-            else:
+        if filmed:
+            write_bytes(save, film(played))
+        else:
+            with atomic_path(save) as temporary:
                 strip(*played.values()).savefig(temporary, format="png")
         err.print(f"wrote {save}", markup=False)
 
