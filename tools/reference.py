@@ -20,7 +20,7 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file, save_file
 
-from coda_lib.applications import APPS
+from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES, executors, novel, variants
@@ -45,18 +45,20 @@ from tools.pages import show
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
-    "evaluation/*/[a-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
+    "evaluation/*/[A-Za-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
     "curve/*.parquet",
 )  # fmt: skip
 LARGE = (".trajectories.parquet", "-judged.parquet")  # with screenshots
-SHOWN, NOTEBOOKS_OF = "laptop", "gis"
-SHOWN_FILES = ("notebooks/*.ipynb", f"specialist/{NOTEBOOKS_OF}/groups/*.parquet")
+SHOWN = "laptop"  # the run that README and docs/ show
+ONE_OF = {SHOWN: "gis", "desktop": "PyMOL"}  # of these runs also the trained planners, and the notebooks of one application
+PICTURED = 10  # tasks of a real application whose first episode keeps its screenshots: nothing draws these again
 
 
 def copy_run(run: Run) -> Path:
     """Copy the small files of a finished run to results/reference/RUN, with its test episodes as actions, without screenshots.
 
-    Of the run `SHOWN` also the trained planners, in 16 bit, and the executed notebooks, those of one application.
+    Of real applications a few episodes keep theirs.  Of the runs of `ONE_OF` also the trained planners, in 16 bit, and the
+    executed notebooks, those of one application.
     UserError if the run has no report yet.
     """
     if not run.report.exists():
@@ -65,10 +67,11 @@ def copy_run(run: Run) -> Path:
     if profile.explored and "base" not in set(votes["planner"]):
         raise UserError(f"run {run.name} has no votes on the base planner's attempts; they are in {run.explorer().folder}")
     write_table(run.votes, votes)
-    patterns = (*COMMITTED_FILES, *(SHOWN_FILES if target.name == SHOWN else ()))
-    others = tuple(f"-{app}.ipynb" for app in APPS if app != NOTEBOOKS_OF)
+    one = ONE_OF.get(target.name)
+    patterns = (*COMMITTED_FILES, *(("notebooks/*.ipynb", f"specialist/{one}/groups/*.parquet") if one else ()))
+    others = tuple(f"-{app}.ipynb" for app in (*APPS, *profile.apps) if app != one)
     with renewed(target) as temporary:
-        if target.name == SHOWN:
+        if one:
             for name, checkpoint in trained_planners(run):
                 copy_planner(run, name, checkpoint, copy := temporary / checkpoint.relative_to(run.folder))
                 halve(copy / "model.safetensors")
@@ -79,8 +82,11 @@ def copy_run(run: Run) -> Path:
                 shutil.copyfile(path, copy)
         for system, app in product(profile.systems, profile.apps):
             if (path := run.trajectories(system, app)).is_file():
-                copy = temporary / run.actions(system, app).relative_to(run.folder)
-                save_trajectories(copy, [without_screens(trajectory) for trajectory in load_trajectories(path)])
+                played, copy = load_trajectories(path), temporary / run.actions(system, app).relative_to(run.folder)
+                save_trajectories(copy, [without_screens(trajectory) for trajectory in played])
+                if app in DESKTOP_APPS:
+                    first = [trajectory for trajectory in played if trajectory.run == 0]
+                    save_trajectories(temporary / path.relative_to(run.folder), first[:PICTURED])
     return target
 
 

@@ -67,6 +67,21 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
     assert load_trajectories(kept.actions("base", "gis"), screens=False) == [without_screens(made_up())]
 
 
+def test_of_real_applications_a_few_episodes_keep_their_screenshots(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(reference, "REFERENCE", tmp_path / "reference")
+    run = Run(str(tmp_path / "run"))
+    run.store(load_profile("smoke", ["apps=[PyMOL]"]))
+    write_text(run.report, "a report")
+    save_trajectories(run.judged("base", "PyMOL"), [made_up()])
+    played = [made_up(task_id=f"PyMOL/{task:02}", run=number) for task in range(12) for number in range(2)]
+    save_trajectories(run.trajectories("base", "PyMOL"), played)
+    write_text(run.evaluation("base", "PyMOL"), "episodes")
+    kept = Run(str(reference.copy_run(run)))
+    assert kept.evaluation("base", "PyMOL").read_text() == "episodes"
+    assert load_trajectories(kept.trajectories("base", "PyMOL")) == played[: 2 * reference.PICTURED : 2]
+    assert load_trajectories(kept.actions("base", "PyMOL"), screens=False) == [without_screens(each) for each in played]
+
+
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
 @pytest.mark.parametrize(
     ("page", "name"),
