@@ -25,7 +25,7 @@ from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import TABLES, executors, novel, variants
 from coda_lib.evaluation.report import (
-    BESIDE_NOTE,
+    beside_note,
     caption,
     html_report,
     write_tables,
@@ -155,7 +155,7 @@ def renew(run: Run) -> None:
     episodes, votes, rules = load_episodes(run), load_votes(run), voting_rules(profile.judge)
     table = table1(episodes, profile.systems, **setup)
     write_tables(run.tables, table, comparisons(episodes, profile.systems, *how, **setup), name)
-    bars = {"table1": (table1_bars(table, text := caption(table, name)), f"{text} {BESIDE_NOTE}")}
+    bars = {"table1": (table1_bars(table, text := caption(table, name)), f"{text} {beside_note(table)}")}
     judge = {planner: judge_table(votes[votes["planner"] == planner], rules[-1]) for planner in ("base", "specialist")}
     for planner, who in {"base": "the base planner", "specialist": "the specialists"}.items():
         text = f"Run {name}, {setup['provenance']}: votes on rollouts of {who} at train tasks."

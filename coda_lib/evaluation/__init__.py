@@ -8,7 +8,7 @@ PUBLIC = {  # module: names
         "beside_paper", "by_seed", "comparisons", "load_episodes", "load_seeds", "reference_run", "siblings", "table1",
         "table_settings",
     ],
-    "report": ["BESIDE_NOTE", "beside_grid", "caption", "claims_grid", "comparisons_grid", "endings_grid", "grid", "rules_grid"],
+    "report": ["beside_grid", "beside_note", "caption", "claims_grid", "comparisons_grid", "endings_grid", "grid", "rules_grid"],
     "endings": ["ENDINGS", "ending_of", "endings"],
     "votes": [
         "cast", "compare_rules", "judge_table", "load_table2_votes", "load_votes", "table2", "table2_rules", "voting_rules",

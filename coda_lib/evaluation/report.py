@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import jinja2
 import pandas as pd
 
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.errors import UserError
 from coda_lib.evaluation import links
 from coda_lib.evaluation.ablations import TABLES as ABLATION_TABLES
@@ -27,10 +28,11 @@ SYSTEM_LABELS = {
 }  # fmt: skip
 SUCCESS = "Success in percent"
 COMPARED = "Differences in percentage points between systems on the same tasks, with p values of a sign-flip test"
-SPECIALISTS_NOTE = "* Four specialists, each evaluated on its own application."
+SPECIALISTS_NOTE = "* {} specialist{}, each evaluated on its own application."
+_NUMBERS = ("No", "One", "Two", "Three", "Four")
 SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
-BESIDE_NOTE = (
-    "Ours is another benchmark (ScienceDesk, small embedded applications; in the laptop profile with tiny models of a few "
+_BESIDE_NOTE = (
+    "Ours is another benchmark ({}; in the {} profile with tiny models of a few "
     "million parameters); the paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared "
     "in shape only: which system comes before which, never how high a figure is."
 )
@@ -52,10 +54,17 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     if OVERALL in tasks:
         sentences.append("Overall is the unweighted mean of the applications.")
     if "stage1" in table.to_numpy():
-        sentences.append(SPECIALISTS_NOTE)
+        sentences.append(SPECIALISTS_NOTE.format(_NUMBERS[len(apps)], "s" * (len(apps) != 1)))
     if Provenance.SMOKE in table["provenance"].unique():
         sentences.append(SMOKE_NOTE)
     return " ".join(sentences)
+
+
+def beside_note(table: pd.DataFrame) -> str:
+    """What to keep in mind where a tidy table stands beside the paper's."""
+    if set(table["application"]) & set(DESKTOP_APPS):
+        return _BESIDE_NOTE.format("tasks of our own in real applications", "desktop")
+    return _BESIDE_NOTE.format("ScienceDesk, small embedded applications", "laptop")
 
 
 def _runs(table: pd.DataFrame) -> str:
@@ -183,7 +192,7 @@ def _laid_out(name: str, table: pd.DataFrame, run: str) -> tuple[pd.DataFrame, s
         case "table1":
             return grid(table), caption(table, run)
         case "beside_paper":
-            return beside_grid(table), f"{caption(table, run)} {BESIDE_NOTE}"
+            return beside_grid(table), f"{caption(table, run)} {beside_note(table)}"
     return comparisons_grid(table), caption(table, run, COMPARED)
 
 

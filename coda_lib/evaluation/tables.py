@@ -135,7 +135,7 @@ def compare(
 
 
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
-    """Our Table 1 with the paper's figure beside each of ours; goes with `BESIDE_NOTE`.
+    """Our Table 1 with the paper's figure beside each of ours; goes with `report.beside_note`.
 
     Adds paper_metric, paper_model, paper_value (percent) and paper_tasks to the rows of `table`.  Average@k stands
     beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  The paper's Overall is left out unless ours

@@ -21,6 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
+from coda_lib.applications import DESKTOP_APPS
 from coda_lib.evaluation.paper import LABELS
 from coda_lib.evaluation.report import SYSTEM_LABELS
 from coda_lib.evaluation.tables import PAPER_MODELS, beside_paper
@@ -110,6 +111,7 @@ def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
     apps = [app for app in LABELS if app in set(table["application"])]
+    where = "real applications" if set(apps) & set(DESKTOP_APPS) else "ScienceDesk"
     sheet = Sheet(figsize=(10.5, 2.7 * len(metrics) + 0.9))
     grid = sheet.subplots(len(metrics), 2, sharex=True, sharey="row", squeeze=False)
     for (left, right), metric in zip(grid, metrics, strict=True):
@@ -120,7 +122,7 @@ def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
             _bars(left, own["value"], own["low"], own["high"], len(systems), offset, color, label)
             _bars(right, own["paper_value"], None, None, len(systems), offset, color, PAPER_MODELS[system])
         provenance = rows["provenance"].iloc[0]
-        left.set(title=f"{metric}, ScienceDesk ({provenance})", ylabel="success in %")
+        left.set(title=f"{metric}, {where} ({provenance})", ylabel="success in %")
         right.set(title=f"{rows['paper_metric'].iloc[0]}, ScienceBoard (reported by the paper, no intervals)")
         for ax in (left, right):
             ax.set_xticks(range(len(apps)), [LABELS[app] for app in apps])

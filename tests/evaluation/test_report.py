@@ -128,7 +128,11 @@ def test_beside_paper_keeps_the_two_apart(table):
     first, second = layout.iloc[0], layout.iloc[1]
     assert (first["Metric"], first["System"]) == ("Average@2", "Base planner → executor")
     assert (second["Metric"], second["Algebra"], second["Overall"]) == ("Average@8", "10.48", "7.57")
-    assert "another benchmark" in report.BESIDE_NOTE and "shape only" in report.BESIDE_NOTE
+    note = report.beside_note(table)
+    assert "another benchmark (ScienceDesk" in note and "shape only" in note
+    assert "tasks of our own in real applications; in the desktop profile" in report.beside_note(
+        table.replace({"application": {"algebra": "KAlgebra"}})
+    )
 
 
 # ------------------------------------------------------------------------------------------------- captions and files
@@ -139,7 +143,9 @@ def test_caption_says_run_tasks_runs_interval_and_provenance(episodes):
     for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 %, over tasks (Wilson)", "* Four"):
         assert part in text
     assert report.SMOKE_NOTE in text
-    assert report.SPECIALISTS_NOTE not in report.caption(tables.table1(episodes, ["base"]), "trial")
+    assert "specialist" not in report.caption(tables.table1(episodes, ["base"]), "trial")
+    one = episodes[episodes["app"] == "gis"]
+    assert "* One specialist, each" in report.caption(tables.table1(one, apps=["gis"]), "trial")
 
 
 def test_files_and_their_bytes(episodes, table, tmp_path):
@@ -155,7 +161,7 @@ def test_files_and_their_bytes(episodes, table, tmp_path):
     assert "| Average@2 | Stage-1 specialists\\*" in markdown and "run trial, measured" in markdown
     latex = (tmp_path / "a" / "comparisons.tex").read_text(encoding="utf-8")
     assert "→" not in latex and "95 \\%" in latex and "\\toprule" in latex
-    assert report.BESIDE_NOTE in (tmp_path / "a" / "beside_paper.md").read_text(encoding="utf-8")
+    assert report.beside_note(table) in (tmp_path / "a" / "beside_paper.md").read_text(encoding="utf-8")
 
 
 def test_cells_have_a_true_minus_and_no_minus_zero():
