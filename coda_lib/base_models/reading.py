@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +38,13 @@ class Reading:
         self._vision = network.config.vision_config
         self.heads = nn.ModuleList([nn.Linear(self._vision.hidden_size, n * _SYMBOLS) for n in (_LETTERS, _SPELLED)])
         self._chance = torch.Generator().manual_seed(seed)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"heads": self.heads.state_dict(), "chance": self._chance.get_state()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.heads.load_state_dict(state["heads"])
+        self._chance.set_state(state["chance"])
 
     def loss(
         self, patches: torch.Tensor, grid: torch.Tensor, shown: Sequence[Shown], names: float = 1.0

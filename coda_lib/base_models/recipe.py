@@ -1,7 +1,7 @@
 """The recipe of the base models: walks, vision tower, reader, executor, planner, rollouts, base judge and judge, with their
 cards.  Those of real applications begin with ScienceDesk's executor, which has learned to read letters and to find what is named.
 
-Each part is a folder that is complete once it holds figures.json: an interrupted training goes on with the next part.
+Each part is a folder that is complete once it holds figures.json: an interrupted training goes on in the stage where it was.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Any
 from coda_lib.applications import APPS
 from coda_lib.base_models import checks, sources
 from coda_lib.base_models.data import SEED, Data, Recipe, are_real
+from coda_lib.base_models.kept import Journal, Kept
 from coda_lib.base_models.reading import Reading
 from coda_lib.base_models.sources import BATCH
-from coda_lib.base_models.training import Log, Network, build_processor, new_network, train_language, train_vision
+from coda_lib.base_models.training import Network, build_processor, new_network, train_language, train_vision
 from coda_lib.evaluation.deviations import load_deviations
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
@@ -68,7 +69,7 @@ def train_tower(data: Data) -> None:
     def load() -> tuple[ImageTextProcessor, Network]:
         return (words := build_processor(data.walks)), new_network(words, SEED)
 
-    def train(words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
+    def train(words: ImageTextProcessor, network: Network, log: Journal) -> dict[str, Any]:
         copying = sources.copying_source(sources.vocabulary(data.walks))
         train_language(words, network, log, "copying", copying, data.recipe.copying, SEED, 64)
         reading, learn = Reading(network, SEED), partial(train_vision, words, network, log)
@@ -104,17 +105,23 @@ def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
     }
 
 
-def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Network, log: Log) -> dict[str, Any]:
-    """Train a network on the stages of a part, one after the other."""
+def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Network, log: Journal) -> dict[str, Any]:
+    """Train a network on the stages of a part, one after the other; goes on where it was interrupted."""
     reading = None  # the executor's rows go on with what the vision tower's screens have trained
-    for stage, source, arguments, steps, seed, batch in stages(data.recipe, data.apps)[name]:
-        draw = source(*arguments(data))
+    kept = Kept(data.folder / "kept.pt", name, log=log)
+    going_on = kept.stage
+    for number, (stage, source, arguments, steps, seed, batch) in enumerate(stages(data.recipe, data.apps)[name]):
         if stage in ("vision", "executor"):
             reading = reading or Reading(network, seed)
+        if number < going_on:
+            continue
+        draw = source(*arguments(data))
         if stage == "vision":
-            train_vision(words, network, log, reading, draw, steps, seed, names=1.0)
+            train_vision(words, network, log, reading, draw, steps, seed, names=1.0, kept=kept)
         else:
-            train_language(words, network, log, stage, draw, steps, seed, batch, reading if stage == "executor" else None)
+            of_stage = reading if stage == "executor" else None
+            train_language(words, network, log, stage, draw, steps, seed, batch, of_stage, kept=kept)
+        kept.finish()
     return {}
 
 
@@ -126,10 +133,8 @@ def load_checkpoint(folder: Path) -> tuple[ImageTextProcessor, Network]:
 def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> dict[str, Any]:
     """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is complete already."""
     if not (done := folder / "figures.json").exists():
-        log = folder.with_name(f"{folder.name}.jsonl")
-        write_text(log, "")
         words, network = load()
-        figures = train(words, network, partial(_append, log))
+        figures = train(words, network, Journal(folder.with_name(f"{folder.name}.jsonl"), _append))
         with replaced_folder(folder) as temporary:  # as a hub would hold it, processor and tokenizer beside weights
             network.save_pretrained(temporary)
             words.save_pretrained(temporary)

@@ -19,6 +19,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
 
 from coda_lib.base_models.architecture import configuration, processor, tokenizer
+from coda_lib.base_models.kept import Kept, skip
 from coda_lib.base_models.lessons import lessons
 from coda_lib.base_models.reading import Reading, fast_products
 from coda_lib.base_models.rows import Row, Shown
@@ -57,20 +58,22 @@ def new_network(words: ImageTextProcessor, seed: int) -> Network:
     return Network(configuration(words.tokenizer))
 
 
-def _learner(trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], warm_up: int, steps: int, **options: Any):
-    """A function that takes an optimizer step on a loss; the gradient of the `clipped` parameters has at most norm 1."""
-    optimizer = torch.optim.AdamW(trained, **{"lr": 1e-3, "weight_decay": 0.01} | options)
-    schedule = get_cosine_schedule_with_warmup(optimizer, warm_up, steps)
-    clipped = list(clipped)
+class _Learner:
+    """Takes optimizer steps on losses; the gradient of the `clipped` parameters has at most norm 1."""
 
-    def learn(loss: torch.Tensor) -> None:
+    def __init__(
+        self, trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], warm_up: int, steps: int, **options: Any
+    ):
+        self.optimizer = torch.optim.AdamW(trained, **{"lr": 1e-3, "weight_decay": 0.01} | options)
+        self.schedule = get_cosine_schedule_with_warmup(self.optimizer, warm_up, steps)
+        self.clipped = list(clipped)
+
+    def __call__(self, loss: torch.Tensor) -> None:
         loss.backward()
-        nn.utils.clip_grad_norm_(clipped, 1.0)
-        optimizer.step()
-        schedule.step()
-        optimizer.zero_grad()
-
-    return learn
+        nn.utils.clip_grad_norm_(self.clipped, 1.0)
+        self.optimizer.step()
+        self.schedule.step()
+        self.optimizer.zero_grad()
 
 
 # -- vision tower --------------------------------------------------------------------------------------------------------
@@ -78,18 +81,21 @@ def _learner(trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], w
 
 def train_vision(
     words: ImageTextProcessor, network: Network, log: Log, reading: Reading, draw: Callable[[random.Random], Shown],
-    steps: int, seed: int, names: float, rate: float = 1e-3,
+    steps: int, seed: int, names: float, rate: float = 1e-3, kept: Kept | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """Teach the tower to read the screens of a source; returns the shares of right letters and names in the last steps.
 
-    A tower that learns the names of walks alone knows screens by heart: after 1,600 steps it had no name of a page (measured).
+    With `kept` it goes on from there.  A tower that learns the names of walks alone knows screens by heart: after 1,600 steps it
+    had no name of a page (measured).
     """
     tower = network.model.visual.requires_grad_(True)
     network.set_attn_implementation("sdpa")
     trained = [*tower.parameters(), *reading.heads.parameters()]
-    learn = _learner(trained, tower.parameters(), 50, steps, lr=rate, betas=(0.9, 0.98))
-    rng, average, start = random.Random(seed), {}, time.time()
-    for step in range(steps):
+    learn, kept = _Learner(trained, tower.parameters(), 50, steps, lr=rate, betas=(0.9, 0.98)), kept or Kept()
+    done, told = kept.begin(network=network, reading=reading, optimizer=learn.optimizer, schedule=learn.schedule)
+    rng, average, start = random.Random(seed), told.get("average", {}), time.time() - told.get("seconds", 0.0)
+    skip(draw, done * _SCREENS, rng)
+    for step in range(done, steps):
         shown = [draw(rng) for _ in range(_SCREENS)]
         inputs = words.image_processor([decode_image(one.screen) for one in shown], return_tensors="pt")
         with fast_products():
@@ -100,6 +106,7 @@ def train_vision(
         if step % 25 == 0 or step == steps - 1:
             seconds = round(time.time() - start, 1)
             log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), **average, "seconds": seconds})
+        kept.keep(step + 1, steps, {"average": average, "seconds": time.time() - start})
     return average
 
 
@@ -113,11 +120,12 @@ def _averaged(average: dict[str, float], new: dict[str, float]) -> dict[str, flo
 
 def train_language(
     words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int, batch: int = BATCH,
-    reading: Reading | None = None, rate: float = 1e-3,
+    reading: Reading | None = None, rate: float = 1e-3, kept: Kept | None = None,
 ) -> None:  # fmt: skip
     """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is all of one kind).
 
-    With `reading` the tower goes on reading the pictures of lists, while the language model learns to use it.
+    With `reading` the tower goes on reading the pictures of lists, while the language model learns to use it; with `kept` the
+    training goes on from there.
     """
     network.train()
     # eager is faster for short sequences; it does not take the masks of packed batches
@@ -125,11 +133,16 @@ def train_language(
     # learned with the tower, and a fifth of a step's time: only pointing at a pixel and reading need more of it
     network.model.visual.patch_embed.requires_grad_(stage != "planner")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    learn = _learner([*trained, *(reading.heads.parameters() if reading else ())], trained, 60, steps, lr=rate, betas=(0.9, 0.98))
+    heads, kept = reading.heads.parameters() if reading else (), kept or Kept()
+    learn = _Learner([*trained, *heads], trained, 60, steps, lr=rate, betas=(0.9, 0.98))
+    parts = {"network": network, "optimizer": learn.optimizer, "schedule": learn.schedule}
+    done, told = kept.begin(**parts | ({"reading": reading} if reading else {}))
     seen: list[torch.Tensor] = []  # the patches of a step's pictures
     hook = network.model.visual.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state))
-    rng, average, shares, start = random.Random(seed), None, {}, time.time()
-    for step in range(steps):
+    rng, average, shares = random.Random(seed), told.get("average"), told.get("shares", {})
+    start = time.time() - told.get("seconds", 0.0)
+    skip(draw, done * batch, rng)
+    for step in range(done, steps):
         drawn = [draw(rng) for _ in range(batch)]
         rows = [row for one in drawn for row in (one if isinstance(one, list) else [one])]
         packed = isinstance(drawn[0], list) and rows[0].pictures
@@ -144,6 +157,7 @@ def train_language(
         average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
         if step % 25 == 0 or step == steps - 1:
             log({"stage": stage, "step": step, "loss": round(average, 4), **shares, "seconds": round(time.time() - start, 1)})
+        kept.keep(step + 1, steps, {"average": average, "shares": shares, "seconds": time.time() - start})
     hook.remove()
 
 

@@ -1,0 +1,89 @@
+"""A training that is killed goes on to the same weights."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+
+import pytest
+import torch
+from tiny_models import save_tiny
+
+from coda_lib.base_models import kept, recipe
+from coda_lib.base_models.data import Data, Recipe
+from coda_lib.base_models.kept import Journal, Kept
+from coda_lib.base_models.recipe import load_checkpoint
+
+
+class Killed(Exception):
+    pass
+
+
+def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> tuple[dict, str]:
+    """The weights and the log of the executor's two stages, six steps each, of which one may be interrupted."""
+    made = Data(folder, ["PyMOL"], Recipe(vision=6, executor=6))
+    made.__dict__["walks"] = walks
+    words, network = load_checkpoint(start)
+    taken = 0
+
+    def write(path, entry) -> None:
+        recipe._append(path, {name: value for name, value in entry.items() if name != "seconds"})
+
+    step = torch.optim.AdamW.step
+
+    def counted(self, *arguments, **options):
+        nonlocal taken
+        taken += 1
+        if taken == killed_at:
+            raise Killed
+        return step(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.AdamW, "step", counted)
+        patch.setattr(recipe.sources, "SCREENS", 2)
+        patch.setattr(kept, "EVERY", 2)
+        recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl", write))
+    return network.state_dict(), (folder / "executor.jsonl").read_text()
+
+
+@pytest.mark.parametrize("killed_at", [1, 4, 6, 9, 12])
+def test_a_killed_training_ends_with_the_same_weights_and_log(tmp_path, walks, monkeypatch, killed_at):
+    start = save_tiny(tmp_path / "start")
+    whole, log = trained(tmp_path / "whole", start, walks[:1], monkeypatch)
+    with pytest.raises(Killed):
+        trained(tmp_path / "killed", start, walks[:1], monkeypatch, killed_at)
+    weights, again = trained(tmp_path / "killed", start, walks[:1], monkeypatch)
+    assert again == log and len(log.splitlines()) == 4
+    assert weights.keys() == whole.keys() and all(torch.equal(weights[name], whole[name]) for name in whole)
+    begun = load_checkpoint(start)[1].state_dict()
+    assert not all(torch.equal(whole[name], begun[name]) for name in whole)
+
+
+def test_what_is_kept_of_another_part_is_not_taken(tmp_path):
+    layer = torch.nn.Linear(2, 2)
+    one = Kept(tmp_path / "kept.pt", "executor")
+    assert one.begin(layer=layer) == (0, {})
+    one.finish()
+    one.keep(5, 5, {"average": 0.5})
+    assert (Kept(tmp_path / "kept.pt", "executor").stage, Kept(tmp_path / "kept.pt", "planner").stage) == (1, 0)
+    other = torch.nn.Linear(2, 2)
+    assert Kept(tmp_path / "kept.pt", "planner").begin(layer=other) == (0, {})
+    assert Kept(tmp_path / "kept.pt", "executor").begin(layer=other) == (5, {"average": 0.5})
+    assert torch.equal(other.weight, layer.weight)
+    Kept().keep(1, 1, {})  # nowhere
+
+
+def test_a_journal_goes_back(tmp_path):
+    journal = Journal(tmp_path / "log.jsonl", recipe._append)
+    journal({"step": 0})
+    state = journal.state_dict()
+    journal({"step": 25})
+    journal.load_state_dict(state)
+    assert (tmp_path / "log.jsonl").read_text() == '{"step": 0}\n'
+
+
+def test_skipping_draws_what_was_drawn():
+    rng, other = random.Random(0), random.Random(0)
+    drawn = [rng.random() for _ in range(7)]
+    kept.skip(partial(random.Random.random), 6, other)
+    assert other.random() == drawn[6]
