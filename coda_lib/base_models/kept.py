@@ -1,7 +1,8 @@
-"""A training that goes on after a kill, exactly where it was: its state is kept every few minutes, in one file a recipe."""
+"""A training that goes on after a kill, exactly where it was: its state is kept every `EVERY` steps, in one file a recipe."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -57,14 +58,15 @@ class Kept:
 
 
 class Journal:
-    """A log file of a line an entry, which goes back to where a kept training was."""
+    """A log file, one line of JSON an entry, which goes back to where a kept training was."""
 
-    def __init__(self, path: Path, write: Callable[[Path, dict[str, Any]], None]):
-        self.path, self.write = path, write
+    def __init__(self, path: Path):
+        self.path = path
         write_text(path, "")
 
     def __call__(self, entry: dict[str, Any]) -> None:
-        self.write(self.path, entry)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
 
     def state_dict(self) -> dict[str, Any]:
         return {"lines": self.path.read_text(encoding="utf-8")}

@@ -6,7 +6,6 @@ Each part is a folder that is complete once it holds figures.json: an interrupte
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -134,18 +133,12 @@ def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> 
     """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is complete already."""
     if not (done := folder / "figures.json").exists():
         words, network = load()
-        figures = train(words, network, Journal(folder.with_name(f"{folder.name}.jsonl"), _append))
+        figures = train(words, network, Journal(folder.with_name(f"{folder.name}.jsonl")))
         with replaced_folder(folder) as temporary:  # as a hub would hold it, processor and tokenizer beside weights
             network.save_pretrained(temporary)
             words.save_pretrained(temporary)
         write_json(done, figures)
     return read_json(done)
-
-
-def _append(path: Path, entry: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
 
 
 def publish_role(folder: Path, role: str, checkpoints: Path, apps: Sequence[str] = APPS) -> None:

@@ -80,7 +80,7 @@ def episode(
             write_bytes(save, film(played))
         else:
             with atomic_path(save) as temporary:
-                strip(*played.values()).savefig(temporary, format="png")
+                strip(next(iter(played.values()))).savefig(temporary, format="png")
         err.print(f"wrote {save}", markup=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from functools import partial
 
@@ -19,15 +20,12 @@ class Killed(Exception):
     pass
 
 
-def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> tuple[dict, str]:
+def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> tuple[dict, list[dict]]:
     """The weights and the log of the executor's two stages, six steps each, of which one may be interrupted."""
     made = Data(folder, ["PyMOL"], Recipe(vision=6, executor=6))
     made.__dict__["walks"] = walks
     words, network = load_checkpoint(start)
     taken = 0
-
-    def write(path, entry) -> None:
-        recipe._append(path, {name: value for name, value in entry.items() if name != "seconds"})
 
     step = torch.optim.AdamW.step
 
@@ -42,8 +40,9 @@ def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> 
         patch.setattr(torch.optim.AdamW, "step", counted)
         patch.setattr(recipe.sources, "SCREENS", 2)
         patch.setattr(kept, "EVERY", 2)
-        recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl", write))
-    return network.state_dict(), (folder / "executor.jsonl").read_text()
+        recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl"))
+    entries = [json.loads(line) for line in (folder / "executor.jsonl").read_text().splitlines()]
+    return network.state_dict(), [{name: entry[name] for name in entry if name != "seconds"} for entry in entries]
 
 
 @pytest.mark.parametrize("killed_at", [1, 4, 6, 9, 12])
@@ -53,7 +52,7 @@ def test_a_killed_training_ends_with_the_same_weights_and_log(tmp_path, walks, m
     with pytest.raises(Killed):
         trained(tmp_path / "killed", start, walks[:1], monkeypatch, killed_at)
     weights, again = trained(tmp_path / "killed", start, walks[:1], monkeypatch)
-    assert again == log and len(log.splitlines()) == 4
+    assert again == log and len(log) == 4
     assert weights.keys() == whole.keys() and all(torch.equal(weights[name], whole[name]) for name in whole)
     begun = load_checkpoint(start)[1].state_dict()
     assert not all(torch.equal(whole[name], begun[name]) for name in whole)
@@ -74,7 +73,7 @@ def test_what_is_kept_of_another_part_is_not_taken(tmp_path):
 
 
 def test_a_journal_goes_back(tmp_path):
-    journal = Journal(tmp_path / "log.jsonl", recipe._append)
+    journal = Journal(tmp_path / "log.jsonl")
     journal({"step": 0})
     state = journal.state_dict()
     journal({"step": 25})

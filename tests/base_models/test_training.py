@@ -100,7 +100,7 @@ def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_tha
 
     def rollout(agent: str, jobs: list, make: object, seed: int, concurrency: int, report: object) -> list[Trajectory]:
         asked.append((len(jobs), concurrency))
-        if len(asked) == 2:
+        if len(jobs) == 40 and asked.count((40, 1)) == 1:  # the last piece, the first time; threads begin in any order
             raise KeyboardInterrupt
         broken = replace(made_up(task_id=jobs[0][0].id), stop=StopReason.ENVIRONMENT_ERROR, success=None)
         return [broken, *(made_up(task_id=task.id, run=run) for task, run in jobs[1:])]
@@ -111,7 +111,7 @@ def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_tha
     with pytest.raises(KeyboardInterrupt):
         made.rollouts("PyMOL")
     assert len(made.rollouts("PyMOL")) == 240 - 3
-    assert Counter(asked) == {(100, 1): 3, (40, 1): 1}  # the broken piece alone was played twice
+    assert Counter(asked) == {(100, 1): 2, (40, 1): 2}  # the broken piece alone was played twice
 
 
 def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
