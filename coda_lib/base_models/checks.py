@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.base_models.attempts import AttemptMaker, by_task
@@ -33,8 +33,9 @@ def grounding(
 ) -> dict[str, Any]:
     """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact texts, also unseen.
 
-    `click_moving` is the share among rows of lists, drawn objects and handles, which are not always at one place; `click_swapped`
-    is the share of clicks with the screenshot of another state: it must be lower for a model that looks.
+    `click_inside_APP` is the share in one application, where there are several.  `click_moving` is that among rows of lists,
+    drawn objects and handles, which are not always at one place; `click_swapped` is that of clicks with the screenshot of another
+    state: it must be lower for a model that looks.
     """
     rng = random.Random(seed)
     unseen = [[t for t in walk if t.screen not in known] for walk in walks]
@@ -43,14 +44,25 @@ def grounding(
         transition = rng.choice(rng.choice([walk for walk in unseen if walk]))
         drawn.append((transition, grounding_row(transition, rng, texts(transition.app), even=True)))
     rows = [row for _, row in drawn]
-    clicks, moving, typed = _hits(model, drawn, rows)
-    blind, _, _ = _hits(model, drawn, _swapped(rows, walks, rng))
+    clicks, typed = _hits(model, drawn, rows)
+    blind, _ = _hits(model, drawn, _swapped(rows, walks, rng))
     screens = sum(len({t.screen for t in walk}) for walk in unseen)
+    apps, moving = [walk[0].app for walk in walks], [click.inside for click in clicks if click.moving]
+    by_app = {f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps}
     return {
-        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share(clicks),
+        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share([click.inside for click in clicks]),
+        **(by_app if len(apps) > 1 else {}),
         **({"click_moving": _share(moving)} if moving else {}),
-        "click_swapped": _share(blind), "texts": len(typed), "text_exact": _share(typed),
+        "click_swapped": _share([click.inside for click in blind]), "texts": len(typed), "text_exact": _share(typed),
     }  # fmt: skip
+
+
+class _Click(NamedTuple):
+    """An action with a point: whether it points at what is not always at one place, and lies inside what is named."""
+
+    app: str
+    moving: bool
+    inside: bool
 
 
 def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]:
@@ -58,11 +70,9 @@ def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]
     return [swap_pictures(row, lambda: decode_image(rng.choice(screens))) for row in rows]
 
 
-def _hits(
-    model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]
-) -> tuple[list[bool], list[bool], list[bool]]:
-    """Whether each action with a point is right, those among them that point at what moves, and whether each typed text is."""
-    pointed, moving, typed = [], [], []
+def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]) -> tuple[list[_Click], list[bool]]:
+    """The actions with a point, and whether each typed text is right."""
+    clicks, typed = [], []
     for (transition, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
         (right,) = parse_actions(row.reply, SIZE)
         try:
@@ -72,10 +82,10 @@ def _hits(
         if right.type == ActionType.TYPE:
             typed.append(actions == (right,))
         elif right.x is not None:
-            pointed.append(len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0]))
-            if any(e.role in MOVING and _is_middle(e, (right.x, right.y)) for e in transition.elements):
-                moving.append(pointed[-1])
-    return pointed, moving, typed
+            moving = any(e.role in MOVING and _is_middle(e, (right.x, right.y)) for e in transition.elements)
+            is_inside = len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0])
+            clicks.append(_Click(transition.app, moving, is_inside))
+    return clicks, typed
 
 
 def _inside(transition: Transition, right: Action, action: Action) -> bool:
