@@ -110,10 +110,11 @@ def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, 
             return {f"{first + i * step:.10g}": round(first + i * step, 10) for i in range(count)}
         case {"names": name}:
             return {word: word for word in vocabularies[name]}
-        case {"parts": parts, "word": template}:
+        case {"parts": parts, "word": template, **others}:
             lists = [list(expand(part, vocabularies).items()) for part in parts]
             chosen = (row for row in itertools.product(*lists) if len({word for word, _ in row}) == len(row))
-            return {template.format(*(word for word, _ in row)): [value for _, value in row] for row in chosen}
+            named = ((template.format(*(word for word, _ in row)), [value for _, value in row]) for row in chosen)
+            return {word: value for word, value in named if word not in others.get("without", ())}
     return values
 
 

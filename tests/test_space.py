@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from coda_lib.applications import APPS, DESKTOP_APPS
+from coda_lib.envs.desktop.pymol_facts import SETTINGS
 from coda_lib.envs.make import defaults as defaults_of
 from coda_lib.envs.sciencedesk import script
 from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
@@ -83,6 +84,7 @@ def small(tmp_path: Path) -> Space:
          {"Ash to Bay": ["Ash", "Bay"], "Bay to Ash": ["Bay", "Ash"]}),
         ({"parts": [{"slope": "Slope"}, [25, 50]], "word": "{0} to {1}"},
          {"slope to 25": ["Slope", 25], "slope to 50": ["Slope", 50]}),
+        ({"parts": [["a", "b"], [1, 2]], "word": "{0} {1}", "without": ["a 2", "b 1"]}, {"a 1": ["a", 1], "b 2": ["b", 2]}),
     ],
 )  # fmt: skip
 def test_values_of_a_goal(values, expected):
@@ -283,6 +285,16 @@ def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):
     other = tmp_path / "other.yaml"
     other.write_text(SMALL.replace("355", "350"))
     assert read_space("gis", other).fingerprint != small.fingerprint == read_space("gis", tmp_path / "gis.yaml").fingerprint
+
+
+def test_no_goal_of_pymol_holds_from_the_start():
+    """A new peptide is shown as sticks, and numbers have values of their own."""
+    for aims in space("PyMOL").aims.values():
+        for aim in aims:
+            for item in aim.checks:
+                name, _, key = str(item.get("key", "")).partition(".")
+                assert name != "settings" or SETTINGS[key] != item["value"], aim.text
+                assert name != "ways" or item["value"] != "sticks", aim.text
 
 
 def test_every_file_of_a_space_is_of_an_application():

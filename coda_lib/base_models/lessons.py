@@ -14,7 +14,7 @@ from coda_lib.action import Action
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.hindsight import Hindsight, reached
 from coda_lib.base_models.rows import PROMPTS, SIZE, Row, without_pictures
-from coda_lib.base_models.walks import perform, random_step
+from coda_lib.base_models.walks import Transition, perform, random_step, screenshot
 from coda_lib.base_models.windows import opened, through_faults, window_of
 from coda_lib.envs.base import Environment
 from coda_lib.envs.make import defaults
@@ -93,11 +93,13 @@ def how_to_row(task: Task, rng: random.Random) -> Row:
     return text_row(task.instruction, plans[:i], plans[i])
 
 
-def demonstrate(env: Environment, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float) -> list[Hindsight]:
+def demonstrate(
+    env: Environment, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float, unsolved: bool = False
+) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
-    After a slip that the script cannot go on from, the script of the present aim starts again.  No decisions where the task is
-    not solved within its step limit.
+    After a slip that the script cannot go on from, the script of the present aim starts again.  Where the task is not solved
+    within its step limit there are none, or with `unsolved` those until then.
     """
     env.reset(task)
     desk, steps, answer = window_of(env), [], None
@@ -110,7 +112,7 @@ def demonstrate(env: Environment, parts: Sequence[Aim], task: Task, rng: random.
                 steps.append(perform(desk, step, steps[-1] if steps else None))
             except ScriptError:
                 if len(script) == len(aim.solution):
-                    return []
+                    return _decisions(task, steps) if unsolved else []
                 script = list(aim.solution)
                 continue
             answer = step.get("answer")
@@ -119,18 +121,26 @@ def demonstrate(env: Environment, parts: Sequence[Aim], task: Task, rng: random.
             elif "type" in script[0]:  # the field to type into may have lost the focus
                 script = list(aim.solution)
             if len(steps) >= task.steps:
-                return []
+                return _decisions(task, steps) if unsolved else []
     if not env.check(StopReason.ANS if answer else StopReason.DONE, answer):
         return []
-    decisions = [Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
+    decisions = _decisions(task, steps)
     if not task.ans:
-        decisions.append(Hindsight(task.instruction, tuple(steps), steps[-1].next_screen, None, Action.done()))
+        end = steps[-1].next_screen if steps else screenshot(desk)
+        decisions.append(Hindsight(task.instruction, tuple(steps), end, None, Action.done()))
     return decisions
 
 
-def demonstrations(app: str, count: int, slips: float, seed: int | str) -> list[list[Hindsight]]:
-    """The decisions of `count` demonstrations that solved their task.  EnvironmentFault as in `through_faults`."""
+def _decisions(task: Task, steps: Sequence[Transition]) -> list[Hindsight]:
+    return [Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
+
+
+def demonstrations(app: str, count: int, slips: float, seed: int | str, unsolved: bool = False) -> list[list[Hindsight]]:
+    """The decisions of `count` demonstrations that solved their task, or with `unsolved` of any.
+
+    EnvironmentFault as in `through_faults`.
+    """
     rng = random.Random(f"demonstrations of {app} {seed}")
     with closing(opened(app)) as env:
-        tried = through_faults(lambda: demonstrate(env, *rng.choice(lessons(app)), rng, slips))
+        tried = through_faults(lambda: demonstrate(env, *rng.choice(lessons(app)), rng, slips, unsolved))
         return list(islice(filter(None, tried), count))

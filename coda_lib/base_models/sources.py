@@ -149,11 +149,11 @@ def value_source(apps: Sequence[str], walks: Walks = ()) -> Source:
 
 def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
     """One batch in six has how-tos, two have values to copy, one of them with pictures.  Of the other rows 55 % are decisions of
-    a demonstrator with 60 % random steps, in attempts that solve the task all the same.  Some 30 % are hindsight: what one or two
-    steps of a walk achieved is the instruction, and the steps are the plans, after none to three aimless steps; a third of these
-    instructions ask for something more, and 60 % of the steps are replaced by random ones.  The rest are questions that the
-    screen answers, and the next steps of walks under any instruction.  So the planner knows interfaces and is unsure of what
-    leads to a goal.
+    a demonstrator with 60 % random steps, in attempts that solve the task all the same (in real applications 40 %, and unsolved
+    attempts count).  Some 30 % are hindsight: what one or two steps of a walk achieved is the instruction, and the steps are the
+    plans, after none to three aimless steps; a third of these instructions ask for something more, and 60 % of the steps are
+    replaced by random ones.  The rest are questions that the screen answers, and the next steps of walks under any instruction.
+    So the planner knows interfaces and is unsure of what leads to a goal.
     """
     of_goals = []
     for walk in walks:

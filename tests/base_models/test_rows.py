@@ -182,6 +182,23 @@ def test_a_demonstration_without_slips_is_the_script(app):
         assert all(d.screen == d.history[-1].next_screen for d in decisions if d.history)
 
 
+def test_unsolved_demonstrations_show_their_steps_and_no_end():
+    rng, env = random.Random(1), ScienceDesk("astron")
+    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 2 and not task.ans)
+    tries = [demonstrate(env, parts, task, rng, slips=0.6, unsolved=True) for _ in range(20)]
+    ended = [decisions for decisions in tries if decisions and decisions[-1].step is None]
+    assert 0 < len(ended) < 20
+    assert max(len(decisions) for decisions in tries if decisions not in ended) == task.steps
+
+
+def test_a_demonstration_of_what_holds_already_ends_at_once():
+    env = ScienceDesk("astron")
+    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 1 and parts[0].goal.key)
+    held = replace(task, initialize=(*task.initialize, {"func": "set", "key": parts[0].goal.key, "value": parts[0].value}))
+    (decision,) = demonstrate(env, parts, held, random.Random(0), slips=0.0)
+    assert decision.step is None and not decision.history
+
+
 def test_a_demonstration_with_slips_goes_astray_and_arrives():
     rng, env = random.Random(1), ScienceDesk("astron")
     parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 2 and not task.ans)
