@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import pandas as pd
+from IPython.display import HTML
 from PIL import Image
 
 from coda_lib.applications import DESKTOP_APPS
@@ -17,12 +20,15 @@ from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
-from coda_lib.paths import REFERENCE
+from coda_lib.paths import REFERENCE, display
 from coda_lib.rollout import jobs, rollout
+from coda_lib.run import Run
+from coda_lib.show.film import film
 from coda_lib.show.pictures import Sheet, screens, strip
-from coda_lib.trajectory import Trajectory
+from coda_lib.trajectory import Trajectory, load_trajectories
 
 EPISODES = REFERENCE / "apps"
+TRAINED = REFERENCE / "desktop"  # a run of the profile desktop
 
 
 # ---- real applications ---------------------------------------------------------------------------------------------------
@@ -87,6 +93,34 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
         return "KAlgebra does not work here"
     (played,) = adapter.play(adapter.COMMITTED, adapter.goals_to_reach(number + 1)[number:])
     return strip(played)
+
+
+def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, HTML] | str:
+    """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both at one task.
+
+    It is the first one that the trained planner alone solves, or else the first.
+    """
+    run = Run(str(folder))
+    pairs = {app: _pairs(run, app, trained) for app in run.profile("desktop").apps}
+    if not any(pairs.values()):
+        return f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some"
+    counted = pd.DataFrame.from_dict(
+        {app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))] for app, played in pairs.items()},
+        orient="index", columns=["tasks", "base", trained],
+    )  # fmt: skip
+    everything = [pair for played in pairs.values() for pair in played]
+    before, after = next((pair for pair in everything if pair[1].success and not pair[0].success), everything[0])
+    pictures = base64.b64encode(film({"before training": before, "after training": after})).decode()
+    return counted, HTML(f'<img alt="{escape(after.task_id)}" src="data:image/webp;base64,{pictures}">')
+
+
+def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajectory]]:
+    """The episodes of base and trained planner at the same tasks, if both were kept."""
+    paths = [run.trajectories(system, app) for system in ("base", trained)]
+    if not all(path.is_file() for path in paths):
+        return []
+    before, after = ({episode.task_id: episode for episode in load_trajectories(path)} for path in paths)
+    return [(before[task], after[task]) for task in before if task in after]
 
 
 # ---- virtual machines ----------------------------------------------------------------------------------------------------

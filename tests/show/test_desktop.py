@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from contextlib import closing
+from dataclasses import replace
 
+from tiny_models import made_up
+
+from coda_lib.config import load_profile
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.paths import REPO
-from coda_lib.show.desktop import outcomes, played_on, repeated, requests, typing_task
+from coda_lib.run import Run
+from coda_lib.show.desktop import before_and_after, outcomes, played_on, repeated, requests, typing_task
+from coda_lib.trajectory import save_trajectories
 
 
 def test_a_script_solves_its_task_on_a_fake_machine():
@@ -33,6 +39,19 @@ def test_a_machine_as_slow_as_a_real_one_is_waited_for():
         assert episode.success and not faults
         played_on([slow.machine], [typing_task(1)], 1, faults)
         assert faults
+
+
+def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
+    run = Run(str(tmp_path))
+    run.store(load_profile("desktop"))
+    shown = before_and_after(tmp_path)
+    assert "coda reproduce --profile desktop" in shown
+    for system, solved in {"base": (True, False, False), "stage2": (True, False, True)}.items():
+        episodes = [replace(made_up(number, success=success), app="PyMOL") for number, success in enumerate(solved)]
+        save_trajectories(run.trajectories(system, "PyMOL"), episodes)
+    counts, recording = before_and_after(tmp_path)
+    assert counts.to_dict("index")["PyMOL"] == {"tasks": 3, "base": 1, "stage2": 2}
+    assert recording.data.startswith('<img alt="algebra/T-02" src="data:image/webp;base64,')
 
 
 def test_no_module_of_the_library_reads_the_tests():
