@@ -73,7 +73,7 @@ class Recipe:
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
     walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000, demonstrations=300,
-    rollouts=250, tries=2, attempts=700, in_words=600, rulings=600, screens=600, scripts=100, judge=1_200, samples=600,
+    rollouts=150, tries=2, attempts=400, in_words=300, rulings=600, screens=600, scripts=60, judge=1_200, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
