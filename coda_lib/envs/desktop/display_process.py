@@ -231,6 +231,8 @@ def main() -> None:
             else:
                 _reply(output, {"ok": result})
             process.reap()
+    except BrokenPipeError:  # whoever asked is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output.fileno())  # for what is flushed at the end
     finally:
         if process:
             process.close()

@@ -122,6 +122,16 @@ def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
         assert gone(processes)
 
 
+def test_a_display_whose_owner_goes_while_it_answers_ends_without_a_word(capfd):
+    display = Display(SIZE)
+    display._process.stdout.close()
+    display._process.stdin.write(b'{"do": "screenshot"}\n')
+    display._process.stdin.flush()
+    assert display._process.wait(10) == 0
+    assert capfd.readouterr().err == ""
+    display.close()
+
+
 def test_two_displays_know_nothing_of_each_other(display):
     other = Display((64, 48))
     assert other.env["DISPLAY"] != display.env["DISPLAY"] and other.env["HOME"] != display.env["HOME"]
