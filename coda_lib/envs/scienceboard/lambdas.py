@@ -1,9 +1,9 @@
 """The lambda expressions in ScienceBoard's task files, interpreted without `eval`.
 
 The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree (`syntax`) is
-interpreted: values, arithmetic, `%` of texts, comparisons, subscripts, comprehensions, some functions and methods, `:=`, and
-functions of `math`.  Anything else is an error when the file is loaded; an expression that costs too much (`costs`) is an error
-when it runs.
+interpreted: values, arithmetic, `%` of texts, comparisons, subscripts, comprehensions, some functions and methods, `:=`,
+functions of `math`, and lambdas that are called at once or given to one that is (as in corrected files of the benchmark).
+Anything else is an error when the file is loaded; an expression that costs too much (`costs`) is an error when it runs.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from coda_lib.envs.scienceboard.syntax import (
     MATH,
     METHODS,
     SHALLOW,
+    TYPES,
     UNARY,
     is_math,
     parse,
+    types_of,
 )
 
 
@@ -143,7 +145,11 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(dict(zip(keys, values, strict=True))))
 
     def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
-        if isinstance(node.func, ast.Name):
+        if kinds := types_of(node):
+            return isinstance(self.of(node.args[0], names), tuple(TYPES[kind.id] for kind in kinds))
+        if isinstance(node.func, ast.Lambda) or (isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS):
+            call = self.of(node.func, names)
+        elif isinstance(node.func, ast.Name):
             call = partial(self._of_function, FUNCTIONS[node.func.id])
         elif is_math(node.func):
             call = MATH[node.func.attr]
@@ -151,6 +157,18 @@ class _Evaluation(Budget):
             call = partial(self._of_method, self.of(node.func.value, names), node.func.attr)
         given = self._all(node.args, names)
         return call(*given, **{keyword.arg: self.of(keyword.value, names) for keyword in node.keywords})
+
+    def _lambda(self, node: ast.Lambda, names: dict[str, Any]) -> Callable[..., Any]:
+        """A function of the expression's own, which is called in it."""
+        parameters = [argument.arg for argument in node.args.args]
+
+        def call(*given: Any) -> Any:
+            if len(given) != len(parameters):
+                raise TypeError(f"{len(given)} values for {quote(ast.unparse(node))}")
+            self.pay(1 + len(names) // 50)  # they are copied
+            return self.of(node.body, names | dict(zip(parameters, given, strict=True)))
+
+        return call
 
     def _of_function(self, function: Callable[..., Any], *given: Any, **named: Any) -> Any:
         if function in (dict, enumerate, set, zip):

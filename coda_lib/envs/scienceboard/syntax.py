@@ -24,9 +24,10 @@ COMPARE = {
 }  # fmt: skip
 FUNCTIONS = {
     f.__name__: f for f in
-    (abs, all, any, bool, bytes, dict, enumerate, float, int, len, list, max, min, range, round, set, sorted, str, sum, tuple,
-     zip)
+    (abs, all, any, bool, bytes, dict, enumerate, float, int, isinstance, len, list, max, min, range, round, set, sorted, str,
+     sum, tuple, zip)
 }  # fmt: skip
+TYPES = {t.__name__: t for t in (bool, bytes, dict, float, int, list, set, str, tuple)}  # second argument of `isinstance`
 MAKING = (bytes, dict, list, set, sorted, str, tuple)  # functions whose result is new
 SHALLOW = (any, all, bool, dict, enumerate, len, list, range, tuple, zip)  # those that look at no item's items
 METHODS = {
@@ -72,7 +73,10 @@ def parse(source: str) -> ast.Lambda:
 def _check(tree: ast.Lambda, source: str) -> None:
     bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     bound |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = {id(node.func) for node in calls} | {id(kind) for node in calls for kind in types_of(node)}
+    # a function of its own is called at once, or given to one that is
+    called |= {id(given) for node in calls if isinstance(node.func, ast.Lambda) for given in node.args}
     looped = {id(inner) for node in ast.walk(tree) if isinstance(node, _LOOPS) for inner in ast.walk(node)}
     for node, depth in _nodes(tree):
         if depth > DEPTH:
@@ -90,6 +94,14 @@ def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
             waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
 
 
+def types_of(node: ast.Call) -> list[ast.Name]:
+    """The names of types in `isinstance(value, types)`; none for other calls."""
+    if not isinstance(node.func, ast.Name) or node.func.id != "isinstance" or len(node.args) != 2:
+        return []
+    kinds = node.args[1].elts if isinstance(node.args[1], ast.Tuple) else node.args[1:]
+    return kinds if all(isinstance(kind, ast.Name) and kind.id in TYPES for kind in kinds) else []
+
+
 def is_math(node: ast.AST) -> bool:
     """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing: `__import__('math').NAME`."""
     return isinstance(node, ast.Attribute) and node.attr in MATH and ast.unparse(node.value) in ("math", "__import__('math')")
@@ -99,7 +111,8 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
     """Whether a node of an allowed type is allowed as it is used."""
     match node:
         case ast.Lambda(args=args):
-            return node is tree and not (args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults)
+            plain = not (args.posonlyargs or args.kwonlyargs or args.vararg or args.kwarg or args.defaults)
+            return plain and (node is tree or id(node) in called)
         case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()):
             return not name.startswith("__") and name not in (*FUNCTIONS, "math")
         case ast.Name(id=name):
@@ -112,8 +125,10 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
             return is_math(node) or (name in _METHOD_NAMES and id(node) in called)
         case ast.Call(func=function, args=given, keywords=keywords):
             plain = not any(isinstance(one, ast.Starred) for one in given) and all(k.arg == "reverse" for k in keywords)
-            named = isinstance(function, ast.Name) and function.id in FUNCTIONS
-            return plain and (named or isinstance(function, ast.Attribute))
+            if isinstance(function, ast.Name):
+                own = function.id in {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and arg not in tree.args.args}
+                plain = plain and (own or function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node))))
+            return plain and isinstance(function, ast.Name | ast.Attribute | ast.Lambda)
         case ast.Dict(keys=keys):
             return None not in keys
         case ast.comprehension(is_async=asynchronous):

@@ -48,6 +48,10 @@ LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: [row['name'] for row in dump['rows'] if '%s!' % row['name'] == 'b!'] + ['%*d' % (6, 42)]",
     "lambda dump: b'bytes'.decode() + 'text'.encode().decode('utf-8') + b'\\xff'.hex() + str(b'ab') + str(b'ab', 'ascii')",
     "lambda dump: (b'%d-%s' % (3, b'x'), b'a,b'.split(b','), bytes([65, 66]), bytes('é', 'utf-8'), bytes(3), b'abc'[1:])",
+    "lambda dump: (lambda low: [low(row['name']) for row in dump['rows']])(lambda name: name.lower() == 'a')",
+    "lambda dump: (lambda a, twice: twice(twice(a)) + len(dump))(3, lambda n: 2 * n)",
+    "lambda dump: [isinstance(v, dict) or isinstance(v, (list, str)) for v in (1, 'a')] + [isinstance(True, int)]",
+    "lambda dump: [key for key, value in dump.items() if isinstance(value, (list, str))]",
     "lambda dump: b'b' in b'abc' and 98 in b'abc' and b'ab' + b'c' == b'abc' and sum(b'ab') and b'a' * 3 and list(b'ab')",
 ]
 
@@ -73,6 +77,9 @@ def test_the_result_is_pythons(source):
         ("lambda dump: b'\\xff'.decode()", UnicodeDecodeError),
         ("lambda dump: 'a' in b'a'", TypeError),
         ("lambda dump: b'a' + 'a'", TypeError),
+        ("lambda dump: (lambda a: a)(1, 2)", TypeError),
+        ("lambda dump: (lambda a: a(1))(2)", TypeError),
+        ("lambda dump: (lambda a: a < 1)(lambda b: b)", TypeError),
     ],
 )
 def test_what_python_would_raise_is_raised(source, error):
@@ -86,7 +93,12 @@ REFUSED = [
     "lambda x: x.__class__.__mro__[1].__subclasses__()", "lambda x: ().__class__", "lambda x: open('/etc/passwd').read()",
     "lambda x: eval('1')", "lambda x: exec('1')", "lambda x: globals()", "lambda x: getattr(x, 'a')", "lambda x: y",
     "lambda x: x.format(1)", "lambda x: '{0.__class__}'.format(x)", "lambda x: f'{x}'", "lambda x: x.items", "lambda x: len",
-    "lambda x: (lambda y: y)(x)", "lambda x: [f for f in [len]][0](x)", "lambda x, y=1: x", "lambda *x: x", "lambda **x: x",
+    "lambda x: [lambda y: y][0](x)", "lambda x: sorted(x, lambda y: y)", "lambda x: (lambda y: y)",
+    "lambda x: (lambda y: x(y))(1)",
+    "lambda x: (lambda y=1: y)()", "lambda x: (lambda *y: y)(x)", "lambda x: (lambda len: len(x))(lambda y: y)",
+    "lambda x: isinstance(x, type)", "lambda x: isinstance(x, x)", "lambda x: isinstance(x)", "lambda x: [dict]",
+    "lambda x: (len, dict)",
+    "lambda x: [f for f in [len]][0](x)", "lambda x, y=1: x", "lambda *x: x", "lambda **x: x",
     "lambda x: (yield)", "lambda x: await x", "lambda x: sorted(x, key=len)", "lambda x: max(*x)", "lambda x: {**x}",
     "lambda x: [*x]", "lambda x: x()", "lambda x: x['f']()", "lambda x: 1j", "lambda x: ...",
     "lambda x: x << 3", "lambda x: x @ x", "lambda x: x & 1", "lambda x: [y := z for z in x]", "lambda len: len(3)",
@@ -115,6 +127,9 @@ DEAR = [
     "lambda x: [a for a in range(9999) for b in range(9999)]",
     "lambda x: any(False for a in range(9999) for b in range(9999))", "lambda x: (a := 'x' * 9999).join([a] * 999)",
     "lambda x: sum([[1]] * 999, [])", "lambda x: (a := [0] * 9999, b := [a] * 9999, c := [b] * 9999, c == [b] * 9999)[-1]",
+    "lambda x: (lambda f: f(f))(lambda f: f(f))", "lambda x: (lambda f: f(f, 0))(lambda f, n: f(f, n + 1) + f(f, n + 1))",
+    "lambda x: (lambda d: d(d(d(d(d(d(d(d([0] * 99)))))))))(lambda y: y + y + y + y + y + y)",
+    "lambda x: (lambda f: str(f))(lambda y: y)", "lambda x: (lambda f: '%s' % f)(lambda y: y)",
     "lambda x: (a := (0,), " + "".join(f"a := (a, a), b{i} := 0, " for i in range(25)) + "{a})[-1]", "lambda x: str([x] * 9)",
 ]  # fmt: skip
 
