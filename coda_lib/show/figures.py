@@ -170,16 +170,20 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
 
 @styled
 def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
-    """`stages.curve.curve_table`: success by the number of train tasks, a line a way of labelling; the base planner as a band."""
+    """`stages.curve.curve_table`: success by the number of train tasks, a line a way of labelling or a start.
+
+    The base planner is a band.
+    """
     sheet = Sheet(figsize=(6.4, 3.8))
     ax, trained = sheet.subplots(), rows[rows["tasks"] > 0]
     for base in rows[rows["tasks"] == 0].itertuples():
         ax.axhspan(base.low, base.high, color=GREY, alpha=0.15, linewidth=0)
         ax.axhline(base.value, color=GREY, linewidth=1.2, label="base planner")
     names = {"voting": "labels of the judge", "truth": "labels of the check"}
-    for (labels, part), color, shift in zip(trained.groupby("labels", sort=False), (BLUE, VERMILION), (0.97, 1.03), strict=False):
+    shifts = (0.97, 1.03, 0.91, 1.09, 0.85, 1.15)  # so that intervals stand side by side
+    for (labels, part), (color, _), shift in zip(trained.groupby("labels", sort=False), SERIES, shifts, strict=False):
         reach = [part["value"] - part["low"], part["high"] - part["value"]]
-        style = {"fmt": "o-", "color": color, "capsize": 3, "label": names[labels]}
+        style = {"fmt": "o-", "color": color, "capsize": 3, "label": names.get(labels, f"stage 2 from {labels}")}
         ax.errorbar(part["tasks"] * shift, part["value"], np.clip(reach, 0, None), **style)
     counts = sorted(set(trained["tasks"]))
     ax.set_xscale("log")

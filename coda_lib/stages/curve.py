@@ -1,4 +1,8 @@
-"""Stage `curve`: how success grows with the number of distinct train tasks, at one number of episodes (notebook 17)."""
+"""Stage `curve`: how success grows with the number of distinct train tasks, at one number of episodes (notebook 17).
+
+Stage 1 begins with the base planner.  With `starts` stage 2 begins on the same attempts with other planners, one of them perhaps
+trained in other software: does it need fewer tasks than one that knows nothing?
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from coda_lib.agent import load_agent
+from coda_lib.config.sections import CurveSettings
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import mean_over_tasks, success_matrix, task_average
 from coda_lib.evaluation.tables import read_episodes
 from coda_lib.files import write_table
 from coda_lib.fleet.collect import Collection
 from coda_lib.judge import Judge
+from coda_lib.owned import replaced_folder
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 from coda_lib.stages.common import Progress, begin, drawn_tasks, judge_labels, play, stage_seed, system_agent
@@ -35,13 +41,13 @@ def run(here: Run, progress: Progress = lambda done, total: None) -> pd.DataFram
     """Explore, label, train and play the held-out tasks for each number of tasks and way of labelling of the profile's `curve`.
 
     Writes curve/{tasks}-judged.parquet (the attempts), curve/{tasks}-{labels}/ (the specialist) and
-    curve/{tasks}-{labels}.parquet (its episodes); what is there is not done again.  Returns `curve_table`.  UserError for a
-    profile without `curve`, and if there is no labelled step to learn from.
+    curve/{tasks}-{labels}.parquet (its episodes), for each of `starts` its name in the place of the labels; what is there is not
+    done again.  Returns `curve_table`.  UserError for a profile without `curve`, and if there is no labelled step to learn from.
     """
     wanted = here.profile().curve
     if not wanted:
         raise UserError(f"profile {here.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does")
-    points = [UNTRAINED, *product(wanted.tasks, wanted.labels)]
+    points = points_of(wanted)
     for done, point in enumerate(points):
         progress(done, len(points))
         if not (path := here.curve(*point)).is_file():
@@ -53,16 +59,46 @@ def run(here: Run, progress: Progress = lambda done, total: None) -> pd.DataFram
     return curve_table(here)
 
 
-def train(here: Run, tasks: int, labels: str) -> Path:
-    """Train the specialist of a point by stage 1; returns its folder.  Goes on after a kill."""
-    from coda_lib.dataset import grpo_rows  # TRL takes seconds to load, and the table needs none of it
-    from coda_lib.executor import Executor
-    from coda_lib.trainer import specialize
+def points_of(wanted: CurveSettings) -> list[tuple[int, str]]:
+    """Number of tasks, and labels or start, of each point of the curve; the base planner first."""
+    return [UNTRAINED, *product(wanted.tasks, (*wanted.labels, *wanted.starts))]
 
-    profile, (judged, label) = here.profile(), labelled(here, tasks, labels)
-    rows, folder = grpo_rows(judged, profile.prompts, label), here.curve(tasks, labels).with_suffix("")
-    planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "curve", str(tasks), labels)
-    return specialize(rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed)
+
+def train(here: Run, tasks: int, name: str) -> Path:
+    """Train the planner of a point: by stage 1 on these labels, or by stage 2 from this start; returns its folder.
+
+    Goes on after a kill.
+    """
+    from coda_lib.dataset import grpo_rows, sft_rows  # TRL takes seconds to load, and the table needs none of it
+    from coda_lib.executor import Executor
+    from coda_lib.trainer import generalize, specialize
+
+    profile, folder = here.profile(), here.curve(tasks, name).with_suffix("")
+    planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "curve", str(tasks), name)
+    if name not in profile.curve.starts:
+        judged, label = labelled(here, tasks, name)
+        rows = grpo_rows(judged, profile.prompts, label)
+        return specialize(rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed)
+    judged, label = labelled(here, tasks, "voting")
+    rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
+    known = profile.curve.starts[name]
+    start = checkpoint_path(known) if known else untrained(planner, here.curve(0, name).with_suffix(""), profile.seed)
+    return generalize(rows, start, profile.generalize, folder, seed)
+
+
+def untrained(like: str | Path, folder: Path, seed: int) -> Path:
+    """A checkpoint of the same architecture and processor with random weights, in `folder`."""
+    if not folder.is_dir():
+        import torch
+
+        from coda_lib.models.local import load_network, load_processor
+
+        network = load_network(like, trainable=True, device="cpu")
+        torch.manual_seed(seed)
+        with replaced_folder(folder) as temporary:
+            type(network)(network.config).save_pretrained(temporary)
+            load_processor(like).save_pretrained(temporary)
+    return folder
 
 
 def attempts(here: Run, tasks: int) -> list[Trajectory]:
@@ -103,10 +139,10 @@ def label_supply(here: Run) -> pd.DataFrame:
 def curve_table(here: Run) -> pd.DataFrame:
     """A row for each point, the base planner first, as far as they are there.
 
-    Columns: tasks, labels, value, low, high (Average@k in percent with its 95 % interval over the held-out tasks).
+    Columns: tasks, labels (or a start's name), value, low, high (Average@k in percent, 95 % interval over held-out tasks).
     """
     wanted, rows = here.profile().curve, []
-    for tasks, labels in [UNTRAINED, *product(wanted.tasks, wanted.labels)]:
+    for tasks, labels in points_of(wanted):
         if (path := here.curve(tasks, labels)).is_file():
             episodes = read_episodes(path)
             apps = dict.fromkeys(episodes["task_id"], wanted.app)

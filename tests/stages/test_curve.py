@@ -1,0 +1,63 @@
+"""The curve over numbers of tasks: its points, and stage 2 from other starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from tiny_models import made_up, save_tiny
+
+from coda_lib.config import load_profile
+from coda_lib.errors import UserError
+from coda_lib.models.local import load_network
+from coda_lib.run import Run
+from coda_lib.show import task_curve
+from coda_lib.stages import curve
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    known = save_tiny(tmp_path / "known")
+    made = Run(str(tmp_path / "run"))
+    change = f"curve={{app: algebra, tasks: [2, 4], episodes: 8, labels: [voting], starts: {{known: {known}, scratch: null}}}}"
+    made.store(load_profile("smoke", (f"models.planner={save_tiny(tmp_path / 'base', seed=1)}", change, "generalize.steps=2")))
+    return made
+
+
+def test_a_start_has_a_name_of_its_own():
+    for name, wrong in {"truth": "cannot be called truth", "../x": r"starts"}.items():
+        with pytest.raises(UserError, match=wrong):
+            load_profile("smoke", (f"curve={{app: algebra, tasks: [2], episodes: 2, starts: {{{name}: null}}}}",))
+
+
+def test_points_are_the_base_planner_labels_and_starts(run):
+    points = curve.points_of(run.profile().curve)
+    assert points == [(0, "base"), *[(tasks, name) for tasks in (2, 4) for name in ("voting", "known", "scratch")]]
+
+
+def test_stage_2_begins_with_a_start_or_with_random_weights(run, monkeypatch):
+    judged = [made_up(number) for number in range(3)]
+    monkeypatch.setattr(curve, "labelled", lambda here, tasks, labels: (judged, lambda attempt: range(len(attempt.steps))))
+    begun = []
+    monkeypatch.setattr("coda_lib.trainer.generalize", lambda rows, start, *rest: begun.append((len(rows), start)))
+    for name in ("known", "scratch"):
+        curve.train(run, 2, name)
+    (known_rows, known), (rows, scratch) = begun
+    assert known_rows == rows > 0 and Path(known).name == "known" and scratch == run.curve(0, "scratch").with_suffix("")
+    base, random = (load_network(path, trainable=False, device="cpu") for path in (run.profile().models.planner, scratch))
+    assert base.config.to_dict().keys() == random.config.to_dict().keys()
+    drawn = dict(random.named_parameters())
+    assert any((weights != drawn[name]).any() for name, weights in base.named_parameters())
+    kept = (scratch / "model.safetensors").read_bytes()
+    assert curve.untrained(run.profile().models.planner, scratch, seed=9) == scratch
+    assert (scratch / "model.safetensors").read_bytes() == kept  # made once
+
+
+def test_the_figure_has_a_line_for_each_start():
+    rows = pd.DataFrame(
+        [(0, "base", 5, 3, 8), *[(n, name, n, n - 1, n + 2) for n in (2, 4) for name in ("voting", "known", "scratch")]],
+        columns=["tasks", "labels", "value", "low", "high"],
+    )
+    labels = {text.get_text() for text in task_curve(rows).axes[0].get_legend().get_texts()}
+    assert labels == {"base planner", "labels of the judge", "stage 2 from known", "stage 2 from scratch"}
