@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from coda_lib.files import reading
 from coda_lib.models.chat import Message, Sampling, Sight
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
+
+_LOADING = Lock()  # transformers changes its classes while it loads, and keeps the change when two loads overlap
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
@@ -125,7 +128,7 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
     """
     _check_architecture(path)
     logging.disable_progress_bar()  # of the weights, which are there at once
-    with _loading(path, "network"):
+    with _LOADING, _loading(path, "network"):
         _check_size(Path(path))
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
             path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from coda_lib.errors import UserError
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.endpoint import EndpointModel
 from coda_lib.models.load import load_model, note_usage, usage_table
-from coda_lib.models.local import LocalModel
+from coda_lib.models.local import LocalModel, load_network
 from coda_lib.run import Run
 from coda_lib.stages import explore, judge
 from coda_lib.trajectory import load_trajectories
@@ -30,6 +31,15 @@ def test_a_model_runs_where_the_profile_says():
     assert served.name == local.name and Path(served.name).is_dir()
     assert served.sight == local.sight
     assert isinstance(load_model(far, "executor", near.models.executor), LocalModel)
+
+
+def test_several_threads_load_networks_at_once():
+    """In transformers one load would break the others, and all later ones in the process."""
+    path = load_profile("smoke").models.executor
+    with ThreadPoolExecutor(3) as threads:
+        networks = list(threads.map(lambda _: load_network(path, trainable=False, device="cpu"), range(3)))
+    first, *others = (network.state_dict() for network in networks)
+    assert all((weights == other[name]).all() for other in others for name, weights in first.items())
 
 
 @pytest.mark.parametrize("where", ["remote", "http://", "ftp://x/v1", "http://a b/v1", ""])
