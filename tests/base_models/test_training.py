@@ -143,6 +143,14 @@ def test_a_committed_card_is_what_the_recipe_writes(role):
     assert committed.startswith(recipe.card(role, figures, replace(data.Recipe(), samples=samples)))
 
 
+@pytest.mark.parametrize("role", ["executor", "planner"])
+def test_a_committed_card_of_real_applications_is_what_the_recipe_writes(role):
+    apps = list(read_json(CHECKPOINTS / "desktop" / role / "split.json"))
+    figures = read_json(CHECKPOINTS / "desktop" / role / "figures.json")["figures"]
+    committed = (CHECKPOINTS / "desktop" / role / "README.md").read_text()
+    assert committed.startswith(recipe.card(role, figures, data.Recipe.of(apps), apps))
+
+
 def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):
     folder = save_tiny(tmp_path / "judge")
     words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
