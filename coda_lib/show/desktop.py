@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 import pandas as pd
-from IPython.display import HTML
 from PIL import Image
 
 from coda_lib.applications import DESKTOP_APPS
@@ -23,7 +20,7 @@ from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
 from coda_lib.paths import REFERENCE, display
 from coda_lib.rollout import jobs, rollout
 from coda_lib.run import Run
-from coda_lib.show.film import film
+from coda_lib.show.film import Film, film
 from coda_lib.show.pictures import Sheet, screens, strip
 from coda_lib.trajectory import Trajectory, load_trajectories
 
@@ -95,7 +92,7 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
     return strip(played)
 
 
-def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, HTML] | str:
+def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film] | str:
     """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both at one task.
 
     It is the first one that the trained planner alone solves, or else the first.
@@ -110,8 +107,7 @@ def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[p
     )  # fmt: skip
     everything = [pair for played in pairs.values() for pair in played]
     before, after = next((pair for pair in everything if pair[1].success and not pair[0].success), everything[0])
-    pictures = base64.b64encode(film({"before training": before, "after training": after})).decode()
-    return counted, HTML(f'<img alt="{escape(after.task_id)}" src="data:image/webp;base64,{pictures}">')
+    return counted, Film(film({"before training": before, "after training": after}))
 
 
 def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajectory]]:

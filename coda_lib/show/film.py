@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import textwrap
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -20,6 +22,17 @@ END_S = 4.0  # seconds the last picture is shown
 _MARGIN, _LINE, _SIZE = 8, 19, 14  # pixels: around panels, from line to line, of letters
 _HEAD = 2  # lines above the panels, and of a plan
 _MARK = 9  # pixels from the middle of a mark to its ends
+
+
+@dataclass(frozen=True)
+class Film:
+    """A recording, a WebP, that a notebook shows and plays."""
+
+    data: bytes
+
+    def _repr_html_(self) -> str:
+        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no WebP."""
+        return f'<img alt="a recording" src="data:image/webp;base64,{base64.b64encode(self.data).decode()}">'
 
 
 def film(episodes: Mapping[str, Trajectory]) -> bytes:

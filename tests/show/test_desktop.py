@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import re
 from contextlib import closing
 from dataclasses import replace
 
+from PIL import Image
 from tiny_models import made_up
 
 from coda_lib.config import load_profile
@@ -51,7 +53,10 @@ def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
         save_trajectories(run.trajectories(system, "PyMOL"), episodes)
     counts, recording = before_and_after(tmp_path)
     assert counts.to_dict("index")["PyMOL"] == {"tasks": 3, "base": 1, "stage2": 2}
-    assert recording.data.startswith('<img alt="algebra/T-02" src="data:image/webp;base64,')
+    pictures = Image.open(io.BytesIO(recording.data))
+    assert pictures.n_frames == 3 and recording._repr_html_().startswith(
+        '<img alt="a recording" src="data:image/webp;base64,UklGR'
+    )
 
 
 def test_no_module_of_the_library_reads_the_tests():
