@@ -50,14 +50,15 @@ class DisplayProcess:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a program that detaches itself becomes our child again
         self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
-        (home / "run").mkdir(mode=0o700)
+        for name in ("run", "tmp"):
+            (home / name).mkdir(mode=0o700)
         permit, cookie = home / ".Xauthority", secrets.token_bytes(16)
         permit.touch(mode=0o600)
         permit.write_bytes(_permit("", cookie))
         self.env = {
             "HOME": str(home), "XAUTHORITY": str(permit), "XDG_RUNTIME_DIR": str(home / "run"),
             "XDG_CONFIG_HOME": str(home / ".config"), "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}",
-            "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1",
+            "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "TMPDIR": str(home / "tmp"),
         }  # fmt: skip
         screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
         number = self._first_line(["Xvfb", *screen], "-displayfd")
