@@ -1,7 +1,7 @@
 """What README and docs/ show of the committed reference runs, between marks such as `<!-- results -->`.
 
-Table 1 over all committed seeds of a study, differences, Table 2, labels, rewards and grades, the ablations, and what the
-commands print about them.
+Table 1 over all committed seeds of a study, differences, Table 2, labels, rewards and grades, the ablations, what the
+commands print about them, and the study on real applications.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for
     ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
      "Judgments as that benchmark scores them, and strictly"),
 )  # fmt: skip
+REAL = "desktop"  # the study on real applications, beside the one that the other parts show
 WIDTH = 140  # columns of the commands' tables
 
 
@@ -60,7 +61,8 @@ def overall_section(folder: Path) -> str:
         f"Table 1's Overall: {len(runs)} committed run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), "
         f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
     )
-    head = f"| {rows['metric'].iloc[0]}, percent | ours, measured (ScienceDesk) | reported by the paper (ScienceBoard) |"
+    where = "real applications" if folder.name == REAL else "ScienceDesk"
+    head = f"| {rows['metric'].iloc[0]}, percent | ours, measured ({where}) | reported by the paper (ScienceBoard) |"
     more = [*_without_chance(folder), *_sealed(folder)]
     return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *more])
 
@@ -222,6 +224,20 @@ def curve_section(folder: Path) -> str:
     return _table(lines)
 
 
+def real_section(folder: Path) -> str:
+    """The study on real applications: Overall, Table 1 beside the paper's, differences, grades, labels and judge."""
+    study = folder.with_name(REAL)
+    if not (study / "seeds").is_dir():
+        return "No run of the study on real applications is committed."
+    tables = [(study / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
+    parts = [
+        overall_section(study), *tables, f"Solved test episodes by the grade of their task:\n\n{grades_section(study)}",
+        f"What the judge made of the attempts at train tasks, seed {Run(str(study)).profile().seed}:\n\n{labels_section(study)}",
+        f"The judge, same seed: {judge_section(study)}",
+    ]  # fmt: skip
+    return "\n\n".join(parts)
+
+
 def commands_section(folder: Path) -> str:
     """Each command with all that it prints.  CalledProcessError if one fails."""
     runs = " ".join(str(run.folder.relative_to(REPO)) for run in siblings(Run(str(folder)), [REFERENCE]))
@@ -251,6 +267,7 @@ PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of i
         "ablations": ablations_section,
         "curve": curve_section,
     },
+    "docs/real-software.md": {"desktop": real_section},
     "docs/commands.md": {"commands": commands_section},
     "docs/reproducibility.md": {"artifact": artifact_section},
 }

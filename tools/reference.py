@@ -40,7 +40,7 @@ from coda_lib.run import Run
 from coda_lib.show.figures import judge_bars, save, table1_bars
 from coda_lib.stages.curve import curve_table
 from coda_lib.trajectory import load_trajectories, save_trajectories
-from tools.pages import show
+from tools.pages import REAL, show
 
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
@@ -50,7 +50,7 @@ COMMITTED_FILES = (
 )  # fmt: skip
 LARGE = (".trajectories.parquet", "-judged.parquet")  # with screenshots
 SHOWN = "laptop"  # the run that README and docs/ show
-ONE_OF = {SHOWN: "gis", "desktop": "PyMOL"}  # of these runs also the trained planners, and the notebooks of one application
+ONE_OF = {SHOWN: "gis", REAL: "PyMOL"}  # of these runs also the trained planners, and the notebooks of one application
 PICTURED = 10  # tasks of a real application whose first episode keeps its screenshots: nothing draws these again
 
 
@@ -108,13 +108,11 @@ def renewed(folder: Path) -> Iterator[Path]:
 
 
 def pool(folder: Path) -> Path:
-    """Write the tables over all committed seeds of a reference run's study to its folder `seeds`, and those of the committed
-    ablations to `ablations`.
-    """
+    """Write the tables over all committed seeds of a reference run's study to its folder `seeds`."""
     runs = siblings(Run(str(folder)), [REFERENCE])
     table, compared, spread, name = over_seeds(runs)
     write_tables(folder / "seeds", table, compared, name)
-    if all(run.greedy("base", APPS[0]).is_file() for run in runs):  # older runs were not played without chance
+    if all(run.greedy("base", run.profile().apps[0]).is_file() for run in runs):  # older runs were not played without chance
         greedy, profile = load_seeds(runs, "greedy")
         save_averages(folder / "seeds" / "greedy.csv", table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}))
     if sealed_runs := [run for run in runs if run.profile().sealed]:
@@ -124,6 +122,11 @@ def pool(folder: Path) -> Path:
         compared = comparisons(sealed, profile.systems, profile.bootstrap_resamples, **setup)
         save_averages(folder / "seeds" / "sealed_differences.csv", compared)
     write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
+    return folder / "seeds"
+
+
+def put_ablations(folder: Path) -> None:
+    """Write the tables of the committed ablations over all their seeds, and all their tables beside those of a reference run."""
     studied = siblings(Run(str(REFERENCE / "ablations")), [REFERENCE])
     if len(studied) > 1:
         table = variants(*studied, resamples=studied[0].profile().bootstrap_resamples, seed=studied[0].profile().seed)
@@ -133,7 +136,6 @@ def pool(folder: Path) -> Path:
             for path in sorted((REFERENCE / "ablations" / place).glob("*.csv")):
                 if path.stem in TABLES:
                     shutil.copyfile(path, temporary / path.name)
-    return folder / "seeds"
 
 
 def save_averages(path: Path, table: pd.DataFrame) -> None:
@@ -177,5 +179,8 @@ if __name__ == "__main__":
     copied = [copy_run(Run(name)) for name in sys.argv[1:]]
     for folder in copied or sorted(table.parents[1] for table in REFERENCE.glob("*/tables/table1.csv")):
         renew(Run(str(folder)))  # a run of older code has older tables
-    pool(REFERENCE / SHOWN)
+    for name in (SHOWN, REAL):
+        if (REFERENCE / name / "tables").is_dir():
+            pool(REFERENCE / name)
+    put_ablations(REFERENCE / SHOWN)
     show(REFERENCE / SHOWN)
