@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.base_models.attempts import AttemptMaker, by_task
+from coda_lib.base_models.attempts import Attempt, AttemptMaker, by_task
 from coda_lib.base_models.hindsight import hindsights, planner_row
 from coda_lib.base_models.lessons import alike, demonstrate, unseen_lessons
 from coda_lib.base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from coda_lib.base_models.sources import Walks
 from coda_lib.base_models.walks import Transition, typed_words
-from coda_lib.base_models.windows import opened
+from coda_lib.base_models.windows import opened, through_faults
 from coda_lib.grammar import parse_actions
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict
 from coda_lib.models.chat import ChatModel, Sampling
 from coda_lib.trajectory import Trajectory, decode_image
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
+_AT_ONCE = 100  # attempts judged in one batch
 Texts = Callable[[str], Sequence[str]]  # the texts to type in an application
 
 
@@ -136,29 +140,49 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
     return _share([reply == row.reply for reply, row in zip(replies, rows, strict=True)])
 
 
-def judging(model: ChatModel, walks: Walks, rollouts: Sequence[Sequence[Trajectory]], samples: int, seed: int) -> dict[str, Any]:
-    """Accuracy, precision and recall of single votes on new attempts of each kind, and with swapped pictures.
+def unseen_attempts(walk: Sequence[Transition], played: Sequence[Trajectory], count: int, seed: str) -> dict[str, list[Attempt]]:
+    """What judges are measured on in the application of a walk, by kind: `count` stretches of it, `count` attempts by script,
+    the rollouts `played`, and those of them that are `paired`.
 
-    Scripts and `rollouts` are at tasks of the development region.  The words of a task tell how often it is solved, so a judge
-    can be right about rollouts without looking; about `paired` ones they tell nothing.
+    Scripts and rollouts are at tasks of the development region.  EnvironmentFault as in `through_faults`.
     """
-    rng = random.Random(seed)
-    rows: dict[str, list[Row]] = {"walk": [], "script": [], "rollout": [], "pair": []}
-    for walk, played in zip(walks, rollouts, strict=True):
-        maker = AttemptMaker(walk)
-        unseen = unseen_lessons(maker.app)
-        by_id = {lesson[1].id: lesson for lesson in unseen}
-        drawn = [rng.choice(unseen) for _ in range(samples // 3 // len(walks))]
-        rows["walk"] += [maker.stretch(rng).rows[0] for _ in drawn]
-        rows["script"] += [maker.script(lesson, alike(lesson, unseen), rng).rows[0] for lesson in drawn]
-        for kind, trajectories in (("rollout", played), ("pair", paired(played))):
-            rows[kind] += [maker.rollout(trajectory, by_id[trajectory.task_id], rng).rows[0] for trajectory in trajectories]
-    figures: dict[str, Any] = {}
-    for kind, of_kind in rows.items():
-        truth = [parse_verdict(row.reply).correct for row in of_kind]
-        verdicts = _verdicts(model, of_kind)
-        pool = [picture for row in of_kind for picture in row.pictures]
-        blind = _verdicts(model, [swap_pictures(row, lambda pool=pool: rng.choice(pool)) for row in of_kind])
+    maker, rng = AttemptMaker(walk), random.Random(f"unseen attempts {walk[0].app} {seed}")
+    unseen = unseen_lessons(maker.app)
+    by_id = {lesson[1].id: lesson for lesson in unseen}
+
+    def by_script() -> Attempt:
+        lesson = rng.choice(unseen)
+        return maker.script(lesson, alike(lesson, unseen), rng)
+
+    def again(trajectory: Trajectory) -> Attempt:
+        return next(through_faults(lambda: maker.rollout(trajectory, by_id[trajectory.task_id], rng)))
+
+    with closing(maker.env):
+        rollouts = {(trajectory.task_id, trajectory.run): again(trajectory) for trajectory in played}
+        return {
+            "walk": [maker.stretch(rng) for _ in range(count)],
+            "script": list(islice(through_faults(by_script), count)),
+            "rollout": list(rollouts.values()),
+            "pair": [rollouts[trajectory.task_id, trajectory.run] for trajectory in paired(played)],
+        }
+
+
+def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: int) -> dict[str, Any]:
+    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped pictures.
+
+    The words of a task tell how often it is solved, so a judge can be right about rollouts without looking; about `paired` ones
+    they tell nothing.
+    """
+    rng, figures = random.Random(seed), {}
+    for kind, of_kind in attempts.items():
+        truth, verdicts, blind = [], [], []
+        pictures = [picture for attempt in of_kind for picture in attempt.pictures]
+        another = partial(rng.choice, pictures)
+        for start in range(0, len(of_kind), _AT_ONCE):  # thousands of decoded screens take gigabytes
+            rows = [attempt.rows[0] for attempt in of_kind[start : start + _AT_ONCE]]
+            truth += [parse_verdict(row.reply).correct for row in rows]
+            verdicts += _verdicts(model, rows)
+            blind += _verdicts(model, [swap_pictures(row, lambda another=another: decode_image(another())) for row in rows])
         figures |= {
             f"{kind}s": len(of_kind),
             f"{kind}_successes": _share(truth),

@@ -17,6 +17,7 @@ from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.base_models.attempts import Attempt, Question, labelled_attempts
+from coda_lib.base_models.checks import unseen_attempts
 from coda_lib.base_models.hindsight import Hindsight
 from coda_lib.base_models.lessons import demonstrations, judge_tasks, unseen_lessons
 from coda_lib.base_models.sources import UNSURE
@@ -102,7 +103,7 @@ class Data:
     apps: Sequence[str]
     recipe: Recipe
 
-    def _stored(self, name: str, make: Callable[[], list[Any]]) -> list[Any]:
+    def _stored(self, name: str, make: Callable[[], Any]) -> Any:
         return cached(self.folder / f"{name}.parquet", make, KINDS)
 
     def _made(self, name: str, count: int, seed: int, make: Callable[[str, int, int | str], list[Any]]) -> list[list[Any]]:
@@ -157,6 +158,25 @@ class Data:
             return labelled_attempts(*known[app], count, seed)
 
         return self._made(name, count, seed, make)
+
+    def unseen_attempts(self) -> dict[str, list[Attempt]]:
+        """The attempts that the figures of both judges rest on, by kind."""
+        size, pieces = _PIECE if are_real(self.apps) else self.recipe.rollouts, []
+        for app, walk in zip(self.apps, self.test_walks, strict=True):
+            played = self.rollouts(app, unseen=True)
+            tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
+            for start in range(0, len(tasks), size):
+                of_these = [trajectory for trajectory in played if trajectory.task_id in tasks[start : start + size]]
+                pieces.append((f"{start:06}/{app}", walk, of_these))
+        count = max(1, self.recipe.samples // 3 // len(pieces))
+
+        def piece(name: str, walk: Sequence[Transition], played: Sequence[Trajectory]) -> dict[str, list[Attempt]]:
+            made = partial(unseen_attempts, walk, played, count, f"{SEED + 1}/{name}")
+            return self._stored(f"unseen_attempts/{name}", made)
+
+        pieces.sort(key=lambda piece: piece[0])  # side by side are different applications
+        parts = _side_by_side(piece, pieces) if are_real(self.apps) else [piece(*each) for each in pieces]
+        return {kind: [attempt for part in parts for attempt in part[kind]] for kind in parts[0]}
 
     def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
         """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.

@@ -163,8 +163,7 @@ def measured(data: Data, role: str) -> dict[str, Any]:
         elif role == "planner":
             figures = checks.planning(model, data.test_walks, samples, SEED)
         else:
-            unseen = [data.rollouts(app, unseen=True) for app in data.apps]
-            figures = checks.judging(model, data.test_walks, unseen, samples, SEED + 1)
+            figures = checks.judging(model, data.unseen_attempts(), SEED + 1)
         write_json(folder / "figures.json", {"figures": figures})
         write_text(folder / "README.md", card(role, figures, data.recipe, data.apps))
     return figures

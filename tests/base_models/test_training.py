@@ -14,7 +14,7 @@ from coda_lib.action import Action
 from coda_lib.applications import APPS
 from coda_lib.base_models import data, recipe
 from coda_lib.base_models.attempts import AttemptMaker, Question
-from coda_lib.base_models.checks import judging, paired
+from coda_lib.base_models.checks import judging, paired, unseen_attempts
 from coda_lib.base_models.lessons import judge_tasks, unseen_lessons
 from coda_lib.base_models.rows import Row
 from coda_lib.base_models.training import batch_of, packed_batch
@@ -47,22 +47,23 @@ def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
 def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
     tasks = [task for _, task in unseen_lessons("gis")[:6]]
     ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
-    played = [replace(ended[success], task_id=task.id, app="gis") for task in tasks for success in (True, False)]
+    played = [replace(ended[ok], task_id=task.id, run=int(ok), app="gis") for task in tasks for ok in (True, False)]
     solved = decode_image(ended[True].screenshots[-1]).tobytes()
 
     def looks(messages) -> str:
         last = [part["image"] for part in messages[-1]["content"] if part["type"] == "image"][-1]
         return YES if last.tobytes() == solved else NO
 
-    walk = [walks[APPS.index("gis")]]
-    looking = judging(ReplayModel(looks), walk, [played], samples=12, seed=0)
+    attempts = unseen_attempts(walks[APPS.index("gis")], played, count=12, seed="0")
+    assert {kind: len(of_kind) for kind, of_kind in attempts.items()} == {"walk": 12, "script": 12, "rollout": 12, "pair": 12}
+    looking = judging(ReplayModel(looks), attempts, seed=0)
     assert looking["rollouts"] == looking["pairs"] == 12 and looking["rollout_successes"] == 0.5
     assert looking["pair_accuracy"] == looking["pair_precision"] == looking["pair_recall"] == 1
     assert looking["pair_accuracy_swapped"] < 0.8
-    credulous = judging(ReplayModel(lambda _: YES), walk, [played], samples=12, seed=0)
+    credulous = judging(ReplayModel(lambda _: YES), attempts, seed=0)
     assert credulous["pair_recall"] == credulous["pair_recall_swapped"] == 1
     assert credulous["pair_accuracy"] == credulous["pair_precision"] == credulous["pair_accuracy_swapped"] == 0.5
-    mumbling = judging(ReplayModel(lambda _: "perhaps"), walk, [played], samples=12, seed=0)
+    mumbling = judging(ReplayModel(lambda _: "perhaps"), attempts, seed=0)
     assert mumbling["pair_invalid"] == 12 and mumbling["pair_accuracy"] == mumbling["pair_recall"] == 0
 
 
