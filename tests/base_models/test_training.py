@@ -44,7 +44,7 @@ def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
     assert sorted(drawn) == [("gis/a", 0), ("gis/a", 1), *[("gis/c", run) for run in range(4)]]
 
 
-def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
+def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks, monkeypatch):
     tasks = [task for _, task in unseen_lessons("gis")[:6]]
     ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
     played = [replace(ended[ok], task_id=task.id, run=int(ok), app="gis") for task in tasks for ok in (True, False)]
@@ -54,6 +54,14 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks):
         last = [part["image"] for part in messages[-1]["content"] if part["type"] == "image"][-1]
         return YES if last.tobytes() == solved else NO
 
+    replay, faults = AttemptMaker.rollout, [EnvironmentFault("the window closed")]
+
+    def breaks_once(*arguments):
+        if faults:
+            raise faults.pop()
+        return replay(*arguments)
+
+    monkeypatch.setattr(AttemptMaker, "rollout", breaks_once)
     attempts = unseen_attempts(walks[APPS.index("gis")], played, count=12, seed="0")
     assert {kind: len(of_kind) for kind, of_kind in attempts.items()} == {"walk": 12, "script": 12, "rollout": 12, "pair": 12}
     looking = judging(ReplayModel(looks), attempts, seed=0)
