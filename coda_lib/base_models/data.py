@@ -60,6 +60,7 @@ class Recipe:
     scripts: int = 150  # attempts by script an application, for the base judge
     base_judge: int = 300  # steps of 8 attempts
     judge: int = 2_400  # steps of 8 attempts
+    judged_walk: int = 20_000  # steps of the walk that judges learn from
     samples: int = 1_000  # rows behind each figure of a card
 
     @classmethod
@@ -74,7 +75,8 @@ class Recipe:
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
     walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000, demonstrations=300,
-    rollouts=150, tries=2, attempts=400, in_words=300, rulings=600, screens=600, scripts=60, judge=1_200, samples=600,
+    judged_walk=3_000, rollouts=75, tries=2, attempts=200, in_words=150, rulings=400, screens=400, scripts=60, base_judge=250,
+    judge=700, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
@@ -127,6 +129,17 @@ class Data:
         return self._made("walks", self.recipe.walk, SEED, collect)
 
     @cached_property
+    def judged_walks(self) -> list[list[Transition]]:
+        """The beginnings of the walks; of real applications whole pieces are made, and no others."""
+        length = self.recipe.judged_walk
+        if are_real(self.apps):
+            pieces = -(-length // _PIECES["walks"]) * _PIECES["walks"]
+            walks = self._made("walks", min(pieces, self.recipe.walk), SEED, collect)
+        else:
+            walks = self.walks
+        return [walk[:length] for walk in walks]
+
+    @cached_property
     def test_walks(self) -> list[list[Transition]]:
         return self._made("test_walks", self.recipe.test_walk, SEED + 1, collect)
 
@@ -152,7 +165,7 @@ class Data:
         return self._labelled("attempts", self.recipe.attempts, SEED, [self.rollouts(app) for app in self.apps])
 
     def _labelled(self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]) -> list[list[Attempt]]:
-        known = dict(zip(self.apps, zip(self.walks, played, strict=True), strict=True))
+        known = dict(zip(self.apps, zip(self.judged_walks, played, strict=True), strict=True))
 
         def make(app: str, count: int, seed: int | str) -> list[Attempt]:
             return labelled_attempts(*known[app], count, seed)

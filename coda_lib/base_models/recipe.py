@@ -81,6 +81,7 @@ def train_tower(data: Data) -> None:
 def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
     """The stages of each part after the tower: name, source, its arguments out of `Data`, steps, seed and batch."""
     point = "executor", sources.executor_source, lambda data: (data.walks,)
+    judge = "judge", sources.judge_source
     look = "vision", sources.screens_source, lambda data: (data.walks, 0.3), recipe.vision, SEED, sources.SCREENS
     return {
         "reader": [
@@ -95,12 +96,10 @@ def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
         ],
         "base_judge": [
             ("copying", sources.ruling_source, lambda data: (data.apps, data.in_words), recipe.rulings, SEED, sources.RULINGS),
-            ("screens", sources.screen_source, lambda data: (data.walks,), recipe.screens, SEED, 16),
-            ("judge", sources.judge_source, lambda data: (data.walks, data.scripts, data.in_words), recipe.base_judge, SEED, 8),
+            ("screens", sources.screen_source, lambda data: (data.judged_walks,), recipe.screens, SEED, 16),
+            (*judge, lambda data: (data.judged_walks, data.scripts, data.in_words), recipe.base_judge, SEED, 8),
         ],
-        "judge": [
-            ("judge", sources.judge_source, lambda data: (data.walks, data.attempts, data.in_words), recipe.judge, SEED, 8),
-        ],
+        "judge": [(*judge, lambda data: (data.judged_walks, data.attempts, data.in_words), recipe.judge, SEED, 8)],
     }
 
 
@@ -189,6 +188,7 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str]
             f"pointing ({recipe.pointing} steps)",
             f"reading screens out ({recipe.reader} steps)",
         ]
+    seen = f" (the judges: {recipe.judged_walk})" if recipe.judged_walk < recipe.walk and "judge" in role else ""
     begun += [f"then as the {before.replace('_', ' ')}" for before in earlier]
     table = "\n".join(f"| {figure} | {value} |" for figure, value in figures.items())
     return f"""# Tiny {name}
@@ -204,7 +204,7 @@ From `data/deviations.yaml`, the list of all differences from the paper:
 
 Architecture: `coda_lib/base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 108 tokens).
 
-Training by the recipe of A1, on random walks of {recipe.walk} steps through each application: {", ".join(begun)}. Then:
+Training by the recipe of A1, on random walks of {recipe.walk} steps through each application{seen}: {", ".join(begun)}. Then:
 
 {learned}
 

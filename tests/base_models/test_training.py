@@ -11,7 +11,7 @@ import torch
 from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib.action import Action
-from coda_lib.applications import APPS
+from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.base_models import data, recipe
 from coda_lib.base_models.attempts import AttemptMaker, Question
 from coda_lib.base_models.checks import judging, paired, unseen_attempts
@@ -150,6 +150,22 @@ def test_a_committed_card_is_what_the_recipe_writes(role):
     figures = read_json(CHECKPOINTS / role / "figures.json")["figures"]
     samples = 120 if "judge" in role else 1000
     assert committed.startswith(recipe.card(role, figures, replace(data.Recipe(), samples=samples)))
+
+
+@pytest.mark.parametrize("first", ["walks", "judged_walks"])
+@pytest.mark.parametrize("apps", [["gis"], list(DESKTOP_APPS)])
+def test_judges_learn_from_the_beginnings_of_the_walks(tmp_path, monkeypatch, apps, first):
+    files = {}
+    monkeypatch.setattr(data, "collect", lambda app, length, seed: [f"{app} {seed} {i}" for i in range(length)])
+
+    def stored(_, name, make):
+        return files[name] if name in files else files.setdefault(name, make())
+
+    monkeypatch.setattr(data.Data, "_stored", stored)
+    made = data.Data(tmp_path, apps, data.Recipe(walk=1_200, judged_walk=700))
+    getattr(made, first)
+    assert [len(walk) for walk in made.walks] == [1_200] * len(apps)
+    assert made.judged_walks == [walk[:700] for walk in made.walks]
 
 
 @pytest.mark.parametrize("role", ["executor", "planner"])
