@@ -52,6 +52,7 @@ class Recipe:
     values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
+    unseen: int = 1_500  # tasks of the development region an application that it tries, for the judges' figures
     tries: int = 3  # episodes at each
     attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
@@ -75,8 +76,8 @@ class Recipe:
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
     walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000, demonstrations=300,
-    judged_walk=3_000, rollouts=75, tries=2, attempts=200, in_words=150, rulings=400, screens=400, scripts=60, base_judge=250,
-    judge=700, samples=600,
+    judged_walk=3_000, rollouts=75, unseen=50, tries=2, attempts=200, in_words=150, scripts=60,
+    rulings=400, screens=400, base_judge=250, judge=700, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
@@ -162,7 +163,7 @@ class Data:
 
     @property
     def attempts(self) -> list[list[Attempt]]:
-        return self._labelled("attempts", self.recipe.attempts, SEED, [self.rollouts(app) for app in self.apps])
+        return self._labelled("attempts", self.recipe.attempts, SEED, self.rollouts())
 
     def _labelled(self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]) -> list[list[Attempt]]:
         known = dict(zip(self.apps, zip(self.judged_walks, played, strict=True), strict=True))
@@ -175,8 +176,7 @@ class Data:
     def unseen_attempts(self) -> dict[str, list[Attempt]]:
         """The attempts that the figures of both judges rest on, by kind."""
         size, pieces = _PIECE if are_real(self.apps) else self.recipe.rollouts, []
-        for app, walk in zip(self.apps, self.test_walks, strict=True):
-            played = self.rollouts(app, unseen=True)
+        for app, walk, played in zip(self.apps, self.test_walks, self.rollouts(unseen=True), strict=True):
             tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
             for start in range(0, len(tasks), size):
                 of_these = [trajectory for trajectory in played if trajectory.task_id in tasks[start : start + size]]
@@ -191,19 +191,29 @@ class Data:
         parts = _side_by_side(piece, pieces) if are_real(self.apps) else [piece(*each) for each in pieces]
         return {kind: [attempt for part in parts for attempt in part[kind]] for kind in parts[0]}
 
-    def rollouts(self, app: str, unseen: bool = False) -> list[Trajectory]:
+    def rollouts(self, unseen: bool = False) -> list[list[Trajectory]]:
         """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
 
         It tries each task several times: only both outcomes of a task show what tells them apart.
         """
+        suffix = "-unseen" if unseen else ""
+        tasks = {app: self._tried(app, unseen) for app in self.apps}
+        if not are_real(self.apps):
+            return [self._played(app, f"{app}{suffix}", tasks[app]) for app in self.apps]
+        pieces = [
+            (app, f"{app}{suffix}/{start:06}", tasks[app][start : start + _PIECE], 1)
+            for start in range(0, max(map(len, tasks.values())), _PIECE)
+            for app in self.apps
+        ]
+        played: dict[str, list[Trajectory]] = {app: [] for app in self.apps}
+        for (app, *_), piece in zip(pieces, _side_by_side(self._played, pieces), strict=True):
+            played[app] += [trajectory for trajectory in piece if trajectory.stop is not StopReason.ENVIRONMENT_ERROR]
+        return list(played.values())
+
+    def _tried(self, app: str, unseen: bool) -> list[Task]:
         tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
-        drawn = random.Random(f"rollouts of {app}").sample(tasks, min(self.recipe.rollouts, len(tasks)))
-        name = f"{app}-unseen" if unseen else app
-        if not are_real([app]):
-            return self._played(app, name, drawn)
-        parts = [(app, f"{name}/{i:06}", drawn[i : i + _PIECE], 1) for i in range(0, len(drawn), _PIECE)]
-        pieces = _side_by_side(self._played, parts)
-        return [each for piece in pieces for each in piece if each.stop is not StopReason.ENVIRONMENT_ERROR]
+        count = self.recipe.unseen if unseen else self.recipe.rollouts
+        return random.Random(f"rollouts of {app}").sample(tasks, min(count, len(tasks)))
 
     def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:
         path = self.folder / "rollouts" / f"{name}.parquet"

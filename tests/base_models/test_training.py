@@ -78,12 +78,12 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks, monkey
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "trained_agent", lambda folder, name, profile: f"{name} of {profile}")
     monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_, **__: [made_up(task_id=task.id, run=run) for task, run in jobs])
-    made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, tries=2))
-    learned, held_out = made.rollouts("gis"), made.rollouts("gis", unseen=True)
-    assert len(learned) == len(held_out) == 80
+    made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, unseen=30, tries=2))
+    (learned,), (held_out,) = made.rollouts(), made.rollouts(unseen=True)
+    assert len(learned) == 80 and len(held_out) == 60
     assert {t.task_id for t in learned} <= {task.id for task in judge_tasks("gis")}
     assert all("-development-" in t.task_id for t in held_out)
-    assert made.rollouts("gis") == learned  # kept
+    assert made.rollouts() == [learned]  # kept
 
 
 def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monkeypatch):
@@ -116,11 +116,13 @@ def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_tha
 
     monkeypatch.setattr(data, "trained_agent", lambda folder, name, profile: f"{name} of {profile}")
     monkeypatch.setattr(data, "rollout", rollout)
-    made = data.Data(tmp_path, ["PyMOL"], data.Recipe(rollouts=120, tries=2))
+    made = data.Data(tmp_path, ["PyMOL", "KAlgebra"], data.Recipe(rollouts=120, tries=2))
     with pytest.raises(KeyboardInterrupt):
-        made.rollouts("PyMOL")
-    assert len(made.rollouts("PyMOL")) == 240 - 3
-    assert Counter(asked) == {(100, 1): 2, (40, 1): 2}  # the broken piece alone was played twice
+        made.rollouts()
+    played = made.rollouts()
+    assert [len(of_app) for of_app in played] == [240 - 3, 240 - 3]
+    assert [{t.task_id.partition("/")[0] for t in of_app} for of_app in played] == [{"PyMOL"}, {"KAlgebra"}]
+    assert Counter(asked) == {(100, 1): 4, (40, 1): 3}  # the broken piece alone was played twice
 
 
 def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
