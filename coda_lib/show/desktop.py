@@ -17,6 +17,8 @@ from coda_lib.envs.desktop import app_class
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.machine import Machine, Machines
 from coda_lib.envs.scienceboard.tasks import AppTask, app_task, app_tasks
+from coda_lib.errors import UserError
+from coda_lib.evaluation import grid
 from coda_lib.paths import REFERENCE, display
 from coda_lib.rollout import jobs, rollout
 from coda_lib.run import Run
@@ -92,15 +94,23 @@ def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
     return strip(played)
 
 
-def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film] | str:
+def study_table(folder: Path = TRAINED) -> pd.DataFrame:
+    """Table 1 of a run, Average@k and Pass@k in percent with 95 % intervals.  UserError if there is none."""
+    path = Run(str(folder)).tables / "table1.csv"
+    if not path.is_file():
+        raise UserError(f"no Table 1 in {display(folder)}: coda reproduce --profile desktop makes one")
+    return grid(pd.read_csv(path)).set_index(["Metric", "System"])
+
+
+def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film]:
     """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both at one task.
 
-    It is the first one that the trained planner alone solves, or else the first.
+    It is the first one that the trained planner alone solves, or else the first.  UserError if there are none.
     """
     run = Run(str(folder))
     pairs = {app: _pairs(run, app, trained) for app in run.profile("desktop").apps}
     if not any(pairs.values()):
-        return f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some"
+        raise UserError(f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some")
     counted = pd.DataFrame.from_dict(
         {app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))] for app, played in pairs.items()},
         orient="index", columns=["tasks", "base", trained],

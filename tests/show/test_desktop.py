@@ -7,15 +7,18 @@ import re
 from contextlib import closing
 from dataclasses import replace
 
+import pandas as pd
+import pytest
 from PIL import Image
 from tiny_models import made_up
 
 from coda_lib.config import load_profile
 from coda_lib.envs.scienceboard.fake import FakeMachine
 from coda_lib.envs.scienceboard.guest import Timing
-from coda_lib.paths import REPO
+from coda_lib.errors import UserError
+from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
-from coda_lib.show.desktop import before_and_after, outcomes, played_on, repeated, requests, typing_task
+from coda_lib.show.desktop import before_and_after, outcomes, played_on, repeated, requests, study_table, typing_task
 from coda_lib.trajectory import save_trajectories
 
 
@@ -46,8 +49,9 @@ def test_a_machine_as_slow_as_a_real_one_is_waited_for():
 def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
     run = Run(str(tmp_path))
     run.store(load_profile("desktop"))
-    shown = before_and_after(tmp_path)
-    assert "coda reproduce --profile desktop" in shown
+    for shown in (before_and_after, study_table):
+        with pytest.raises(UserError, match="coda reproduce --profile desktop"):
+            shown(tmp_path)
     for system, solved in {"base": (True, False, False), "stage2": (True, False, True)}.items():
         episodes = [replace(made_up(number, success=success), app="PyMOL") for number, success in enumerate(solved)]
         save_trajectories(run.trajectories(system, "PyMOL"), episodes)
@@ -57,6 +61,13 @@ def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
     assert pictures.n_frames == 3 and recording._repr_html_().startswith(
         '<img alt="a recording" src="data:image/webp;base64,UklGR'
     )
+
+
+def test_table_1_of_a_run_is_shown_as_it_is_stored():
+    shown = study_table(REFERENCE / "laptop")
+    stored = pd.read_csv(REFERENCE / "laptop" / "tables" / "table1.csv").query("system == 'base' and application == 'algebra'")
+    (value,) = stored.query("metric == 'Average@8'")["value"]
+    assert f"{value:.1f}" in str(shown.loc[("Average@8", "Base planner → executor"), "Algebra"])
 
 
 def test_no_module_of_the_library_reads_the_tests():
