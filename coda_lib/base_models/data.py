@@ -76,8 +76,8 @@ class Recipe:
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
     walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000, demonstrations=300,
-    judged_walk=3_000, rollouts=75, unseen=50, tries=2, attempts=200, in_words=150, scripts=60,
-    rulings=400, screens=400, base_judge=250, judge=700, samples=600,
+    judged_walk=3_000, rollouts=50, unseen=30, tries=2, attempts=160, in_words=150, scripts=60,
+    rulings=400, screens=400, base_judge=200, judge=600, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
