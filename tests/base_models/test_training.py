@@ -170,7 +170,7 @@ def test_judges_learn_from_the_beginnings_of_the_walks(tmp_path, monkeypatch, ap
     assert made.judged_walks == [walk[:700] for walk in made.walks]
 
 
-@pytest.mark.parametrize("role", ["executor", "planner"])
+@pytest.mark.parametrize("role", recipe.ROLES)
 def test_a_committed_card_of_real_applications_is_what_the_recipe_writes(role):
     apps = list(read_json(CHECKPOINTS / "desktop" / role / "split.json"))
     figures = read_json(CHECKPOINTS / "desktop" / role / "figures.json")["figures"]
