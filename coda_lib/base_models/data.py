@@ -175,7 +175,7 @@ class Data:
 
     def unseen_attempts(self) -> dict[str, list[Attempt]]:
         """The attempts that the figures of both judges rest on, by kind."""
-        size, pieces = _PIECE if are_real(self.apps) else self.recipe.rollouts, []
+        size, pieces = _PIECE if are_real(self.apps) else self.recipe.unseen, []
         for app, walk, played in zip(self.apps, self.test_walks, self.rollouts(unseen=True), strict=True):
             tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
             for start in range(0, len(tasks), size):
@@ -204,6 +204,7 @@ class Data:
             (app, f"{app}{suffix}/{start:06}", tasks[app][start : start + _PIECE], 1)
             for start in range(0, max(map(len, tasks.values())), _PIECE)
             for app in self.apps
+            if tasks[app][start:]
         ]
         played: dict[str, list[Trajectory]] = {app: [] for app in self.apps}
         for (app, *_), piece in zip(pieces, _side_by_side(self._played, pieces), strict=True):

@@ -86,6 +86,28 @@ def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, mo
     assert made.rollouts() == [learned]  # kept
 
 
+def test_the_figures_of_the_judge_rest_on_all_tasks_that_were_tried_for_them(tmp_path, monkeypatch):
+    made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=2, unseen=5, samples=30))
+    asked = []
+    monkeypatch.setattr(data.Data, "test_walks", [["a walk"]])
+    monkeypatch.setattr(data.Data, "rollouts", lambda self, unseen: [[made_up(task_id=f"gis/{i}") for i in range(5)]])
+    monkeypatch.setattr(data.Data, "_stored", lambda self, name, make: asked.append(name) or {"rollout": make.args[1]})
+    assert len(made.unseen_attempts()["rollout"]) == 5 and asked == ["unseen_attempts/000000/gis"]
+
+
+def test_applications_may_have_fewer_tasks_than_others(tmp_path, monkeypatch):
+    counts = {"PyMOL": 60, "KAlgebra": 30}
+    played = {app: [made_up(task_id=f"{app}/{i}") for i in range(count)] for app, count in counts.items()}
+
+    def play(_, app, name, tasks, concurrency):
+        assert tasks, name
+        return tasks
+
+    monkeypatch.setattr(data, "judge_tasks", played.get)
+    monkeypatch.setattr(data.Data, "_played", play)
+    assert [len(of_app) for of_app in data.Data(tmp_path, list(counts), data.Recipe()).rollouts()] == [60, 30]
+
+
 def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monkeypatch):
     asked = []
 
