@@ -42,6 +42,7 @@ class KAlgebra(App):
         "search": "",
     }  # fmt: skip
     speech: Accessibility | None = None  # of the display
+    _list: Control | None = None  # the frame of the plots' list, read once a start
 
     def launch(self) -> int:
         self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
@@ -58,7 +59,7 @@ class KAlgebra(App):
             speech.switch(False)  # a program that starts meanwhile may have missed the signal
             speech.switch(True)
 
-        self.program = self.wait_until(registered, pid)
+        self.program, self._list = self.wait_until(registered, pid), None
         return pid
 
     def close(self) -> None:
@@ -139,7 +140,8 @@ class KAlgebra(App):
         return view(self.controls()).one("layered pane").children[index]
 
     def _functions(self) -> Control:
-        return self.controls().one("frame", "Functions")
+        self._list = self._list or self.controls().one("frame", "Functions")
+        return self.speech.controls(self._list.owner, self._list.path, without=("list",))  # not the whole window: it takes long
 
     def state(self) -> dict[str, Any]:
         return self.state_of(self.controls())
