@@ -179,7 +179,8 @@ def layers(tree):
         about, parent = tree.GetLayerInfo(item), tree.GetItemParent(item)
         map_layer = about["maplayer"]
         yield {
-            "name": map_layer.GetName() if map_layer else tree.GetItemText(item), "type": about["type"],
+            "name": map_layer and map_layer.GetName() or tree.GetItemText(item),  # a layer whose map is not chosen yet has none
+            "type": about["type"],
             "checked": tree.IsItemChecked(item), "opacity": map_layer.GetOpacity() if map_layer else None,
             "command": about["cmd"], "group": None if parent == tree.root else tree.GetItemText(parent),
         }  # fmt: skip

@@ -242,7 +242,11 @@ class GrassGIS(App):
         if self.closed:
             return {}
         displays = self._ask("shown")
-        return facts_of(self.home / "grassdata" / "valley" / "PERMANENT", displays[0]["layers"] if displays else [])
+        mapset = self.home / "grassdata" / "valley" / "PERMANENT"
+        try:
+            return facts_of(mapset, displays[0]["layers"] if displays else [])
+        except (OSError, KeyError, ValueError) as error:  # a module that still writes, or was killed in it
+            raise EnvironmentFault(f"GRASS GIS: its mapset cannot be read: {error!r}") from error
 
     def named(self) -> tuple[list[Any], str | None]:
         """Layers, maps of the catalog, tabs, buttons and the input line, as its window places them."""
