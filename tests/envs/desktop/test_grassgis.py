@@ -65,6 +65,21 @@ def test_facts_are_what_the_modules_tell(env):
     assert facts["shown"] == {layer["name"].partition("@")[0]: layer["checked"] for layer in state["layers"]}
 
 
+def test_a_layer_without_a_map_has_a_name(env):
+    env.reset(TASKS["A-01"])
+    command(env, "d.rast")
+    first, *others = env.facts()["layers"]
+    assert first.startswith("Add raster map layer") and others == ["wells", "roads", "elevation"]
+    assert env.state()["layers"][0]["type"] == "raster" and not env.check(StopReason.DONE)
+
+
+def test_a_mapset_that_cannot_be_read_is_a_fault(env):
+    env.reset(TASKS["A-01"])
+    (env.home / "grassdata" / "valley" / "PERMANENT" / "WIND").write_text("proj: 1\n")
+    with pytest.raises(EnvironmentFault, match="mapset cannot be read: KeyError"):
+        env.facts()
+
+
 @parametrized("GrassGIS")
 def test_a_task_is_solved_by_its_script_and_not_by_doing_nothing(env, task):
     check_task(env, task)
