@@ -48,10 +48,13 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
-    """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them."""
+    """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them.
+
+    The limit is a pixel above a window's: with none to spare, rounding makes 336 x 224 of a screen of 640 x 480.
+    """
     pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
-        size={"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252},
+        size={"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252 + 1},
     )  # fmt: skip
     return ImageTextProcessor(pictures, words, CHAT_TEMPLATE)
 
