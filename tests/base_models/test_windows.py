@@ -11,13 +11,18 @@ import pytest
 from app_tests import installed
 
 from coda_lib.action import Action
+from coda_lib.base_models.architecture import processor, tokenizer
 from coda_lib.base_models.lessons import judge_lessons, lessons, unseen_lessons
 from coda_lib.base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
 from coda_lib.base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.envs.base import EnvironmentFault
+from coda_lib.envs.desktop.app import SIZE
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.script import action_of
+from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH
 from coda_lib.errors import UserError
+from coda_lib.models.local import load_processor
+from coda_lib.paths import CHECKPOINTS
 from coda_lib.trajectory import decode_image
 
 REAL = [pytest.param(app, marks=pytest.mark.skipif(not installed(app), reason=f"{app} is not installed")) for app in AWAY]
@@ -150,3 +155,13 @@ def test_an_application_without_names_says_so():
 
     with pytest.raises(UserError, match="Stellarium does not name its elements"):
         App.named(Nameless())
+
+
+@pytest.mark.parametrize("folder", ["desktop/planner", "desktop/executor", "desktop/judge", "desktop/base_judge",
+                                    "kalgebra/planner", "kalgebra/executor"])  # fmt: skip
+def test_screens_are_seen_at_the_size_they_were_learned_at(folder):
+    assert load_processor(str(CHECKPOINTS / folder)).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
+
+
+def test_a_new_models_processor_sees_screens_at_the_size_of_windows():
+    assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
