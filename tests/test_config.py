@@ -25,7 +25,8 @@ def test_the_profiles():
 def test_the_numbers_of_the_paper_are_in_all_but_smoke():
     for name in ("laptop", "desktop", "gpu", "paper"):
         profile = load_profile(name)
-        assert (profile.evaluation_runs, profile.test_tasks, profile.step_limit) == (8, None, None)
+        runs = 4 if name == "desktop" else 8  # its episodes take longer
+        assert (profile.evaluation_runs, profile.test_tasks, profile.step_limit) == (runs, None, None)
         assert (profile.planner.temperature, profile.planner.top_p) == (1.0, 0.9)
         assert (profile.judge.votes, profile.judge.temperature, profile.judge.top_p) == (4, 1.0, 0.6)
     assert load_profile("paper").models.planner == "Qwen/Qwen2.5-VL-32B-Instruct"
