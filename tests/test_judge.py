@@ -173,9 +173,10 @@ def test_the_rule_is_a_word_in_the_profile(change, votes, needed, name):
 
 
 @pytest.mark.parametrize("name", profile_names())
-def test_every_profile_has_the_papers_rule(name):
+def test_every_profile_has_the_papers_rule_but_desktop(name):
     settings = load_profile(name).judge
-    assert settings.rule == "unanimous" and Rule.of(settings).needed == Rule.of(settings).votes == settings.votes
+    assert settings.rule == ("agreement" if name == "desktop" else "unanimous")
+    assert Rule.of(settings).votes == settings.votes and Rule.of(settings).needed == (1 if name == "desktop" else settings.votes)
 
 
 @pytest.mark.parametrize(
