@@ -11,6 +11,8 @@ from coda_lib.models.local import ImageTextProcessor, ScreenshotProcessor
 
 PATCH = 14  # px, as in Qwen2.5-VL: a letter or two of the applications' names
 TOKEN = 28  # px, as in Qwen2.5-VL; 2 x 2 patches are merged to an image token: 12 x 9 = 108 tokens for a 336 x 252 screenshot
+# of a picture, at least and at most: a pixel more than a window has, for with none to spare rounding makes 336 x 224 of 640 x 480
+PIXELS = {"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252 + 1}
 GRID = 4  # px; coordinates are written on this grid, so that each is one token
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
 # Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is the same.
@@ -48,13 +50,10 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
-    """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them.
-
-    The limit is a pixel above a window's: with none to spare, rounding makes 336 x 224 of a screen of 640 x 480.
-    """
+    """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them."""
     pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
-        size={"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252 + 1},
+        size=PIXELS,
     )  # fmt: skip
     return ImageTextProcessor(pictures, words, CHAT_TEMPLATE)
 

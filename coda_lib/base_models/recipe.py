@@ -16,6 +16,7 @@ from typing import Any
 
 from coda_lib.applications import APPS
 from coda_lib.base_models import checks, sources
+from coda_lib.base_models.architecture import PIXELS
 from coda_lib.base_models.data import SEED, Data, Recipe, are_real
 from coda_lib.base_models.kept import Journal, Kept
 from coda_lib.base_models.reading import Reading
@@ -124,8 +125,10 @@ def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Netw
 
 
 def load_checkpoint(folder: Path) -> tuple[ImageTextProcessor, Network]:
-    """Processor and network of a checkpoint, to be trained on."""
-    return load_processor(folder), load_network(folder, trainable=True, device="cpu")
+    """Processor and network of a checkpoint, to be trained on; a checkpoint of before `PIXELS` gets its limits."""
+    words = load_processor(folder)
+    words.image_processor.size = PIXELS
+    return words, load_network(folder, trainable=True, device="cpu")
 
 
 def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ from app_tests import installed
 from coda_lib.action import Action
 from coda_lib.base_models.architecture import processor, tokenizer
 from coda_lib.base_models.lessons import judge_lessons, lessons, unseen_lessons
+from coda_lib.base_models.recipe import load_checkpoint
 from coda_lib.base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
 from coda_lib.base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.envs.base import EnvironmentFault
@@ -163,5 +165,10 @@ def test_screens_are_seen_at_the_size_they_were_learned_at(folder):
     assert load_processor(str(CHECKPOINTS / folder)).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
 
 
-def test_a_new_models_processor_sees_screens_at_the_size_of_windows():
+def test_models_to_be_trained_see_screens_at_the_size_of_windows(tmp_path):
+    """New ones, and those that begin as ScienceDesk's executor, also when they have been saved and loaded."""
     assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
+    words, _ = load_checkpoint(CHECKPOINTS / "executor")
+    words.save_pretrained(tmp_path)
+    shutil.copy(CHECKPOINTS / "executor" / "config.json", tmp_path)
+    assert load_processor(tmp_path).image_processor.sight(SIZE) == words.image_processor.sight(SIZE) == (WIDTH, HEIGHT)
