@@ -5,6 +5,7 @@ A new application of ScienceDesk is a row here, a folder in `envs/sciencedesk` a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -34,6 +35,12 @@ ALL_APPS = tuple(app.name for app in APPLICATIONS)
 DESKTOP_APPS = tuple(kind for app in APPLICATIONS for kind in app.desktop)
 SPACE_APPS = (*ALL_APPS, *DESKTOP_APPS)  # those that may have a task space
 APPLICATION_OF = {kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind}  # real -> ScienceDesk's
+
+
+def software(apps: Iterable[str]) -> str:
+    """What applications of a run are, in a word for captions and cards."""
+    return "real applications" if set(apps) & set(DESKTOP_APPS) else "ScienceDesk"
+
 
 App = Literal[(*APPS, *DESKTOP_APPS)]
 RealApp = Literal[tuple(APPLICATION_OF)]

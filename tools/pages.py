@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
+from coda_lib.applications import software
 from coda_lib.errors import UserError
 from coda_lib.evaluation.ablations import committed_tables
 from coda_lib.evaluation.paper import LABELS, OVERALL
@@ -61,7 +62,7 @@ def overall_section(folder: Path) -> str:
         f"Table 1's Overall: {len(runs)} committed run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), "
         f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
     )
-    where = "real applications" if folder.name == REAL else "ScienceDesk"
+    where = software(runs[0].profile().apps)
     head = f"| {rows['metric'].iloc[0]}, percent | ours, measured ({where}) | reported by the paper (ScienceBoard) |"
     more = [*_without_chance(folder), *_sealed(folder)]
     return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *more])

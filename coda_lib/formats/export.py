@@ -16,6 +16,7 @@ import yaml
 from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.agent import action_text
+from coda_lib.applications import software
 from coda_lib.errors import UserError
 from coda_lib.evaluation.provenance import code_state
 from coda_lib.files import new_folder, write_text
@@ -138,9 +139,9 @@ def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> s
     head = {"license": "apache-2.0", "language": ["en"], "tags": ["computer-use", "gui-agent"], "configs": configs}
     numbers = "\n".join(f"* {count} {name}" for name, count in counts.items() if not name.startswith("model"))
     about = (
-        "Trajectories of a planner and a frozen executor in ScienceDesk, small scientific applications, with the votes of a "
-        "judge, and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with tiny models; these "
-        "are not data of the paper."
+        f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the votes of a judge, "
+        "and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with tiny models; these are not "
+        "data of the paper."
     )
     use = f'```python\nfrom datasets import load_dataset\n\nload_dataset("FOLDER", "trajectories", split="{planners[0]}")\n```'
     return _card(head, f"Trajectories of run {run.folder.name}", about, numbers, use, COLUMNS, origin(run))
@@ -158,7 +159,9 @@ def model_card(run: Run, name: str) -> str:
     else:
         stage = f"Stage 1: the specialist for {app}, by decoupled GRPO on the base planner's judged rollouts."
     about = f"{stage} The base planner is `{base}`, the executor that it was trained with `{profile.models.executor}` (frozen)."
-    use = f"```bash\ncoda evaluate --planner FOLDER{'' if name == 'generalist' else f' --app {app}'}\n```"
+    where = "" if name == "generalist" else f" --app {app}"
+    size = "" if profile.name == "laptop" else f" --profile {profile.name}"
+    use = f"```bash\ncoda evaluate --planner FOLDER{where}{size}\n```"
     return _card(head, f"Planner {name} of run {run.folder.name}", about, _success(run, name), use, origin(run))
 
 

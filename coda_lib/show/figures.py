@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
-from coda_lib.applications import DESKTOP_APPS
+from coda_lib.applications import software
 from coda_lib.evaluation.paper import LABELS
 from coda_lib.evaluation.report import SYSTEM_LABELS
 from coda_lib.evaluation.tables import PAPER_MODELS, beside_paper
@@ -111,7 +111,7 @@ def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
     apps = [app for app in LABELS if app in set(table["application"])]
-    where = "real applications" if set(apps) & set(DESKTOP_APPS) else "ScienceDesk"
+    where = software(apps)
     sheet = Sheet(figsize=(10.5, 2.7 * len(metrics) + 0.9))
     grid = sheet.subplots(len(metrics), 2, sharex=True, sharey="row", squeeze=False)
     for (left, right), metric in zip(grid, metrics, strict=True):

@@ -67,6 +67,7 @@ def test_models_are_whole_and_carry_a_card(run, tmp_path):
     assert {"config.json", "model.safetensors", "README.md"} <= names and not names & {"checkpoints", *LEFT_OUT}
     card = (models / "specialist-gis" / "README.md").read_text()
     assert head(models / "specialist-gis" / "README.md")["license"] == "apache-2.0"
+    assert "coda evaluate --planner FOLDER --app gis --profile smoke\n" in card
     assert "decoupled GRPO" in card and "seed 7" in card and "not measured" in card
     assert [c["config_name"] for c in head(tmp_path / "out/dataset/README.md")["configs"]] == ["trajectories", "tasks"]
 
