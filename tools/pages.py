@@ -24,6 +24,7 @@ from coda_lib.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
 from coda_lib.evaluation.tables import load_seeds, siblings
 from coda_lib.evaluation.votes import load_table2_votes, table2
 from coda_lib.files import read_json, write_text
+from coda_lib.judge import Rule
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.run import Run
 from tools.artifact import artifact_section, run_lines
@@ -132,8 +133,12 @@ def runs_section(folder: Path) -> str:
 def results_section(folder: Path) -> str:
     """The tables of a reference run over all seeds as they are, word for word."""
     tables = [(folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
-    picture = f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
-    return "\n\n".join([tables[0], picture, tables[1]])
+    return "\n\n".join([tables[0], picture(folder), tables[1]])
+
+
+def picture(folder: Path) -> str:
+    """The figure of a reference run's Table 1."""
+    return f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
 
 
 def greedy_section(folder: Path) -> str:
@@ -161,6 +166,8 @@ def judge_section(folder: Path) -> str:
     head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
     mix = load_table2_votes(run).drop_duplicates(["task_id", "run", "planner"])
     about = f"{len(mix)} trajectories, {int(mix['success'].sum())} of them solved."
+    if (rule := Rule.of(run.profile().judge)).needed < rule.votes:
+        about += f" In the paper's rules all votes must agree; here {rule.needed} of {rule.votes} is enough."
     return "\n".join([about, "", head, "| --- | --- | --- | --- | --- |", *lines])
 
 
@@ -230,13 +237,37 @@ def real_section(folder: Path) -> str:
     study = folder.with_name(REAL)
     if not (study / "seeds").is_dir():
         return "No run of the study on real applications is committed."
-    tables = [(study / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
+    tables = [(study / "seeds" / f"{name}.md").read_text().strip() for name in ("table1", "comparisons")]
     parts = [
-        overall_section(study), *tables, f"Solved test episodes by the grade of their task:\n\n{grades_section(study)}",
+        overall_section(study), picture(study), *tables,
+        f"Solved test episodes by the grade of their task:\n\n{grades_section(study)}",
         f"What the judge made of the attempts at train tasks, seed {Run(str(study)).profile().seed}:\n\n{labels_section(study)}",
         f"The judge, same seed: {judge_section(study)}",
     ]  # fmt: skip
     return "\n\n".join(parts)
+
+
+def real_line(folder: Path) -> str:
+    """The README's sentence on the study on real applications."""
+    study = folder.with_name(REAL)
+    if not (study / "seeds").is_dir():
+        return "No run of the study on real applications is committed."
+    runs, profile = siblings(Run(str(study)), [REFERENCE]), Run(str(study)).profile()
+    seeds = f"seed{'s' * (len(runs) > 1)} {', '.join(str(run.profile().seed) for run in runs)}"
+    gains = pd.read_csv(study / "seeds" / "comparisons.csv").query("application == @OVERALL and metric.str.startswith('Average')")
+    points = {gain.second: f"{gain.difference:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+              for gain in gains[gains["first"] == "base"].itertuples()}  # fmt: skip
+    scores = {name: pd.read_csv(study / "seeds" / f"{name}.csv").query("application == @OVERALL").drop_duplicates("system")
+              .set_index("system")["value"] for name in ("table1", "greedy")}  # fmt: skip
+    named = [f"{_plain(system).lower()} {scores['table1'][system]:.1f}" for system in ("base", *points)]
+    told = [named[0], *(f"{text} ({points[system]})" for text, system in zip(named[1:], points, strict=True))]
+    greedy = ", ".join(f"{scores['greedy'][system]:.1f}" for system in ("base", *points))
+    return (
+        f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}, "
+        f"{int(gains['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each), "
+        f"Overall Average@{profile.evaluation_runs}, percent: {', '.join(told)}; without chance {greedy} "
+        "([docs/real-software.md](docs/real-software.md))."
+    )
 
 
 def commands_section(folder: Path) -> str:
@@ -256,7 +287,7 @@ def commands_section(folder: Path) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
-    "README.md": {"overall": overall_section},
+    "README.md": {"overall": overall_section, "desktop": real_line},
     "docs/results.md": {
         "runs": runs_section,
         "results": results_section,

@@ -111,7 +111,7 @@ class CurveSettings(Section):
     app: App
     tasks: Annotated[tuple[Count, ...], Field(min_length=1)]
     episodes: Count  # of the base planner, for each number of tasks
-    labels: Annotated[tuple[Literal["voting", "truth"], ...], Field(min_length=1)] = ("voting", "truth")  # who says "clean"
+    labels: tuple[Literal["voting", "truth"], ...] = ("voting", "truth")  # who says "clean" for stage 1; empty: only `starts`
     # planners that begin stage 2 on the judge's labels: a checkpoint, or null for random weights
     starts: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], str | None] = {}
 
@@ -120,6 +120,8 @@ class CurveSettings(Section):
         for tasks in self.tasks:
             if self.episodes % tasks:
                 raise ValueError(f"{self.episodes} episodes cannot be shared by {tasks} tasks alike")
+        if not (self.labels or self.starts):
+            raise ValueError("a curve needs labels or starts")
         if taken := {"voting", "truth", "base", "judged"} & self.starts.keys():
             raise ValueError(f"a start cannot be called {taken.pop()}: points of the curve are")
         return self

@@ -63,7 +63,8 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
 def beside_note(table: pd.DataFrame) -> str:
     """What to keep in mind where a tidy table stands beside the paper's."""
     if set(table["application"]) & set(DESKTOP_APPS):
-        return _BESIDE_NOTE.format("tasks of our own in real applications", "desktop")
+        note = _BESIDE_NOTE.format("tasks of our own in real applications", "desktop")
+        return f"{note} The paper's Overall is over the four applications of ScienceBoard."
     return _BESIDE_NOTE.format("ScienceDesk, small embedded applications", "laptop")
 
 

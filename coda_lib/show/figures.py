@@ -22,7 +22,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 
 from coda_lib.applications import software
-from coda_lib.evaluation.paper import LABELS
+from coda_lib.evaluation.paper import LABELS, Provenance
 from coda_lib.evaluation.report import SYSTEM_LABELS
 from coda_lib.evaluation.tables import PAPER_MODELS, beside_paper
 from coda_lib.files import write_bytes
@@ -106,26 +106,28 @@ def learning_curves(
 def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
     """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row of panels per metric.
 
-    `table` is `report.table1`'s; `caption` is written under the figure.
+    `table` is `report.table1`'s; `caption` is written under the figure.  On the right are the applications that the paper has.
     """
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
     apps = [app for app in LABELS if app in set(table["application"])]
-    where = software(apps)
+    theirs = [app for app in apps if beside.loc[beside["application"] == app, "paper_value"].notna().any()]
     sheet = Sheet(figsize=(10.5, 2.7 * len(metrics) + 0.9))
-    grid = sheet.subplots(len(metrics), 2, sharex=True, sharey="row", squeeze=False)
+    widths = (len(apps), max(len(theirs), len(apps) / 2))
+    grid = sheet.subplots(len(metrics), 2, sharex="col", sharey="row", squeeze=False, width_ratios=widths)
     for (left, right), metric in zip(grid, metrics, strict=True):
         rows = beside[beside["metric"] == metric].set_index(["system", "application"])
         for system, offset in zip(systems, _offsets(len(systems)), strict=True):
-            own = rows.loc[system].reindex(apps)
+            own, paper = rows.loc[system].reindex(apps), rows.loc[system].reindex(theirs)
             color, label = SYSTEM_COLORS[system], SYSTEM_LABELS[system]
             _bars(left, own["value"], own["low"], own["high"], len(systems), offset, color, label)
-            _bars(right, own["paper_value"], None, None, len(systems), offset, color, PAPER_MODELS[system])
+            _bars(right, paper["paper_value"], None, None, len(systems), offset, color, PAPER_MODELS[system])
         provenance = rows["provenance"].iloc[0]
-        left.set(title=f"{metric}, {where} ({provenance})", ylabel="success in %")
-        right.set(title=f"{rows['paper_metric'].iloc[0]}, ScienceBoard (reported by the paper, no intervals)")
-        for ax in (left, right):
-            ax.set_xticks(range(len(apps)), [LABELS[app] for app in apps])
+        left.set(title=f"{metric}, {software(apps)} ({provenance})", ylabel="success in %")
+        title = f"{rows['paper_metric'].iloc[0]}, ScienceBoard ({Provenance.PAPER}, no intervals)"
+        right.set(title=title if theirs == apps else title.replace(" (", "\n("))
+        for ax, names in ((left, apps), (right, theirs)):
+            ax.set_xticks(range(len(names)), [LABELS[app] for app in names])
             ax.set_ylim(bottom=0)
     handles, names = grid[0, 0].get_legend_handles_labels()
     sheet.legend(handles, names, loc="outside upper left", ncols=len(systems))

@@ -82,22 +82,28 @@ def train(here: Run, tasks: int, name: str) -> Path:
     judged, label = labelled(here, tasks, "voting")
     rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
     known = profile.curve.starts[name]
-    start = checkpoint_path(known) if known else untrained(planner, here.curve(0, name).with_suffix(""), profile.seed)
+    start = beginning(checkpoint_path(known) if known else None, planner, here.curve(0, name).with_suffix(""), profile.seed)
     return generalize(rows, start, profile.generalize, folder, seed)
 
 
-def untrained(like: str | Path, folder: Path, seed: int) -> Path:
-    """A checkpoint of the same architecture and processor with random weights, in `folder`."""
+def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed: int) -> Path:
+    """A checkpoint to begin stage 2 with, in `folder`: a known one, or for None the planner's architecture with random weights.
+
+    It sees pictures as large as the planner does: one of other software may have learned with smaller ones.
+    """
     if not folder.is_dir():
         import torch
 
         from coda_lib.models.local import load_network, load_processor
 
-        network = load_network(like, trainable=True, device="cpu")
-        torch.manual_seed(seed)
+        network, processor = load_network(known or planner, trainable=True, device="cpu"), load_processor(known or planner)
+        if not known:
+            torch.manual_seed(seed)
+            network = type(network)(network.config)
+        processor.image_processor.size = load_processor(planner).image_processor.size
         with replaced_folder(folder) as temporary:
-            type(network)(network.config).save_pretrained(temporary)
-            load_processor(like).save_pretrained(temporary)
+            network.save_pretrained(temporary)
+            processor.save_pretrained(temporary)
     return folder
 
 
@@ -128,7 +134,8 @@ def train_tasks(here: Run, tasks: int) -> list[Task]:
 def label_supply(here: Run) -> pd.DataFrame:
     """What there was to learn from, a row for each trained point: labelled attempts, their tasks, percent that solved theirs."""
     profile, rows = here.profile(), []
-    for tasks, labels in product(profile.curve.tasks, profile.curve.labels):
+    told = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
+    for tasks, labels in product(profile.curve.tasks, told):
         judged, label = labelled(here, tasks, labels)
         clean = [attempt for attempt in judged if label(attempt)]
         solved = 100 * sum(bool(attempt.success) for attempt in clean) / len(clean) if clean else float("nan")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pandas as pd
 import pytest
 from tiny_models import made_up, save_tiny
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.models.local import load_network
+from coda_lib.models.local import load_network, load_processor
 from coda_lib.run import Run
 from coda_lib.show import task_curve
 from coda_lib.stages import curve
@@ -18,7 +16,9 @@ from coda_lib.stages import curve
 
 @pytest.fixture
 def run(tmp_path) -> Run:
-    known = save_tiny(tmp_path / "known")
+    processor = load_processor(known := save_tiny(tmp_path / "known"))
+    processor.image_processor.size = {"shortest_edge": 28 * 28, "longest_edge": 336 * 224}  # of other software
+    processor.save_pretrained(known)
     made = Run(str(tmp_path / "run"))
     change = f"curve={{app: algebra, tasks: [2, 4], episodes: 8, labels: [voting], starts: {{known: {known}, scratch: null}}}}"
     made.store(load_profile("smoke", (f"models.planner={save_tiny(tmp_path / 'base', seed=1)}", change, "generalize.steps=2")))
@@ -29,6 +29,13 @@ def test_a_start_has_a_name_of_its_own():
     for name, wrong in {"truth": "cannot be called truth", "../x": r"starts"}.items():
         with pytest.raises(UserError, match=wrong):
             load_profile("smoke", (f"curve={{app: algebra, tasks: [2], episodes: 2, starts: {{{name}: null}}}}",))
+
+
+def test_labels_or_starts_are_needed():
+    curve_of = "curve={app: algebra, tasks: [2], episodes: 2, labels: []%s}"
+    assert load_profile("smoke", (curve_of % ", starts: {scratch: null}",)).curve.labels == ()
+    with pytest.raises(UserError, match="needs labels or starts"):
+        load_profile("smoke", (curve_of % "",))
 
 
 def test_points_are_the_base_planner_labels_and_starts(run):
@@ -44,13 +51,18 @@ def test_stage_2_begins_with_a_start_or_with_random_weights(run, monkeypatch):
     for name in ("known", "scratch"):
         curve.train(run, 2, name)
     (known_rows, known), (rows, scratch) = begun
-    assert known_rows == rows > 0 and Path(known).name == "known" and scratch == run.curve(0, "scratch").with_suffix("")
+    assert known_rows == rows > 0
+    assert (known, scratch) == tuple(run.curve(0, name).with_suffix("") for name in ("known", "scratch"))
+    theirs, ours = (dict(load_network(path, trainable=False, device="cpu").named_parameters())
+                    for path in (run.profile().curve.starts["known"], known))  # fmt: skip
+    assert all((weights == ours[name]).all() for name, weights in theirs.items())
+    assert load_processor(known).image_processor.size == load_processor(run.profile().models.planner).image_processor.size
     base, random = (load_network(path, trainable=False, device="cpu") for path in (run.profile().models.planner, scratch))
     assert base.config.to_dict().keys() == random.config.to_dict().keys()
     drawn = dict(random.named_parameters())
     assert any((weights != drawn[name]).any() for name, weights in base.named_parameters())
     kept = (scratch / "model.safetensors").read_bytes()
-    assert curve.untrained(run.profile().models.planner, scratch, seed=9) == scratch
+    assert curve.beginning(None, run.profile().models.planner, scratch, seed=9) == scratch
     assert (scratch / "model.safetensors").read_bytes() == kept  # made once
 
 
