@@ -483,7 +483,7 @@ rule curve:
     params:
         stage="curve",
         set=f"threads={P.specialize.threads}",
-        settings=settings(*ACTING, "judge", "specialize", "explore", "test_tasks", "evaluation_runs", "curve"),
+        settings=settings(*ACTING, "judge", "specialize", "generalize", "explore", "test_tasks", "evaluation_runs", "curve"),
         folder="curve",
     threads: P.specialize.threads
     resources:
