@@ -263,7 +263,7 @@ def real_line(folder: Path) -> str:
     told = [named[0], *(f"{text} ({points[system]})" for text, system in zip(named[1:], points, strict=True))]
     greedy = ", ".join(f"{scores['greedy'][system]:.1f}" for system in ("base", *points))
     return (
-        f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}, "
+        f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
         f"{int(gains['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each), "
         f"Overall Average@{profile.evaluation_runs}, percent: {', '.join(told)}; without chance {greedy} "
         "([docs/real-software.md](docs/real-software.md))."
