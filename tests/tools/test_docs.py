@@ -48,7 +48,7 @@ def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
     tree = re.search(r"(?ms)^coda_lib/ .*?(?=^data/)", text)[0]
     library = REPO / "coda_lib"
     there = {path.name for path in library.iterdir() if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))}
-    folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  ((?:\w+/ +)+)", tree)))
+    folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  (\w+/(?:  \w+/)*) ", tree)))
     assert set(re.findall(r"\w+\.py", tree)) | set(folders) == there
 
 
