@@ -255,17 +255,13 @@ def real_line(folder: Path) -> str:
     runs, profile = siblings(Run(str(study)), [REFERENCE]), Run(str(study)).profile()
     seeds = f"seed{'s' * (len(runs) > 1)} {', '.join(str(run.profile().seed) for run in runs)}"
     gains = pd.read_csv(study / "seeds" / "comparisons.csv").query("application == @OVERALL and metric.str.startswith('Average')")
-    points = {gain.second: f"{gain.difference:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-              for gain in gains[gains["first"] == "base"].itertuples()}  # fmt: skip
-    scores = {name: pd.read_csv(study / "seeds" / f"{name}.csv").query("application == @OVERALL").drop_duplicates("system")
-              .set_index("system")["value"] for name in ("table1", "greedy")}  # fmt: skip
-    named = [f"{_plain(system).lower()} {scores['table1'][system]:.1f}" for system in ("base", *points)]
-    told = [named[0], *(f"{text} ({points[system]})" for text, system in zip(named[1:], points, strict=True))]
-    greedy = ", ".join(f"{scores['greedy'][system]:.1f}" for system in ("base", *points))
+    points = ", ".join(f"{_plain(gain.second).lower()} {gain.difference:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
+                       for gain in gains[gains["first"] == "base"].itertuples())  # fmt: skip
     return (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
-        f"{int(gains['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each), "
-        f"Overall Average@{profile.evaluation_runs}, percent: {', '.join(told)}; without chance {greedy} "
+        f"{int(gains['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, 95 % intervals), "
+        f"Overall Average@{profile.evaluation_runs}, percent: {_overall(study / 'seeds' / 'table1.csv')}; points above the base "
+        f"planner: {points}. Without chance: {_overall(study / 'seeds' / 'greedy.csv')} "
         "([docs/real-software.md](docs/real-software.md))."
     )
 

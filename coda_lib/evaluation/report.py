@@ -204,8 +204,7 @@ def html_report(run_dir: Path) -> Path:
 
     Reads tables/*.csv (those of `write_tables` and `LAYOUTS` are laid out, others shown as they are), figures/*.svg with the
     captions in their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is
-    missing.
-    Raises UserError where there is no Table 1.
+    missing.  Raises UserError where there is no Table 1.
     """
     if not (run_dir / "tables" / "table1.csv").exists():
         raise UserError(f"{run_dir} has no tables/table1.csv: finish the run first")

@@ -274,7 +274,7 @@ def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> lis
         if not any(episode["set"] == of for episode in own):
             lacks.append(f"no {words}")
         elif without:
-            lacks.append(f"of {without:,} {words} only the outcome is kept, without screens, plans and actions")
+            lacks.append(f"of {without:,} {words} only the outcome is here, without screens, plans and actions")
     if not any("votes" in episode for episode in own):
         lacks.append("no votes of a judge")
     if not tasks and any(episode["set"] == "test" for episode in own):
