@@ -313,6 +313,45 @@ def test_a_run_that_keeps_outcomes_says_what_it_lacks(study, tmp_path):
     assert "no train episodes" in words and "no votes" in words
 
 
+@pytest.fixture
+def bare(tmp_path) -> Run:
+    """A run on a real application as it is committed: one episode with its screens, three as plans and actions."""
+    run, chance = Run(str(tmp_path / "bare")), random.Random(3)
+    run.store(load_profile("smoke", ("apps=[PyMOL]",)))
+    tasks = [Task(f"PyMOL/{name}", "PyMOL", "A", f"do {name}", 5, (), ()) for name in ("X-01", "X-02")]
+    played = [attempt("PyMOL", task.id[-4:], number, "base", chance) for task in tasks for number in range(2)]
+    write_table(run.evaluation("base", "PyMOL"), rows_of(played, tasks, "base", 7))
+    save_trajectories(run.trajectories("base", "PyMOL"), played[:1])
+    save_trajectories(run.actions("base", "PyMOL"), [without_screens(trajectory) for trajectory in played])
+    return run
+
+
+def test_of_a_real_application_plans_and_actions_are_shown_where_its_screens_are_not_kept(bare):
+    evidence = Evidence("bare")
+    read_run(bare, evidence)
+    assert [episode["final"] is None for episode in evidence.episodes] == [False, True, True, True]
+    assert all(step["plan"] and step["picture"] is None for episode in evidence.episodes[1:] for step in episode["steps"])
+    assert "of 3 test episodes plans and actions are here, without screens" in " ".join(evidence.lacks)
+    assert "only the outcome" not in " ".join(evidence.lacks)
+
+
+def test_a_step_without_its_screen_says_so(bare, shown):
+    evidence = Evidence("bare")
+    read_run(bare, evidence)
+    last = next(episode for episode in evidence.episodes[1:] if "x" in episode["steps"][0]["actions"][0])
+    shown.open(write_page(evidence, bare.view), f"#/episode?task={last['task']}&set=test&system=base&run={last['run']}&step=1")
+    assert shown.text(".screen") == "This screen is not kept." and shown.text(".plan") == last["steps"][0]["plan"]
+    assert re.search(r"\(\d+ %, 50 %\)", shown.text(".said"))
+    first = evidence.episodes[0]
+    shown.go(f"#/episode?task={first['task']}&set=test&system=base&run=0&step=1")
+    assert later(shown, "document.querySelector('.screen canvas').width") == 84
+    shown.go(f"#/reward?task={last['task']}&set=test&system=base&run={last['run']}&step=1")
+    assert "No episode of this page has screens" in shown.text("main")
+    shown.go("#/episodes")
+    assert "no screens" in shown.text("main")
+    assert complaints(shown, bare.folder) == []
+
+
 @pytest.mark.parametrize("form", ["coda", "scienceboard", "osworld", "agentrewardbench"])
 def test_logs_of_other_projects_are_read(form, tmp_path):
     save_trajectories(tmp_path / "ours.parquet", [made_up(1), made_up(2)])

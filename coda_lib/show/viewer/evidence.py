@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from coda_lib.action import Action
+from coda_lib.applications import APPS
 from coda_lib.config import EXPLORERS, Profile
 from coda_lib.envs.sciencedesk.replay import Replay, replayed
 from coda_lib.evaluation.claims import JOINT
@@ -31,7 +32,7 @@ from coda_lib.reward import advantages
 from coda_lib.run import Run
 from coda_lib.show.viewer.pictures import Pictures
 from coda_lib.task import Task, load_task
-from coda_lib.trajectory import Trajectory, load_trajectories
+from coda_lib.trajectory import DIGEST, Trajectory, load_trajectories
 
 TRAIN_TASKS = 50  # of a planner in an application whose episodes a run's page shows step by step: all would take hundreds of MB
 PREDICATES = {"equals": "is", "excludes": "does not contain", "at_least": "is at least", "before": "has in this order",
@@ -79,15 +80,19 @@ class Evidence:
 
     def _played(self, t: Trajectory) -> dict[str, Any]:
         steps = [
-            {"picture": self.pictures.add(step.screenshot, t.app), "plan": step.plan, "reply": step.reply,
+            {"picture": self._screen(step.screenshot, t.app), "plan": step.plan, "reply": step.reply,
              "actions": [plain(action) for action in step.actions]} | ({"error": step.error} if step.error else {})
             for step in t.steps
         ]  # fmt: skip
         known = {"answer": t.answer, "score": t.score}
         return {
             "instruction": t.instruction, "stop": str(t.stop), "count": len(steps), "steps": steps,
-            "final": self.pictures.add(t.final_screenshot, t.app),
+            "final": self._screen(t.final_screenshot, t.app),
         } | {name: value for name, value in known.items() if value is not None}  # fmt: skip
+
+    def _screen(self, file: bytes, app: str) -> int | None:
+        """The number of a screenshot; None where only its digest is kept."""
+        return None if len(file) == DIGEST else self.pictures.add(file, app)
 
     def add_votes(self, votes: pd.DataFrame, of: str, system_of: dict[str, str], rules: Sequence[Rule]) -> None:
         """Votes on episodes, columns as of `find_votes`, and the outcome of each rule; of = "train" or "mix"."""
@@ -214,11 +219,19 @@ def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: st
 
 
 def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: Replay) -> list[Trajectory]:
-    """The trajectories of a system at the test tasks; where these are kept without screenshots, played again."""
-    if run.trajectories(system, app).is_file():
-        return load_trajectories(run.trajectories(system, app))
-    kept = run.actions(system, app)
-    return replayed(load_trajectories(kept, screens=False), app, tasks, again) if kept.is_file() else []
+    """The trajectories of a system at the test tasks.
+
+    Where these are kept without screenshots, ScienceDesk's are played again; a real application's stay as they are.
+    """
+    whole, bare = run.trajectories(system, app), run.actions(system, app)
+    shown = load_trajectories(whole) if whole.is_file() else []
+    if not bare.is_file():
+        return shown
+    kept = load_trajectories(bare, screens=False)
+    if app in APPS:
+        return replayed(kept, app, tasks, again)
+    known = {(trajectory.task_id, trajectory.run) for trajectory in shown}
+    return shown + [trajectory for trajectory in kept if (trajectory.task_id, trajectory.run) not in known]
 
 
 def _rows(path: Path, tasks: dict[str, Task]) -> list[dict]:
@@ -275,6 +288,8 @@ def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> lis
             lacks.append(f"no {words}")
         elif without:
             lacks.append(f"of {without:,} {words} only the outcome is here, without screens, plans and actions")
+        if bare := sum(episode["set"] == of and episode.get("final", 0) is None for episode in own):
+            lacks.append(f"of {bare:,} {words} plans and actions are here, without screens: those of a few are kept")
     if not any("votes" in episode for episode in own):
         lacks.append("no votes of a judge")
     if not tasks and any(episode["set"] == "test" for episode in own):

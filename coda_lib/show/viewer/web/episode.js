@@ -75,7 +75,7 @@ function episodeView(params) {
       before ? link("episode", place(before), "previous episode") : "",
       after ? link("episode", place(after), "next episode") : "",
       beside ? el("a", { href: beside }, "beside another") : "",
-      episode.steps
+      episode.steps && episode.final !== null
         ? el(
             "a",
             {

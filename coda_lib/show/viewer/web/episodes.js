@@ -174,7 +174,7 @@ function episodesView(params) {
       el(
         "a",
         { href: address("episode", place(episode)), class: "entry" },
-        seen.length ? thumbnail(seen.at(-1)) : el("span", { class: "nothing" }, "no screens"),
+        Number.isInteger(seen.at(-1)) ? thumbnail(seen.at(-1)) : el("span", { class: "nothing" }, "no screens"),
         el("span", { class: "what" }, el("b", {}, episode.task), " ", el("span", {}, episode.instruction ?? "")),
         el(
           "span",

@@ -88,11 +88,14 @@ function reason(action, target, reach) {
   return "no place and no text: 1";
 }
 
+/** Whether a step has a screen and an action with a point. */
+const drawable = (step) => step.picture !== null && step.actions.some((action) => action.x !== undefined);
+
 function rewardView(params) {
   const episode =
     find(params) ??
-    episodes.find((one) => one.steps?.some((step) => step.actions.some((action) => action.x !== undefined)));
-  if (!episode?.steps)
+    episodes.find((one) => one.steps?.some(drawable));
+  if (!episode?.steps || episode.final === null)
     return {
       title: "Reward",
       node: el("p", { class: "empty" }, "No episode of this page has screens to draw on."),
@@ -101,7 +104,7 @@ function rewardView(params) {
   const number = Math.min(
     Math.max(
       1,
-      Number(params.step) || 1 + episode.steps.findIndex((one) => one.actions.some((action) => action.x !== undefined)),
+      Number(params.step) || 1 + episode.steps.findIndex(drawable),
     ),
     episode.steps.length,
   );

@@ -2,8 +2,12 @@
 
 const WIDTH = 1000; // of the drawing; its height follows from the screenshot
 
+/** An action in words, its points in pixels of the screen; in percent of it where its size is not known. */
 function inWords(action, width, height) {
-  const at = (x, y) => `(${Math.round(x * width)}, ${Math.round(y * height)})`;
+  const at = (x, y) =>
+    width
+      ? `(${Math.round(x * width)}, ${Math.round(y * height)})`
+      : `(${Math.round(x * 100)} %, ${Math.round(y * 100)} %)`;
   const points = [
     action.x === undefined ? "" : at(action.x, action.y),
     action.x2 === undefined ? "" : at(action.x2, action.y2),
@@ -88,14 +92,17 @@ function drawing(drawings, width, height) {
 
 const shortened = (text, length) => (text.length > length ? `${text.slice(0, length - 1)}…` : text);
 
-/** A screenshot; `show(number, drawings, alt)` shows another, and promises its width and height. */
+/** A screenshot; `show(number, drawings, alt)` shows another, and promises its width and height; of null, that it is not kept. */
 function screen() {
   const canvas = el("canvas", { role: "img" }),
     overlay = svg("svg", { "aria-hidden": "true" });
   const node = el("div", { class: "screen" }, canvas, overlay);
+  const bare = el("div", { class: "empty" }, "This screen is not kept.");
   let shown = 0;
   async function show(number, drawings, alt) {
     const turn = ++shown;
+    node.replaceChildren(...(number === null ? [bare] : [canvas, overlay]));
+    if (number === null) return [];
     canvas.setAttribute("aria-label", alt);
     const [width, height] = await paint(canvas, number);
     if (turn === shown) {
@@ -131,7 +138,7 @@ function player(episode, go) {
     el(
       "button",
       { type: "button", onclick: () => go(i + 1), "aria-label": i + 1 === last ? "the end" : `step ${i + 1}` },
-      thumbnail(number),
+      number === null ? "" : thumbnail(number),
       el("span", {}, i + 1 === last ? "end" : String(i + 1)),
     ),
   );
