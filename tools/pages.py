@@ -50,52 +50,59 @@ def _table(rows: Iterable[Iterable[object]]) -> str:
 
 
 def overall_section(folder: Path) -> str:
-    """The README's part: Overall Average@k of each system over all seeds, beside the paper's."""
-    table = pd.read_csv(folder / "seeds" / "beside_paper.csv")
-    rows = table[(table["application"] == OVERALL) & table["metric"].str.startswith("Average")]
-    lines = [
-        f"| {SYSTEM_LABELS[row.system].strip('*')} | {row.value:.1f} [{row.low:.1f}, {row.high:.1f}] | {row.paper_value:.2f} |"
-        for row in rows.itertuples()
-    ]
-    runs = siblings(Run(str(folder)), [REFERENCE])
-    seeds = ", ".join(str(run.profile().seed) for run in runs)
-    about = (
-        f"Table 1's Overall: {len(runs)} committed run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), "
-        f"{int(rows['tasks'].iloc[0])} test tasks, {int(rows['runs'].iloc[0]) // len(runs)} runs of each, 95 % intervals."
+    """The README's part: Overall of each system over all seeds, beside the paper's, and the differences."""
+    rows = _averages(folder / "seeds" / "beside_paper.csv")
+    columns = [(f"{rows['metric'].iloc[0]}, ours", rows), *_more(folder)]
+    head = ["percent", *(name for name, _ in columns), f"{rows['paper_metric'].iloc[0]}, the paper (ScienceBoard)"]
+    paper = [f"{value:.2f}" for value in rows["paper_value"]]
+    systems = [SYSTEM_LABELS[system].strip("*") for system in rows["system"]]
+    cells = zip(systems, *(_cells(table) for _, table in columns), paper, strict=True)
+    return "\n\n".join([_about(folder), _table([head, ["---"] * len(head), *cells]), differences(folder)])
+
+
+def _overall(path: Path) -> pd.DataFrame:
+    """The rows of a table that are over all applications."""
+    table = pd.read_csv(path)
+    return table[table["application"] == OVERALL]
+
+
+def _averages(path: Path) -> pd.DataFrame:
+    """Of these, Average@k."""
+    rows = _overall(path)
+    return rows[rows["metric"].str.startswith("Average")]
+
+
+def _cells(table: pd.DataFrame, sign: str = "") -> list[str]:
+    """Values with their intervals; differences signed ("+"), and in bold where the interval does not contain 0."""
+    kind = "difference" if sign else "value"
+    texts = []
+    for value, low, high in table[[kind, "low", "high"]].itertuples(index=False, name=None):
+        text = f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
+        texts.append(f"**{text}**" if sign and low * high > 0 else text)
+    return texts
+
+
+def _more(folder: Path) -> list[tuple[str, pd.DataFrame]]:
+    """What a study has beside Table 1: Overall at the sealed tasks, and without chance, where training may show nothing."""
+    names = {"sealed tasks": folder / "seeds" / "sealed.csv", "without chance": folder / "seeds" / "greedy.csv"}
+    return [(name, _averages(path)) for name, path in names.items() if path.is_file()]
+
+
+def _about(folder: Path) -> str:
+    """What a study's Overall rests on."""
+    runs, more = siblings(Run(str(folder)), [REFERENCE]), dict(_more(folder))
+    profile, seeds = runs[0].profile(), ", ".join(str(run.profile().seed) for run in runs)
+    rows = _averages(folder / "seeds" / "beside_paper.csv")
+    text = (
+        f"Overall of Table 1 on {software(profile.apps)}, with 95 % intervals: {len(runs)} committed "
+        f"run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
+        f"{profile.evaluation_runs} runs of each."
     )
-    where = software(runs[0].profile().apps)
-    head = f"| {rows['metric'].iloc[0]}, percent | ours, measured ({where}) | reported by the paper (ScienceBoard) |"
-    more = [*_without_chance(folder), *_sealed(folder)]
-    return "\n".join([about, "", head, "| --- | --- | --- |", *lines, "", differences(folder), *more])
-
-
-def _without_chance(folder: Path) -> list[str]:
-    """Overall at temperature 0 over all seeds in a sentence: training may sharpen a planner and teach it nothing."""
-    if not (path := folder / "seeds" / "greedy.csv").is_file():
-        return []
-    return ["", f"Without chance (temperature 0, each test task once a seed), percent: {_overall(path)}."]
-
-
-def _sealed(folder: Path) -> list[str]:
-    """Overall at the sealed tasks over all seeds in a sentence."""
-    if not (path := folder / "seeds" / "sealed.csv").is_file():
-        return []
-    rows = pd.read_csv(folder / "seeds" / "sealed_differences.csv").query("application == @OVERALL")
-    gaps = [
-        f"{_plain(row.second).lower()} − {_plain(row.first).lower()} {row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-        for row in rows.itertuples()
-    ]
-    runs, count = siblings(Run(str(folder)), [REFERENCE]), int(rows["tasks"].iloc[0])
-    seeds = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
-    about = f"{count:,} sealed test tasks, each once a seed (seeds {seeds})"
-    return ["", f"{about}, percent: {_overall(path)}; points: {', '.join(gaps)}."]
-
-
-def _overall(path: Path) -> str:
-    rows = pd.read_csv(path).query("application == @OVERALL and metric.str.startswith('Average')")
-    return ", ".join(
-        f"{SYSTEM_LABELS[row.system].strip('*')} {row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in rows.itertuples()
-    )
+    if "sealed tasks" in more:
+        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, once a seed."
+    if "without chance" in more:
+        text += " Without chance: the test tasks at temperature 0, once a seed."
+    return text
 
 
 def _plain(system: str) -> str:
@@ -104,19 +111,20 @@ def _plain(system: str) -> str:
 
 def differences(folder: Path) -> str:
     """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the interval excludes 0."""
-    paper = pd.read_csv(folder / "seeds" / "beside_paper.csv").query("application == @OVERALL")
-    paper = paper.set_index([paper["metric"].str.partition("@")[0], "system"])["paper_value"]
-    compared = pd.read_csv(folder / "seeds" / "comparisons.csv").query("application == @OVERALL")
-    rows: dict[tuple[str, str], list[str]] = {}
-    for row in compared.itertuples():
-        text = f"{row.difference:+.1f} [{row.low:+.1f}, {row.high:+.1f}]"
-        theirs = paper[row.metric.partition("@")[0], row.second] - paper[row.metric.partition("@")[0], row.first]
-        rows.setdefault((row.first, row.second), []).extend([f"**{text}**" if row.low * row.high > 0 else text, f"{theirs:+.2f}"])
-    metrics = list(dict.fromkeys(compared["metric"]))
-    names = {system: _plain(system) for pair in rows for system in pair}
-    head = ["difference, points", *(f"{metric}, {whose}" for metric in metrics for whose in ("ours", "the paper"))]
-    lines = [head, ["---"] * len(head), *([f"{names[b]} − {names[a].lower()}", *cells] for (a, b), cells in rows.items())]
-    return _table(lines)
+    paper = _overall(folder / "seeds" / "beside_paper.csv")
+    paper = paper.set_index(["metric", "system"])
+    compared = _overall(folder / "seeds" / "comparisons.csv")
+    columns: dict[str, list[str]] = {}
+    for metric, rows in compared.groupby("metric", sort=False):
+        columns[f"{metric}, ours"] = _cells(rows, "+")
+        theirs, named = paper.loc[metric, "paper_value"], paper.loc[metric, "paper_metric"].iloc[0]
+        columns[f"{named}, the paper"] = [f"{theirs[row.second] - theirs[row.first]:+.2f}" for row in rows.itertuples()]
+    if (path := folder / "seeds" / "sealed_differences.csv").is_file():
+        columns["sealed tasks, ours"] = _cells(_overall(path), "+")
+    pairs = compared.drop_duplicates(["first", "second"])
+    names = [f"{_plain(row.second)} − {_plain(row.first).lower()}" for row in pairs.itertuples()]
+    head = ["difference, points", *columns]
+    return _table([head, ["---"] * len(head), *zip(names, *columns.values(), strict=True)])
 
 
 def runs_section(folder: Path) -> str:
@@ -247,23 +255,27 @@ def real_section(folder: Path) -> str:
     return "\n\n".join(parts)
 
 
-def real_line(folder: Path) -> str:
-    """The README's sentence on the study on real applications."""
+def real_table(folder: Path) -> str:
+    """The README's table of the study on real applications."""
     study = folder.with_name(REAL)
     if not (study / "seeds").is_dir():
         return "No run of the study on real applications is committed."
     runs, profile = siblings(Run(str(study)), [REFERENCE]), Run(str(study)).profile()
     seeds = f"seed{'s' * (len(runs) > 1)} {', '.join(str(run.profile().seed) for run in runs)}"
-    gains = pd.read_csv(study / "seeds" / "comparisons.csv").query("application == @OVERALL and metric.str.startswith('Average')")
-    points = ", ".join(f"{_plain(gain.second).lower()} {gain.difference:+.1f} [{gain.low:+.1f}, {gain.high:+.1f}]"
-                       for gain in gains[gains["first"] == "base"].itertuples())  # fmt: skip
-    return (
+    solved, greedy = _averages(study / "seeds" / "table1.csv"), _averages(study / "seeds" / "greedy.csv")
+    gains = _averages(study / "seeds" / "comparisons.csv").query("first == 'base'")
+    above = dict(zip(gains["second"], _cells(gains, "+"), strict=True))
+    head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent without chance"]
+    cells = zip(
+        [SYSTEM_LABELS[system].strip("*") for system in solved["system"]], _cells(solved),
+        [above.get(system, "") for system in solved["system"]], _cells(greedy), strict=True,
+    )  # fmt: skip
+    about = (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
-        f"{int(gains['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, 95 % intervals), "
-        f"Overall Average@{profile.evaluation_runs}, percent: {_overall(study / 'seeds' / 'table1.csv')}; points above the base "
-        f"planner: {points}. Without chance: {_overall(study / 'seeds' / 'greedy.csv')} "
-        "([docs/real-software.md](docs/real-software.md))."
+        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each; "
+        "[docs/real-software.md](docs/real-software.md)):"
     )
+    return f"{about}\n\n{_table([head, ['---'] * len(head), *cells])}"
 
 
 def commands_section(folder: Path) -> str:
@@ -283,7 +295,7 @@ def commands_section(folder: Path) -> str:
 
 
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
-    "README.md": {"overall": overall_section, "desktop": real_line},
+    "README.md": {"overall": overall_section, "desktop": real_table},
     "docs/results.md": {
         "runs": runs_section,
         "results": results_section,
