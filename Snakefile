@@ -122,6 +122,7 @@ GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge s
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
 ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
 CURVE = ("curve",) if P.curve else ()
+STARTS = [path for name in P.curve.checkpoints.values() for path in relative(checkpoint_files(name))] if P.curve else []
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
 STAGE = (
     "{PYTHON} -m {START} {params.stage} {ATTACHED} --run {RUN.name:q} --notebook {input.notebook:q}"
@@ -475,7 +476,7 @@ rule curve:
         notebook=book("17_how_many_tasks"),
         code=code("17_how_many_tasks", without=UNUSED),
         tasks=TASK_FILES,
-        data=MODEL_FILES,
+        data=MODEL_FILES + STARTS,
         prompts=prompts("planner", "executor", "judge"),
     output:
         table="tables/curve.csv",

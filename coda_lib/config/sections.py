@@ -115,6 +115,11 @@ class CurveSettings(Section):
     # planners that begin stage 2 on the judge's labels: a checkpoint, or null for random weights
     starts: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], str | None] = {}
 
+    @property
+    def checkpoints(self) -> dict[str, str]:
+        """The checkpoints of the starts, by their fields in a profile; random weights have none."""
+        return {f"curve.starts.{name}": checkpoint for name, checkpoint in self.starts.items() if checkpoint is not None}
+
     @model_validator(mode="after")
     def _whole_runs(self) -> CurveSettings:
         for tasks in self.tasks:

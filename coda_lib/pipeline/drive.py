@@ -164,6 +164,8 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
         for role, name in profile.models:
             if name is not None:
                 require_checkpoint(role, name)
+    for field, name in profile.curve.checkpoints.items() if profile.curve else ():
+        require_checkpoint(field, name)
 
 
 def _check_explored(run: Run, profile: Profile, until: str) -> None:

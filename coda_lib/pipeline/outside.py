@@ -25,6 +25,9 @@ def require_models(profile: Profile) -> None:
         asked_alone = where.startswith("http") and role != "planner"  # which is trained here, wherever it acts
         if not asked_alone and not Path(checkpoint_path(name)).is_absolute():
             _require_on_hub(f"models.{role}", name)
+    for field, name in profile.curve.checkpoints.items() if profile.curve else ():
+        if not Path(checkpoint_path(name)).is_absolute():
+            _require_on_hub(field, name)
 
 
 def _require_server(field: str, address: str) -> None:

@@ -112,6 +112,9 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
         preview(run, profile, "train", fake_notebooks)
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
         preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
+    curve = "curve={app: gis, tasks: [2], episodes: 4, starts: {other: /nowhere, scratch: null}}"
+    with pytest.raises(UserError, match="the curve.starts.other checkpoint /nowhere is missing"):
+        preview(run, load_profile("smoke", (*fake_checkpoints, curve)), "results", fake_notebooks)
     run.folder.mkdir()
     for name in ("profile.yaml", "thesis.tex"):  # many tools have a file of that name
         (run.folder / name).write_text("precious")
@@ -427,6 +430,7 @@ def test_a_full_disk_is_said_in_one_line(tmp_path, monkeypatch):
     [
         ("serving.judge=http://127.0.0.1:9/v1", "serving.judge: http://127.0.0.1:9/v1 does not answer .*: start the server"),
         ("models.planner=nobody/has-this", "models.planner: nobody/has-this is no folder here, and the hub does not give it"),
+        ("curve={app: gis, tasks: [2], episodes: 4, starts: {a: nobody/has-this}}", "curve.starts.a: nobody/has-this is no"),
     ],
 )
 def test_a_missing_server_or_network_is_said_before_the_first_stage(run, fake_notebooks, fake_checkpoints, change, message):

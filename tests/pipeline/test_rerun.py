@@ -133,3 +133,19 @@ def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
 )
 def test_a_changed_value_of_the_profile_runs_again_what_depends_on_it(house, value, stages):
     assert run_again(house, "--set", value) == stages | ENDS
+
+
+def test_a_curve_is_made_again_with_its_starts_and_with_the_settings_of_stage_2(house):
+    start = house / "checkpoints" / "coder"
+    curve = f"curve={{app: gis, tasks: [2], episodes: 4, starts: {{a: {start}}}}}"
+    words = ("--run", "curve", "--until", "curve", "--set", curve)
+
+    def planned(*more: str) -> bool:
+        return "curve" in coda(house, "--dry-run", *words, *more).split()
+
+    assert planned()
+    coda(house, *words)
+    assert not planned() and not planned("--set", "bootstrap_resamples=77")
+    assert planned("--set", "generalize.batch_size=7")
+    (start / "config.json").write_text("{} ")
+    assert planned()
