@@ -2,7 +2,7 @@
 
 The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree (`syntax`) is
 interpreted: values, arithmetic, `%` of texts, comparisons, subscripts, comprehensions, some functions and methods, `:=`,
-functions of `math`, and lambdas that are called at once or given to one that is (as in corrected files of the benchmark).
+functions of `math`, today's date, and lambdas that are called at once or given to one that is (as in corrected files of the benchmark).
 Anything else is an error when the file is loaded; an expression that costs too much (`costs`) is an error when it runs.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -26,6 +27,7 @@ from coda_lib.envs.scienceboard.syntax import (
     TYPES,
     UNARY,
     is_math,
+    is_today,
     parse,
     types_of,
 )
@@ -145,6 +147,8 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(dict(zip(keys, values, strict=True))))
 
     def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
+        if is_today(node):
+            return datetime.now().strftime(node.args[0].value)  # of the machine that judges, as in the benchmark
         if kinds := types_of(node):
             return isinstance(self.of(node.args[0], names), tuple(TYPES[kind.id] for kind in kinds))
         if isinstance(node.func, ast.Lambda) or (isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Iterator
 
 from coda_lib.envs.scienceboard.costs import LambdaError, quote
@@ -47,6 +48,8 @@ MATH = {
     ("sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "exp", "log", "log10", "pi", "e", "hypot", "floor", "ceil",
      "fabs", "degrees", "radians", "isclose")
 }  # fmt: skip
+TODAY = tuple(f"__import__('datetime').datetime.{name}()" for name in ("today", "now"))
+DATE = re.compile(r"(?:%[Ymdyj]|[ ./_-]){1,20}")  # formats of a date that mean the same everywhere and are short
 _LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NODES = (
     ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp,
@@ -90,7 +93,7 @@ def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:
     while waiting:
         node, depth = waiting.pop()
         yield node, depth
-        if not is_math(node):
+        if not (is_math(node) or is_today(node)):
             waiting += [(child, depth + 1) for child in ast.iter_child_nodes(node)]
 
 
@@ -105,6 +108,14 @@ def types_of(node: ast.Call) -> list[ast.Name]:
 def is_math(node: ast.AST) -> bool:
     """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing: `__import__('math').NAME`."""
     return isinstance(node, ast.Attribute) and node.attr in MATH and ast.unparse(node.value) in ("math", "__import__('math')")
+
+
+def is_today(node: ast.AST) -> bool:
+    """Whether the node is today's date as a text, `__import__('datetime').datetime.today().strftime(FORMAT)`."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=today, attr="strftime"), args=[ast.Constant(value=str(form))], keywords=[]):
+            return ast.unparse(today) in TODAY and DATE.fullmatch(form) is not None
+    return False
 
 
 def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int], looped: set[int]) -> bool:

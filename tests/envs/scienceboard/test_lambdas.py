@@ -33,6 +33,7 @@ LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: dump['entity']['Sol']['position'][-1]",
     "lambda dump: (a := dump['entity']['Sol']['position'], b := [x**2 for x in a], __import__('math').sqrt(sum(b)))[-1]",
     "lambda dump: math.hypot(3, 4) // 2 % 2",
+    "lambda dump: 'on ' + __import__('datetime').datetime.today().strftime('%Y-%m-%d')",
     "lambda dump: any([row['name'] == 'b' for row in dump['rows']])",
     "lambda dump: '.'.join([key for key in dump if '.' in key][0].split('.')[:-1] + ['_y'])",
     "lambda dump: sorted({len(key) for key in dump.keys()}, reverse=True)[:2]",
@@ -89,6 +90,11 @@ def test_what_python_would_raise_is_raised(source, error):
 
 REFUSED = [
     "1 + 1", "lambda", "import os", "lambda x: __import__('os')", "lambda x: __import__('os').system('id')",
+    "lambda x: __import__('datetime').datetime.today()", "lambda x: __import__('datetime').datetime.today().strftime(x)",
+    "lambda x: __import__('datetime').datetime.today().strftime('%999999999d')", "lambda x: __import__('datetime').os",
+    "lambda x: __import__('datetime').datetime.today().strftime('%Y' * 9)", "lambda x: x.strftime('%Y')",
+    "lambda x: __import__('datetime').datetime.today().strftime('" + "%Y" * 21 + "')",
+    "lambda x: __import__('datetime').datetime.today().strftime('%c')",
     "lambda x: __import__('math').__dict__", "lambda x: __import__('math').__loader__", "lambda x: x.__class__",
     "lambda x: x.__class__.__mro__[1].__subclasses__()", "lambda x: ().__class__", "lambda x: open('/etc/passwd').read()",
     "lambda x: eval('1')", "lambda x: exec('1')", "lambda x: globals()", "lambda x: getattr(x, 'a')", "lambda x: y",
