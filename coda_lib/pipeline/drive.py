@@ -152,6 +152,8 @@ def usable_cores() -> int:
 def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | None) -> None:
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
+    if until == "curve" and not profile.curve:
+        raise UserError(f"profile {profile.name} has no curve: take --profile ablations, or give app, tasks and episodes with --set")
     if in_reference(run.folder):
         raise UserError(f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run")
     if not is_free(run.folder):

@@ -110,6 +110,8 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
     profile = load_profile("smoke", fake_checkpoints)
     with pytest.raises(UserError, match=f"unknown stage 'train': choose one of {', '.join(STAGES)}"):
         preview(run, profile, "train", fake_notebooks)
+    with pytest.raises(UserError, match="profile laptop has no curve: take --profile ablations"):
+        preview(run, load_profile("laptop", fake_checkpoints), "curve", fake_notebooks)
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
         preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
     curve = "curve={app: gis, tasks: [2], episodes: 4, starts: {other: /nowhere, scratch: null}}"
