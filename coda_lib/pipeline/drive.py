@@ -153,7 +153,7 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
     if until == "curve" and not profile.curve:
-        raise UserError(f"profile {profile.name} has no curve: take --profile ablations, or give app, tasks and episodes with --set")
+        raise UserError(f"profile {profile.name} has no curve: take --profile ablations, or give it one with --set")
     if in_reference(run.folder):
         raise UserError(f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run")
     if not is_free(run.folder):
