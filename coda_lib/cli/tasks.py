@@ -157,11 +157,9 @@ def _fault(env: Environment, task: Task) -> str | None:
 
 
 def _check_folder(folder: Path, as_json: bool) -> None:
-    from coda_lib.envs.scienceboard.files import load_board_task
+    from coda_lib.envs.scienceboard.files import board_files, load_board_task
 
-    paths = sorted(folder.rglob("*.json"))
-    if not paths:
-        raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
+    paths = board_files(folder)
     checks: dict[str, list[Counter]] = {}
     problems = []
     for path in paths:

@@ -15,6 +15,7 @@ from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import FleetSettings
 from coda_lib.envs.base import Environment
 from coda_lib.envs.make import environment
+from coda_lib.envs.scienceboard.files import board_files
 from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.envs.screen import Fit
 from coda_lib.errors import UserError
@@ -84,7 +85,7 @@ def board_sets(
     UserError also for a folder without tasks, and an application that is not installed.
     """
     tasks, unreadable = [], Counter()
-    for path in sorted(folder.rglob("*.json")):
+    for path in board_files(folder):
         try:
             tasks.append(app_task(path))
         except UserError as error:
@@ -93,7 +94,7 @@ def board_sets(
             leave_out(f"left out: {error}")
             unreadable[path.parent.name] += 1
     if not tasks:
-        raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
+        raise UserError(f"no task file in {folder} can be read")
     if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
         raise UserError(f"two task files below {folder} are {repeated[0]}: each is played under its own name; move one away")
     sets = []

@@ -6,6 +6,7 @@ Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -209,6 +210,20 @@ class BoardTask(Part):
             if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
                 raise ValueError(f"evaluate: the value of info {item.key!r} must be the lines that ChimeraX prints")
         return self
+
+
+def board_files(folder: Path) -> list[Path]:
+    """All task files below a folder, sorted, those in linked folders as well, each once.  UserError if there is none."""
+    paths, walked = [], set()
+    for place, inner, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(place)) in walked:  # as in a loop of links
+            inner.clear()
+            continue
+        walked.add(real)
+        paths += [Path(place, name) for name in names if name.endswith(".json")]
+    if not paths:
+        raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
+    return sorted(paths)
 
 
 def load_board_task(path: Path) -> BoardTask:

@@ -159,6 +159,11 @@ def test_the_command_counts_what_can_be_read(coda, tmp_path):
     assert "A-02.json: field steps" in shown
     code, shown, _ = coda("tasks", "check", str(tmp_path), "--json")
     assert json.loads(shown)["tasks"] == [{"app": "KAlgebra", "tasks": 2, "checks": {"stop": 1, "val": 1}}]
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "here").symlink_to(tmp_path / "KAlgebra")
+    (tmp_path / "linked" / "loop").symlink_to(tmp_path / "linked")
+    code, shown, _ = coda("tasks", "check", str(tmp_path / "linked"))
+    assert code == 1 and "2 of 3 task files can be read" in shown
     (tmp_path / "empty").mkdir()
     code, _, said = coda("tasks", "check", str(tmp_path / "empty"))
     assert code == 2 and "no task files in" in said
