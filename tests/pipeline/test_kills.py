@@ -83,13 +83,13 @@ class Study:
     def _check_all_end(self, family: set[psutil.Process]) -> None:
         """No process of this run goes on, not even one that began while another was killed, and nothing holds its lock."""
         until = time.monotonic() + PATIENCE_S
-        while True:  # one that is ending has no command line any more, and holds its files for a moment
+        while True:  # one that is ending has no command line any more, and holds its files, with the lock, for a moment
             family |= {p for p in psutil.process_iter() if str(self.run.folder) in " ".join(_command(p))}
-            if not (alive := [p for p in family if _is_alive(p)]):
+            alive = [p for p in family if _is_alive(p)]
+            if not alive and not self.is_locked():
                 break
-            assert time.monotonic() < until, [_command(p) for p in alive]
+            assert time.monotonic() < until, [_command(p) for p in alive] or "the lock is held"
             time.sleep(0.1)
-        assert not self.is_locked()
 
 
 def _is_alive(process: psutil.Process) -> bool:
