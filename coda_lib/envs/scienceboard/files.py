@@ -220,7 +220,8 @@ def board_files(folder: Path) -> list[Path]:
             inner.clear()
             continue
         walked.add(real)
-        paths += [Path(place, name) for name in names if name.endswith(".json")]
+        paths += [Path(place, name) for name in (*names, *inner) if name.endswith(".json")]  # a folder of that name is an error
+        inner[:] = [name for name in inner if not name.endswith(".json")]
     if not paths:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
     return sorted(paths)
