@@ -56,7 +56,8 @@ def overall_section(folder: Path) -> str:
     head = ["percent", *(name for name, _ in columns), f"{rows['paper_metric'].iloc[0]}, the paper (ScienceBoard)"]
     paper = [f"{value:.2f}" for value in rows["paper_value"]]
     systems = [SYSTEM_LABELS[system].strip("*") for system in rows["system"]]
-    cells = zip(systems, *(_cells(table) for _, table in columns), paper, strict=True)
+    order = rows["system"].tolist()
+    cells = zip(systems, *(_cells(table.set_index("system").loc[order]) for _, table in columns), paper, strict=True)
     return "\n\n".join([_about(folder), _table([head, ["---"] * len(head), *cells]), differences(folder)])
 
 
@@ -99,7 +100,9 @@ def _about(folder: Path) -> str:
         f"{profile.evaluation_runs} runs of each."
     )
     if "sealed tasks" in more:
-        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, once a seed."
+        played = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
+        which = "" if played == seeds else f" ({played})"
+        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, once a seed{which}."
     if "without chance" in more:
         text += " Without chance: the test tasks at temperature 0, once a seed."
     return text
@@ -114,14 +117,15 @@ def differences(folder: Path) -> str:
     paper = _overall(folder / "seeds" / "beside_paper.csv")
     paper = paper.set_index(["metric", "system"])
     compared = _overall(folder / "seeds" / "comparisons.csv")
+    pairs = compared[["first", "second"]].drop_duplicates()
     columns: dict[str, list[str]] = {}
     for metric, rows in compared.groupby("metric", sort=False):
+        rows = pairs.merge(rows, validate="1:1")
         columns[f"{metric}, ours"] = _cells(rows, "+")
         theirs, named = paper.loc[metric, "paper_value"], paper.loc[metric, "paper_metric"].iloc[0]
         columns[f"{named}, the paper"] = [f"{theirs[row.second] - theirs[row.first]:+.2f}" for row in rows.itertuples()]
     if (path := folder / "seeds" / "sealed_differences.csv").is_file():
-        columns["sealed tasks, ours"] = _cells(_overall(path), "+")
-    pairs = compared.drop_duplicates(["first", "second"])
+        columns["sealed tasks, ours"] = _cells(pairs.merge(_overall(path), validate="1:1"), "+")
     names = [f"{_plain(row.second)} − {_plain(row.first).lower()}" for row in pairs.itertuples()]
     head = ["difference, points", *columns]
     return _table([head, ["---"] * len(head), *zip(names, *columns.values(), strict=True)])
@@ -266,13 +270,14 @@ def real_table(folder: Path) -> str:
     gains = _averages(study / "seeds" / "comparisons.csv").query("first == 'base'")
     above = dict(zip(gains["second"], _cells(gains, "+"), strict=True))
     head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent without chance"]
+    order = solved["system"].tolist()
     cells = zip(
-        [SYSTEM_LABELS[system].strip("*") for system in solved["system"]], _cells(solved),
-        [above.get(system, "") for system in solved["system"]], _cells(greedy), strict=True,
+        [SYSTEM_LABELS[system].strip("*") for system in order], _cells(solved),
+        [above.get(system, "") for system in order], _cells(greedy.set_index("system").loc[order]), strict=True,
     )  # fmt: skip
     about = (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
-        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each; "
+        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, 95 % intervals over tasks; "
         "[docs/real-software.md](docs/real-software.md)):"
     )
     return f"{about}\n\n{_table([head, ['---'] * len(head), *cells])}"
