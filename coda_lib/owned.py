@@ -25,7 +25,7 @@ BELONGS = {  # kind of folder: what the kit puts in it
     ),
     "view": frozenset(("view", "view.html")),
     "fleet": frozenset(("episodes", "about.json", "status.json")),
-    "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge", "kalgebra")),
+    "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge")),
 }  # fmt: skip
 PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 

@@ -87,29 +87,6 @@ def apps_check(
         raise typer.Exit(1)
 
 
-@apps_app.command("adapt")
-def apps_adapt(
-    folder: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder of walks and networks; a second call resumes.")] = RESULTS
-    / "adapter",
-    scale: Annotated[float, typer.Option(min=0, help="Share of the recipe, for a trial.")] = 1.0,
-    publish: Annotated[bool, typer.Option("--publish", help="Replace data/checkpoints/kalgebra.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Train the laptop's executor and planner on walks through KAlgebra, and measure them there."""
-    from coda_lib.base_models.kalgebra import recipe as adapter
-
-    recipe = adapter.AdapterRecipe().scaled(scale)
-    with err.status("walking and training: about an hour"):
-        figures = adapter.adapt(folder, recipe)
-    if publish:
-        adapter.publish(folder, figures, recipe)
-    if as_json:
-        print_json(figures)
-        return
-    rows = [(role, name.replace("_", " "), value) for role, measured in figures.items() for name, value in measured.items()]
-    show(("", "measured", ""), rows)
-
-
 @apps_app.command("soak")
 def apps_soak(
     kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,

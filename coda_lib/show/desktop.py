@@ -10,7 +10,6 @@ import pandas as pd
 from PIL import Image
 
 from coda_lib.applications import DESKTOP_APPS
-from coda_lib.base_models.kalgebra import recipe as adapter
 from coda_lib.bench.desktop import Check, check_app, script_agent
 from coda_lib.bench.fleet import typing_task
 from coda_lib.envs.desktop import app_class
@@ -77,21 +76,6 @@ def reference_episodes() -> pd.DataFrame:
     episodes = pd.concat(pd.read_parquet(path) for path in sorted(EPISODES.glob("*.parquet")))
     kinds = episodes["task_id"].str.partition("/")[0].rename("application")
     return episodes.groupby(["system", kinds])["success"].agg(episodes="size", solved="sum")
-
-
-def goals_pursued() -> pd.DataFrame:
-    """Episodes of the adapted agent at new goals in KAlgebra, as measured once."""
-    played = pd.read_parquet(adapter.COMMITTED / adapter.GOALS).set_index("task_id")
-    played["goals"] = 1 + played["asked"].str.count(" and ")
-    return played[["asked", "goals", "in_training", "success", "steps", "stop"]]
-
-
-def adapted_strip(checks: Sequence[Check], number: int) -> Sheet | str:
-    """The screens of the adapted agent at one of these goals, played in KAlgebra."""
-    if not works(checks, "KAlgebra"):
-        return "KAlgebra does not work here"
-    (played,) = adapter.play(adapter.COMMITTED, adapter.goals_to_reach(number + 1)[number:])
-    return strip(played)
 
 
 def study_table(folder: Path = TRAINED) -> pd.DataFrame:
