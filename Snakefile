@@ -26,7 +26,7 @@ PYTHON = sys.executable
 
 
 REAL = ("coda_lib.envs.desktop", "coda_lib.envs.scienceboard")  # what no stage on ScienceDesk runs
-UNUSED = () if P.models.generator else ("coda_lib.stages.rounds",)  # and with it the generator
+UNUSED = () if P.models.generator else ("coda_lib.stages.rounds", "coda_lib.generator")
 
 
 def relative(paths):

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from coda_lib.action import Action, ActionError
 from coda_lib.config import Profile
 from coda_lib.executor import Executor, read_actions
-from coda_lib.grammar import format_action
 from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, Planner, control_action, read_plan
 
 if TYPE_CHECKING:
-    from coda_lib.envs.screen import Fit
+    from coda_lib.envs.base import Fit
 
 TRIES = 3  # replies before a step counts as failed (released inference code)
 
@@ -44,6 +43,7 @@ class DualAgent:
 
     >>> from PIL import Image
     >>> from coda_lib import ReplayModel, Sampling
+    >>> from coda_lib.grammar import action_text
     >>> planner = Planner(ReplayModel(["Click 'Grid'."]), Sampling())
     >>> executor = Executor(ReplayModel(["click(start_box='(84,63)')"]), Sampling())
     >>> screen = Image.new("RGB", (336, 252))
@@ -143,11 +143,6 @@ def carry_out(executor: Executor, observations: Sequence[Observation], plans: Se
         else:
             decisions.append(_read(plan, reply_of[i], observations[i]))
     return decisions
-
-
-def action_text(actions: Sequence[Action], size: tuple[int, int]) -> str:
-    """Actions as the text of the history, in pixels of a screenshot of `size` (width, height)."""
-    return "\n\n".join(format_action(action, size) for action in actions)
 
 
 def _read(plan: str, reply: str, observation: Observation) -> Decision:

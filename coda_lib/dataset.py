@@ -10,7 +10,7 @@ import numpy as np
 from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.action import ActionType
-from coda_lib.agent import action_text
+from coda_lib.grammar import action_text
 from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 

@@ -8,6 +8,7 @@ else.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import islice
 from typing import Literal
 
@@ -177,6 +178,11 @@ def format_action(action: Action, size: tuple[int, int], convention: Convention 
         value = "({},{})".format(*to_pixel(*values, scale)) if len(values) == 2 else _escape(*values)
         written.append(f"{name}='{value}'")
     return f"{action.type}({', '.join(written)})"
+
+
+def action_text(actions: Sequence[Action], size: tuple[int, int]) -> str:
+    """Actions as the text of the history, in pixels of a screenshot of `size` (width, height)."""
+    return "\n\n".join(format_action(action, size) for action in actions)
 
 
 def _escape(text: str) -> str:

@@ -16,8 +16,9 @@ from typing import Any
 import pandas as pd
 from PIL import Image
 
-from coda_lib.agent import Agent, Decision, action_text
+from coda_lib.agent import Agent, Decision
 from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
+from coda_lib.grammar import action_text
 from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot_png

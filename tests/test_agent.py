@@ -8,8 +8,9 @@ import pytest
 from tiny_models import SIZE, pictures_of, screen, words_of
 
 from coda_lib.action import Action
-from coda_lib.agent import TRIES, Decision, DualAgent, SoloAgent, action_text, carry_out
+from coda_lib.agent import TRIES, Decision, DualAgent, SoloAgent, carry_out
 from coda_lib.executor import Executor
+from coda_lib.grammar import action_text
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.planner import Observation, Planner, Turn
 

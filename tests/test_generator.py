@@ -11,8 +11,10 @@ from chat_server import Server, words_of
 from rich.console import Console
 from tiny_models import NO, YES, made_up
 
+from coda_lib import draws
 from coda_lib.applications import ALL_APPS
 from coda_lib.config import load_profile
+from coda_lib.draws import train_tasks
 from coda_lib.errors import StageError, UserError
 from coda_lib.explore import aims, sentence
 from coda_lib.files import read_json
@@ -31,13 +33,13 @@ from coda_lib.generator import (
     sieve,
 )  # fmt: skip
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.models.load import usage_table
 from coda_lib.pipeline.drive import reproduce
 from coda_lib.run import Run
 from coda_lib.show.rounds import BY_HAND, rounds_by_hand, rounds_table
-from coda_lib.stages import common, explore, judge, rounds
+from coda_lib.stages import explore, judge, rounds
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import load_trajectories
+from coda_lib.usage import usage_table
 
 pytest_plugins = ("tiny_checkpoints",)
 EXAMPLES = ["Turn the grid on.", "Plot sin(x)."]
@@ -211,7 +213,7 @@ def test_a_stage_explores_round_by_round_and_goes_on_after_a_fall(tmp_path, monk
     before = len(asked)
     found = explore.run(here, "base", "gis")
     assert len(asked) == before + 2  # the first round's tasks were there, and its attempts
-    tasks = explore.train_tasks(here, "gis")
+    tasks = train_tasks(here, "gis")
     assert [task.id for task in tasks] == [f"gis/generated-{n:02d}-{i:02d}" for n in (1, 2) for i in (1, 2)]
     assert [(one.task_id, one.run) for one in found] == [(task.id, run) for task in tasks for run in range(2)]
     assert load_trajectories(here.rollouts("base", "gis")) == found
@@ -243,7 +245,7 @@ def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
 def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train tasks."""
     held_out = [task.instruction for task in test_tasks("gis")]
-    pool = common.template_tasks(load_profile("smoke", ("explore.base.tasks=200",)), "base", "gis")
+    pool = draws.template_tasks(load_profile("smoke", ("explore.base.tasks=200",)), "base", "gis")
     proposals = [Proposal(instruction=task.instruction, steps=2) for task in pool]
     known = examples_of("gis")
     left = iter([one.instruction for one in sieve(proposals, known, held_out)[0]])
@@ -261,7 +263,7 @@ def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     server.shutdown()
     (used,) = [row for row in usage_table(here).to_dict("records") if row["role"] == "generator"]
     assert (used["stage"], used["requests"]) == ("explore/base/gis", len(server.asked)) and used["cost"] > 0
-    tasks = explore.train_tasks(here, "gis")
+    tasks = train_tasks(here, "gis")
     played = load_trajectories(here.rollouts("specialist", "gis"))
     assert len(tasks) == 8 and {one.task_id for one in played} == {task.id for task in tasks}
     assert here.table1.exists() and (here.generated("gis") / "done.json").exists()

@@ -14,10 +14,10 @@ from statistics import median
 from PIL import Image
 
 from coda_lib.applications import APPS
+from coda_lib.envs.base import Fit
 from coda_lib.envs.sciencedesk.elements import Element
 from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH
-from coda_lib.envs.screen import Fit
 from coda_lib.executor import Executor
 from coda_lib.planner import Observation
 from coda_lib.task import test_tasks

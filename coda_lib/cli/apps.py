@@ -13,7 +13,6 @@ import typer
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.cli.console import JsonOption, err, out, print_json, save_folder_option, save_option, show
 from coda_lib.errors import StageError, UserError
-from coda_lib.paths import RESULTS
 
 apps_app = typer.Typer(help="Real applications: install and check them.", no_args_is_help=True)
 

@@ -173,8 +173,8 @@ def usage(
     """Requests and tokens of a run's served models by stage, and their cost at the profile's prices."""
     import pandas as pd
 
-    from coda_lib.models.load import usage_table
     from coda_lib.paths import display
+    from coda_lib.usage import usage_table
 
     here = run_of(run)
     models = usage_table(here)

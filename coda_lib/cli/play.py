@@ -86,7 +86,7 @@ def episode(
 
 def _steps(played: Trajectory) -> list[dict[str, Any]]:
     """Plan, action and fault of each step of an episode."""
-    from coda_lib.agent import action_text
+    from coda_lib.grammar import action_text
 
     return [
         {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from coda_lib.applications import DESKTOP_APPS
-from coda_lib.envs.base import Environment
-from coda_lib.envs.screen import Fit
+from coda_lib.envs.base import Environment, Fit
 
 
 def environment(app: str, fit: Fit | None = None) -> Environment:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
 from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.envs.base import STOPS, Environment
+from coda_lib.envs.base import STOPS, Environment, Fit
 from coda_lib.envs.pyautogui import Call, held_after, letting_go, pyautogui_calls
 from coda_lib.task import Task
 
-Fit = Callable[[tuple[int, int]], tuple[int, int]]
 WAIT_S = 1.0  # seconds of a WAIT action where nothing else is said
 
 

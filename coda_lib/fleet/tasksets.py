@@ -13,11 +13,10 @@ from pathlib import Path
 from coda_lib.agent import Agent
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import FleetSettings
-from coda_lib.envs.base import Environment
+from coda_lib.envs.base import Environment, Fit
 from coda_lib.envs.make import environment
 from coda_lib.envs.scienceboard.files import board_files
 from coda_lib.envs.scienceboard.tasks import app_task
-from coda_lib.envs.screen import Fit
 from coda_lib.errors import UserError
 from coda_lib.fleet.collect import collect
 from coda_lib.fleet.workers import LocalWorker, RayWorker, WorkerSpec, join_cluster

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from coda_lib.action import ActionError
-from coda_lib.agent import action_text
 from coda_lib.errors import UserError
 from coda_lib.files import safe_name, write_json
 from coda_lib.formats.judging import TrajectoryError, read_trajectory
 from coda_lib.formats.parts import read_picture, record_of, trajectory_of, twice, unseen
-from coda_lib.grammar import parse_actions
+from coda_lib.grammar import action_text, parse_actions
 from coda_lib.trajectory import Step, Trajectory, decode_image
 
 EXPERIMENT = "coda"

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coda_lib.agent import action_text
 from coda_lib.errors import UserError
 from coda_lib.formats.parts import twice
+from coda_lib.grammar import action_text
 from coda_lib.judge import read_verdict
 from coda_lib.trajectory import Trajectory, decode_image
 

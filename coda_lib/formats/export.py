@@ -15,15 +15,15 @@ from typing import Any
 import yaml
 from datasets import Dataset, Features, Image, List, Value
 
-from coda_lib.agent import action_text
 from coda_lib.applications import software
+from coda_lib.draws import train_tasks
 from coda_lib.errors import UserError
 from coda_lib.evaluation.provenance import code_state
 from coda_lib.files import new_folder, write_text
+from coda_lib.grammar import action_text
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import display
 from coda_lib.run import Run
-from coda_lib.stages.explore import train_tasks
 from coda_lib.task import Task, task_record, test_tasks
 from coda_lib.trajectory import Trajectory, decode_image, load_trajectories
 

@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from coda_lib.action import Action
-from coda_lib.agent import Agent, Decision, DualAgent, action_text, carry_out, load_agent
+from coda_lib.agent import Agent, Decision, DualAgent, carry_out, load_agent
 from coda_lib.config import SpecializeSettings, load_profile
 from coda_lib.dataset import observation
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import paired_difference
+from coda_lib.grammar import action_text
 from coda_lib.models.chat import text
 from coda_lib.models.local import LocalModel, encode, load_network
 from coda_lib.paths import checkpoint_path

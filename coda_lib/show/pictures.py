@@ -14,7 +14,7 @@ from matplotlib.patches import FancyBboxPatch, Rectangle
 from PIL import Image
 
 from coda_lib.action import Action, ActionType
-from coda_lib.agent import action_text
+from coda_lib.grammar import action_text
 from coda_lib.show.figures import ADVANTAGE, BLUE, GREEN, GREY, INK, OUTLINE, VERMILION, Sheet, styled
 from coda_lib.trajectory import Step, Trajectory, decode_image
 

@@ -10,11 +10,12 @@ from datasets import Dataset, concatenate_datasets
 from coda_lib.agent import load_agent
 from coda_lib.config import Serving
 from coda_lib.dataset import grpo_rows
+from coda_lib.draws import held_out_tasks, stage_seed
 from coda_lib.executor import Executor
 from coda_lib.files import write_table
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, stage_seed
+from coda_lib.stages.common import Progress, begin, part_of
 from coda_lib.stages.evaluate import play_held_out
 from coda_lib.stages.labels import labeller
 from coda_lib.trajectory import load_trajectories

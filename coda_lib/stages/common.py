@@ -6,10 +6,8 @@ Each derives its random numbers from the run's seed and its own name.
 
 from __future__ import annotations
 
-import hashlib
-import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,13 +16,12 @@ import torch
 from coda_lib.agent import Agent, load_agent, sight_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
-from coda_lib.envs.make import defaults, environment
+from coda_lib.envs.make import environment
 from coda_lib.fleet.tasksets import TaskSet, play_tasks
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.rollout import jobs
 from coda_lib.run import Run
-from coda_lib.space import draw, space
-from coda_lib.task import Task, test_tasks
+from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory
 
 Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
@@ -46,46 +43,9 @@ def part_of(progress: Progress, before: int, total: int) -> Progress:
     return lambda done, _: progress(before + done, total)
 
 
-def stage_seed(profile: Profile, *names: str) -> int:
-    """A seed below 2^31 for one stage of a run: the same for the same run seed and names, and unlike any other's."""
-    digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()
-    return int.from_bytes(digest[:4], "big") % 2**31
-
-
 def system_agent(run: Run, system: str, app: str) -> Agent:
     """The agent of a system of Table 1, or of the planner 'base', 'specialist' or 'generalist', for one application."""
     return load_agent(run.profile(), system, run.planner_checkpoint(system, app))
-
-
-def template_tasks(profile: Profile, planner: str, app: str) -> list[Task]:
-    """The train tasks of a planner: a seeded draw from the train region of the application's task space.
-
-    UserError as of `space.draw`.
-    """
-    wanted = profile.explore[planner]
-    return drawn_tasks(app, wanted.tasks, wanted.grades, stage_seed(profile, "train tasks", planner, app))
-
-
-def drawn_tasks(app: str, count: int, grades: Mapping[str, float], seed: int) -> list[Task]:
-    """A draw from the train region of an application's task space.  UserError as of `space.draw`."""
-    return draw(space(app), "train", count, seed, defaults(app), grades)
-
-
-def held_out_tasks(here: Run, app: str) -> list[Task]:
-    """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
-    seed = stage_seed(here.explorer().profile(), "test tasks", app)
-    return _draw(test_tasks(app), here.profile().test_tasks, seed)
-
-
-def sealed_tasks(profile: Profile, app: str) -> list[Task]:
-    """The sealed tasks of an application, of all grades: none unless the profile has some.  UserError as of `space.draw`."""
-    if not (wanted := profile.sealed):
-        return []
-    return draw(space(app), "test", wanted.tasks, wanted.seed, defaults(app))
-
-
-def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:
-    return tasks if count is None or count >= len(tasks) else random.Random(seed).sample(tasks, count)
 
 
 def play(

@@ -14,6 +14,7 @@ import pandas as pd
 
 from coda_lib.agent import load_agent
 from coda_lib.config.sections import CurveSettings
+from coda_lib.draws import drawn_tasks, stage_seed
 from coda_lib.errors import UserError
 from coda_lib.evaluation.statistics import mean_over_tasks, success_matrix, task_average
 from coda_lib.evaluation.tables import read_episodes
@@ -23,7 +24,7 @@ from coda_lib.judge import Judge
 from coda_lib.owned import replaced_folder
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, drawn_tasks, judge_labels, play, stage_seed, system_agent
+from coda_lib.stages.common import Progress, begin, judge_labels, play, system_agent
 from coda_lib.stages.evaluate import play_held_out
 from coda_lib.stages.labels import true_labels
 from coda_lib.task import Task

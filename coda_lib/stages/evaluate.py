@@ -5,15 +5,16 @@ from __future__ import annotations
 import pandas as pd
 
 from coda_lib.agent import Agent, models_of
+from coda_lib.draws import held_out_tasks, sealed_tasks, stage_seed
 from coda_lib.files import write_table
 from coda_lib.fleet.collect import Collection
-from coda_lib.models.load import note_usage
 from coda_lib.rollout import episodes
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, play, sealed_tasks, stage_seed, system_agent
+from coda_lib.stages.common import Progress, begin, part_of, play, system_agent
 from coda_lib.trajectory import save_trajectories
+from coda_lib.usage import note_usage
 
-__all__ = ["begin", "held_out_tasks", "play_held_out", "run"]
+__all__ = ["begin", "play_held_out", "run"]
 
 
 def run(here: Run, system: str, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from coda_lib.agent import models_of
+from coda_lib.draws import stage_seed, train_tasks
 from coda_lib.fleet.collect import Collection
-from coda_lib.models.load import note_usage
 from coda_lib.owned import remove
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, play, stage_seed, system_agent, template_tasks
-from coda_lib.task import Task
+from coda_lib.stages.common import Progress, begin, play, system_agent
 from coda_lib.trajectory import Trajectory, save_trajectories
+from coda_lib.usage import note_usage
 
-__all__ = ["begin", "run", "train_tasks"]
+__all__ = ["begin", "run"]
 
 
 def run(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
@@ -35,13 +35,3 @@ def run(here: Run, planner: str, app: str, progress: Progress = lambda done, tot
         for attempts in here.generated(app).glob("*/attempts.parquet"):
             remove(attempts)
     return trajectories
-
-
-def train_tasks(here: Run, app: str, planner: str = "base") -> list[Task]:
-    """The train tasks of a planner: drawn for it, or what the run's generator has made so far, the same for every planner."""
-    profile = here.explorer().profile()
-    if profile.models.generator:
-        from coda_lib.stages.rounds import generated_tasks
-
-        return generated_tasks(here, app)
-    return template_tasks(profile, planner, app)

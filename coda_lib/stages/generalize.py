@@ -8,10 +8,11 @@ from pathlib import Path
 import torch
 
 from coda_lib.dataset import sft_rows
+from coda_lib.draws import stage_seed
 from coda_lib.paths import checkpoint_path
 from coda_lib.run import Run
 from coda_lib.space import write_split
-from coda_lib.stages.common import begin, judge_labels, stage_seed
+from coda_lib.stages.common import begin, judge_labels
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, generalize
 from coda_lib.trajectory import load_trajectories

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
+from coda_lib.draws import stage_seed
 from coda_lib.files import write_json
 from coda_lib.judge import Judge, JudgeScore, Rule, score
-from coda_lib.models.load import note_usage
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, judge_labels, stage_seed
+from coda_lib.stages.common import begin, judge_labels
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+from coda_lib.usage import note_usage
 
 __all__ = ["begin", "run"]
 

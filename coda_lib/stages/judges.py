@@ -9,11 +9,12 @@ from functools import partial
 import pandas as pd
 
 from coda_lib.config import Profile
+from coda_lib.draws import stage_seed
 from coda_lib.evaluation.votes import LOW, half_of, votes_of
 from coda_lib.files import write_table
 from coda_lib.judge import Judge
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, stage_seed
+from coda_lib.stages.common import begin
 from coda_lib.trajectory import Trajectory, load_trajectories
 
 __all__ = ["begin", "load_judges", "mix", "run"]

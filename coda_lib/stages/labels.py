@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, get_args
 import pandas as pd
 
 from coda_lib.config import Variant
+from coda_lib.draws import stage_seed, train_tasks
 from coda_lib.evaluation.votes import apply, cast, table2_rules, votes_of
 from coda_lib.files import write_table
 from coda_lib.run import Run
-from coda_lib.stages.common import begin, judge_labels, stage_seed
-from coda_lib.stages.explore import train_tasks
+from coda_lib.stages.common import begin, judge_labels
 from coda_lib.stages.judges import load_judges
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, load_trajectories

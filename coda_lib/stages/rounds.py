@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from coda_lib.agent import models_of
+from coda_lib.draws import stage_seed
 from coda_lib.errors import StageError
 from coda_lib.generator import Generator, feedback_of, load_rounds
 from coda_lib.judge import Judge
 from coda_lib.models.chat import Sampling
-from coda_lib.models.load import load_model, note_usage
+from coda_lib.models.load import load_model
 from coda_lib.owned import remove
 from coda_lib.paths import display
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, play, stage_seed, system_agent
-from coda_lib.task import Task
+from coda_lib.stages.common import Progress, play, system_agent
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
-
-
-def generated_tasks(here: Run, app: str) -> list[Task]:
-    """The tasks that the run's generator has made so far."""
-    return [task for tasks in load_rounds(here.generated(app), app) for task in tasks.tasks]
+from coda_lib.usage import note_usage
 
 
 def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:

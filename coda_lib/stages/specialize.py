@@ -9,15 +9,16 @@ import torch
 
 from coda_lib.config import EXPLORERS, Profile
 from coda_lib.dataset import grpo_rows
+from coda_lib.draws import stage_seed
 from coda_lib.executor import Executor
-from coda_lib.models.load import note_usage
 from coda_lib.run import Run
 from coda_lib.space import write_split
-from coda_lib.stages.common import begin, judge_labels, stage_seed
+from coda_lib.stages.common import begin, judge_labels
 from coda_lib.stages.groups import KeepingReward
 from coda_lib.stages.processes import launch
 from coda_lib.trainer import Progress, specialize, together
 from coda_lib.trajectory import load_trajectories
+from coda_lib.usage import note_usage
 
 __all__ = ["begin", "explorers", "run", "train"]
 

@@ -18,6 +18,7 @@ from rapidfuzz import process
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
+from coda_lib.draws import held_out_tasks
 from coda_lib.envs.sciencedesk.script import ScriptError, action_of, to_step
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
@@ -28,10 +29,10 @@ from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation, Planner
 from coda_lib.prompts import render
 from coda_lib.run import Run
-from coda_lib.stages.common import Progress, begin, held_out_tasks, part_of, system_agent
+from coda_lib.stages.common import Progress, begin, part_of, system_agent
 from coda_lib.stages.evaluate import play_held_out
 
-__all__ = ["WidgetTreeExecutor", "begin", "executors", "held_out_tasks", "run"]
+__all__ = ["WidgetTreeExecutor", "begin", "executors", "run"]
 
 CALL = "CODER_CALL"  # stands where a delegated text would
 _TYPED = re.compile(r"(?<=^Type ')(.*)(?='(?: and press Enter)?\.$)")

@@ -12,6 +12,7 @@ from datasets import Dataset
 from tiny_models import NO, RULE, YES, made_up
 
 from coda_lib.config import load_profile
+from coda_lib.draws import train_tasks
 from coda_lib.errors import UserError
 from coda_lib.evaluation import ablations as ablation_tables
 from coda_lib.evaluation.ablations import executors, novel, variants
@@ -20,7 +21,7 @@ from coda_lib.files import write_text
 from coda_lib.judge import Judge, Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel
 from coda_lib.run import Run
-from coda_lib.stages import ablations, explore
+from coda_lib.stages import ablations
 from coda_lib.stages import judges as other_judges
 from coda_lib.stages import labels as labels_stage
 from coda_lib.trajectory import load_trajectories, save_trajectories
@@ -54,7 +55,7 @@ def test_a_group_that_does_not_divide_a_step_is_refused():
 @pytest.fixture
 def judged(run, monkeypatch) -> Run:
     """Give a run with five attempts at tasks of one step: what the judge says of them, whether they are solved."""
-    tasks = explore.train_tasks(run, "algebra")
+    tasks = train_tasks(run, "algebra")
     task = next(task for task in tasks if len(task.solution) == 1 and task.ans is None)
     slow = (("Click 'Grid'.", made_up().steps[0].actions[0]),) * 2 + (("DONE", made_up().steps[1].actions[0]),)
     attempts = [
@@ -62,7 +63,7 @@ def judged(run, monkeypatch) -> Run:
         made_up(3, slow, verdicts=(YES, YES, UNCLEAN, YES)), made_up(4, slow, verdicts=(NO,)),
     ]  # fmt: skip
     save_trajectories(run.judged("base", "algebra"), [replace(t, task_id=task.id, run=i) for i, t in enumerate(attempts)])
-    other = explore.train_tasks(run, "gis")[0]
+    other = train_tasks(run, "gis")[0]
     failed = made_up(task_id=other.id, app="gis", verdicts=(NO,), success=False)
     save_trajectories(run.judged("base", "gis"), [failed])
     said = {"low": iter([YES, NO, YES, YES, YES] + [YES] * 4), "base": iter([NO, YES, YES, NO, NO] + [YES] * 2)}

@@ -12,8 +12,10 @@ import pytest
 import torch
 from tiny_models import NO, YES, made_up
 
+from coda_lib import draws
 from coda_lib.agent import DualAgent, SoloAgent
 from coda_lib.config import FleetSettings, Profile, load_profile
+from coda_lib.draws import train_tasks
 from coda_lib.errors import UserError
 from coda_lib.judge import Judge, Rule
 from coda_lib.models.chat import ReplayModel, Sampling
@@ -76,20 +78,20 @@ def test_every_stage_has_a_seed_of_its_own():
         ("explore", "basegis"),
         (),
     ]
-    seeds = [common.stage_seed(p, *n) for p in (profile, other) for n in names]
+    seeds = [draws.stage_seed(p, *n) for p in (profile, other) for n in names]
     assert len(set(seeds)) == len(seeds) and all(0 <= seed < 2**31 for seed in seeds)
     assert seeds[: len(names)] == [
-        common.stage_seed(smoke("explore.base.tasks=9"), *n) for n in names
+        draws.stage_seed(smoke("explore.base.tasks=9"), *n) for n in names
     ]  # of nothing but the seed
 
 
 def test_train_tasks_are_a_seeded_draw_from_the_train_region():
     few = "explore.base.tasks=9"
-    drawn = common.template_tasks(smoke(few), "base", "gis")
+    drawn = draws.template_tasks(smoke(few), "base", "gis")
     assert len({task.id for task in drawn}) == 9 and all("-train-" in task.id for task in drawn)
-    assert drawn == common.template_tasks(smoke(few, "explore.base.runs=5"), "base", "gis")
-    assert drawn != common.template_tasks(smoke(few, "seed=8"), "base", "gis")
-    assert drawn != common.template_tasks(smoke("explore.specialist.tasks=9"), "specialist", "gis")  # each planner has its own
+    assert drawn == draws.template_tasks(smoke(few, "explore.base.runs=5"), "base", "gis")
+    assert drawn != draws.template_tasks(smoke(few, "seed=8"), "base", "gis")
+    assert drawn != draws.template_tasks(smoke("explore.specialist.tasks=9"), "specialist", "gis")  # each planner has its own
 
 
 def test_held_out_tasks_are_the_committed_ones(tmp_path):
@@ -97,7 +99,7 @@ def test_held_out_tasks_are_the_committed_ones(tmp_path):
 
     def draw(*changes: str) -> list[Task]:
         here.store(smoke(*changes))
-        return common.held_out_tasks(here, "astron")
+        return draws.held_out_tasks(here, "astron")
 
     everything, drawn = committed_tasks("astron"), draw("test_tasks=4")
     assert len({task.id for task in drawn}) == 4 and all(task in everything for task in drawn)
@@ -117,15 +119,15 @@ def test_runs_that_share_an_exploration_have_its_files_and_its_tasks(tmp_path):
             assert getattr(run, kind)("specialist", "gis").is_relative_to(run.folder)
         assert run.generated("gis") == one.generated("gis")
         assert run.evaluation("base", "gis").is_relative_to(run.folder)
-        assert explore.train_tasks(run, "gis") == explore.train_tasks(one, "gis")
-        assert common.held_out_tasks(run, "gis") == common.held_out_tasks(one, "gis")
+        assert train_tasks(run, "gis") == train_tasks(one, "gis")
+        assert draws.held_out_tasks(run, "gis") == draws.held_out_tasks(one, "gis")
     two.store(smoke("seed=1", "explore.base.tasks=3"))
-    assert explore.train_tasks(two, "gis") != explore.train_tasks(one, "gis")
-    assert common.held_out_tasks(two, "gis") != common.held_out_tasks(one, "gis")
+    assert train_tasks(two, "gis") != train_tasks(one, "gis")
+    assert draws.held_out_tasks(two, "gis") != draws.held_out_tasks(one, "gis")
 
 
 def test_train_tasks_of_some_grades():
-    drawn = common.template_tasks(smoke("explore.base.tasks=8", "explore.base.grades={B: 1, C: 3}"), "base", "gis")
+    drawn = draws.template_tasks(smoke("explore.base.tasks=8", "explore.base.grades={B: 1, C: 3}"), "base", "gis")
     assert [task.grade for task in drawn] == ["B"] * 2 + ["C"] * 6
 
 
@@ -160,7 +162,7 @@ def test_threads_are_those_of_the_stage(tmp_path):
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = explore.run(run, "base", "gis", lambda *now: told.append(now))
-    tasks = explore.train_tasks(run, "gis")
+    tasks = train_tasks(run, "gis")
     assert [(t.task_id, t.run) for t in found] == [(task.id, n) for task in tasks for n in range(2)]
     assert load_trajectories(run.rollouts("base", "gis")) == found and told[-1] == (4, 4)
     assert {t.planner for t in found} == {"base"} and all(1 <= len(t.steps) <= 2 and t.verdicts == () for t in found)
@@ -257,7 +259,7 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
 @pytest.mark.parametrize("system", ["base", "executor"])
 def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     table = evaluate.run(run, system, "algebra")
-    tasks = common.held_out_tasks(run, "algebra")
+    tasks = draws.held_out_tasks(run, "algebra")
     assert table.task_id.tolist() == [task.id for task in tasks for _ in range(2)] and table.run.tolist() == [
         0,
         1,
@@ -276,16 +278,16 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
 
 
 def test_sealed_tasks_are_a_draw_of_their_own_from_the_test_region(run):
-    assert not common.sealed_tasks(run.profile(), "algebra") and not run.sealed("base", "algebra").exists()
+    assert not draws.sealed_tasks(run.profile(), "algebra") and not run.sealed("base", "algebra").exists()
     profile = smoke("apps=[algebra]", "sealed={tasks: 3, seed: 5, runs: 2}", *SETTINGS[1:-2])
     models = {name: value for name, value in run.profile().models}
     run.store(profile.model_copy(update={"models": type(profile.models)(**models)}))
     evaluate.run(run, "base", "algebra")
-    sealed, drawn = pd.read_parquet(run.sealed("base", "algebra")), common.sealed_tasks(run.profile(), "algebra")
+    sealed, drawn = pd.read_parquet(run.sealed("base", "algebra")), draws.sealed_tasks(run.profile(), "algebra")
     assert sealed.task_id.tolist() == [task.id for task in drawn for _ in range(2)]
     assert not {task.instruction for task in drawn} & {task.instruction for task in committed_tasks("algebra")}
     other = smoke("sealed={tasks: 3, seed: 6}")
-    assert {task.id for task in common.sealed_tasks(other, "algebra")}.isdisjoint(sealed.task_id)
+    assert {task.id for task in draws.sealed_tasks(other, "algebra")}.isdisjoint(sealed.task_id)
 
 
 def test_a_greedy_agent_has_the_same_models_and_no_chance(run):

@@ -11,12 +11,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from coda_lib.envs.base import EnvironmentFault, picture_space
+from coda_lib.envs.base import EnvironmentFault, Fit, picture_space
 from coda_lib.envs.desktop.display import Display
 from coda_lib.envs.pyautogui import Call
 from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.tasks import AppTask
-from coda_lib.envs.screen import Fit, Screen
+from coda_lib.envs.screen import Screen
 from coda_lib.errors import UserError
 from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason

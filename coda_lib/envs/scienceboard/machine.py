@@ -22,13 +22,13 @@ from pydantic import Field
 
 from coda_lib.action import Action
 from coda_lib.config import Section
-from coda_lib.envs.base import EnvironmentFault, picture_space
+from coda_lib.envs.base import EnvironmentFault, Fit, picture_space
 from coda_lib.envs.pyautogui import Call, letting_go
 from coda_lib.envs.scienceboard.check import BoardState, check_board
 from coda_lib.envs.scienceboard.files import BoardTask
 from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
 from coda_lib.envs.scienceboard.tasks import AppTask
-from coda_lib.envs.screen import Fit, Screen
+from coda_lib.envs.screen import Screen
 from coda_lib.errors import UserError
 from coda_lib.files import load_rows
 from coda_lib.trajectory import StopReason, from_png
