@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 PY := $(VENV)/bin/python
-CODA := $(PY) -m coda_lib.cli.main
+CODA := $(PY) -m coda_study.cli.main
 INSTALLED := $(VENV)/installed
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))

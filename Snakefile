@@ -11,22 +11,22 @@ from pathlib import Path
 
 from coda_lib.applications import ALL_APPS, APPS, DESKTOP_APPS, NOVEL_APPS, SPACE_APPS
 from coda_lib.config import SYSTEMS, read_profile
-from coda_lib.pipeline.dependencies import DISPLAYS, LIBRARY, checkpoint_files, code_files, data_files
-from coda_lib.paths import DATA, NOTEBOOKS, TASKS
+from coda_study.pipeline.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
+from coda_lib.paths import DATA, NOTEBOOKS, REPO, TASKS
 from coda_lib.prompts import BASIS
-from coda_lib.run import Run
+from coda_study.run import Run
 
 RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
 EXPLORER = RUN.explorer(P)
 BOOKS = Path(config.get("notebooks", NOTEBOOKS))
 ATTACHED = "--attached" if "attached" in config else ""
-START = f"coda_lib.pipeline.warm start {config['warm']}" if "warm" in config else "coda_lib.pipeline.runner"
+START = f"coda_study.pipeline.warm start {config['warm']}" if "warm" in config else "coda_study.pipeline.runner"
 PYTHON = sys.executable
 
 
-REAL = ("coda_lib.envs.desktop", "coda_lib.envs.scienceboard")  # what no stage on ScienceDesk runs
-UNUSED = () if P.models.generator else ("coda_lib.stages.rounds", "coda_lib.generator")
+REAL = ("sciencedesk.real", "sciencedesk.board")  # what no stage on ScienceDesk runs
+UNUSED = () if P.models.generator else ("coda_study.stages.rounds", "coda_study.generator")
 
 
 def relative(paths):
@@ -45,7 +45,7 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
         if not (BOOKS / f"{name}.ipynb").exists():
             return []
         own = getattr(wildcards, "app", None)
-        others = [f"coda_lib.envs.sciencedesk.{app}" for app in ALL_APPS if app != (own or app)]
+        others = [f"sciencedesk.apps.{app}" for app in ALL_APPS if app != (own or app)]
         unread = [module for module in without if own not in DESKTOP_APPS or module not in REAL]
         return relative(code_files(BOOKS / f"{name}.ipynb", (*unread, *others)))
 
@@ -54,7 +54,7 @@ def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
 
 def prompts(*roles, sets=(P.prompts, *filter(None, [BASIS.get(P.prompts)]))):
     """The prompts of these roles, in the profile's set and in that which it rests on, or in others."""
-    return relative([path for name in sets for path in data_files(LIBRARY / "prompts" / name) if path.stem in roles])
+    return relative([path for name in sets for path in data_files(REPO / "coda_lib" / "prompts" / name) if path.stem in roles])
 
 
 def explored(pattern, *apps):
@@ -114,13 +114,13 @@ def kept_of_exploring(wildcards):
 
 
 TASK_FILES = relative(data_files(TASKS, without="apps"))
-APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((LIBRARY / "envs").rglob("*.py"))])  # found by name, not by import
+APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((REPO / "sciencedesk").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
 DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
-ASKED = relative(data_files(LIBRARY / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
+ASKED = relative(data_files(REPO / "coda_lib" / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
 CURVE = ("curve",) if P.curve else ()
 STARTS = [path for name in P.curve.checkpoints.values() for path in relative(checkpoint_files(name))] if P.curve else []
 FLEET = " --resumable fleet/{params.stage}" if P.fleet.workers else ""  # its finished episodes survive an interrupted stage
@@ -359,7 +359,7 @@ rule results:
     input:
         notebook=book("10_results"),
         code=code("10_results", without=()),
-        template=relative([LIBRARY / "evaluation" / "report.html.j2", *data_files(LIBRARY / "show" / "viewer" / "web")]),
+        template=relative([REPO / "coda_study" / "evaluation" / "report.html.j2", *data_files(REPO / "coda_study" / "show" / "viewer" / "web")]),
         data=ALL_DATA,
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),

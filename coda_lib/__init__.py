@@ -10,12 +10,10 @@ __version__ = "0.2.0"
 PUBLIC = {  # module: names
     "applications": ["APPS"],
     "paths": ["TASKS"],
-    "run": ["Run"],
     "action": ["Action"],
     "grammar": ["format_action", "parse_actions"],
     "task": ["load_task", "test_tasks"],
     "trajectory": ["load_trajectories"],
-    "envs.sciencedesk.env": ["ScienceDesk"],
     "models.chat": ["ReplayModel", "Sampling"],
     "models.local": ["LocalModel"],
     "planner": ["Observation", "Planner", "control_action", "planner_messages", "read_plan"],

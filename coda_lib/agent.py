@@ -13,7 +13,7 @@ from coda_lib.models.chat import ChatModel
 from coda_lib.planner import Observation, Planner, control_action, read_plan
 
 if TYPE_CHECKING:
-    from coda_lib.envs.base import Fit
+    from coda_lib.environment import Fit
 
 TRIES = 3  # replies before a step counts as failed (released inference code)
 

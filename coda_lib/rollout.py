@@ -17,7 +17,7 @@ import pandas as pd
 from PIL import Image
 
 from coda_lib.agent import Agent, Decision
-from coda_lib.envs.base import STOPS, Environment, EnvironmentFault
+from coda_lib.environment import STOPS, Environment, EnvironmentFault
 from coda_lib.grammar import action_text
 from coda_lib.planner import Observation, Turn
 from coda_lib.task import Task
@@ -128,7 +128,7 @@ def rollout(
     episodes end as ENVIRONMENT_ERROR.  All environments are closed at the end.
 
     >>> from coda_lib import DualAgent, Executor, Planner, ReplayModel, Sampling, test_tasks
-    >>> from coda_lib.envs.sciencedesk.env import ScienceDesk
+    >>> from sciencedesk.env import ScienceDesk
     >>> planner = Planner(ReplayModel(["Click 'View'.", "DONE"]), Sampling())
     >>> executor = Executor(ReplayModel(["click(start_box='(27,10)')"]), Sampling())
     >>> agent = DualAgent(planner, executor, "replay")

@@ -20,7 +20,7 @@ import pytest
 from fake_notebooks import ROLES, write_fake_notebooks, write_notebook
 from hypothesis import HealthCheck, settings
 
-from coda_lib.cli import main as cli
+from coda_study.cli import main as cli
 
 settings.register_profile("kit", suppress_health_check=[HealthCheck.too_slow], deadline=None)  # of a busy machine
 settings.load_profile("kit")

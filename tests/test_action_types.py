@@ -9,19 +9,19 @@ import pytest
 from actions import example, unknown
 
 from coda_lib.action import CONTROL, Action, ActionType
-from coda_lib.envs.base import STOPS
-from coda_lib.envs.desktop.display_process import CALLS
-from coda_lib.envs.pyautogui import pyautogui_calls
-from coda_lib.envs.sciencedesk import hands
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.formats.code import action_code, read_code
+from coda_lib.environment import STOPS
 from coda_lib.grammar import format_action, parse_actions
 from coda_lib.paths import REPO
 from coda_lib.planner import control_action
 from coda_lib.reward import similarity
-from coda_lib.show.figures import Sheet
-from coda_lib.show.pictures import _mark
 from coda_lib.trajectory import StopReason
+from coda_study.formats.code import action_code, read_code
+from coda_study.show.figures import Sheet
+from coda_study.show.pictures import _mark
+from sciencedesk.desk import hands
+from sciencedesk.env import ScienceDesk
+from sciencedesk.pyautogui import pyautogui_calls
+from sciencedesk.real.display_process import CALLS
 
 SIZE = (336, 252)
 

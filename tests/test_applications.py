@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from coda_lib.applications import ALL_APPS, APPLICATIONS, APPS, DESKTOP_APPS, NOVEL_APPS
 from coda_lib.config import load_profile
-from coda_lib.envs.desktop import app_class
-from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.paths import REPO, TASKS
-from coda_lib.space import has_space
+from sciencedesk.env import desk_class
+from sciencedesk.real import app_class
+from sciencedesk.space import has_space
 
 
 def folders(*parts: str) -> set[str]:
@@ -23,7 +23,7 @@ def test_the_applications_of_table_1_and_their_numbers_of_test_tasks():
 
 def test_every_row_has_a_window_and_every_window_a_row():
     assert {app: desk_class(app).app for app in ALL_APPS} == {app: app for app in ALL_APPS}
-    windows = {path.parent.name for path in (REPO / "coda_lib" / "envs" / "sciencedesk").glob("*/app.py")}
+    windows = {path.parent.name for path in (REPO / "sciencedesk" / "apps").glob("*/app.py")}
     seeds = {name.removesuffix(".yaml") for name in folders("seeds")}
     assert windows == set(ALL_APPS) == folders("test") - set(DESKTOP_APPS) == seeds
 

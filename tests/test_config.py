@@ -10,7 +10,7 @@ from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile, profile_names, read_profile
 from coda_lib.errors import UserError
 from coda_lib.paths import PROFILES, REPO, checkpoint_path, require_checkpoint
-from coda_lib.run import Run
+from coda_study.run import Run
 
 
 def test_the_profiles():

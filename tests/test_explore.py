@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from coda_lib import explore
 from coda_lib.applications import ALL_APPS, APPLICATIONS
-from coda_lib.envs.sciencedesk.env import desk_class
 from coda_lib.errors import UserError
-from coda_lib.explore import Aim, Goal, aims, combinations, compose, draw_test_tasks, goals
 from coda_lib.task import Task, test_tasks
+from sciencedesk import goals as explore
+from sciencedesk.env import desk_class
+from sciencedesk.goals import Aim, Goal, aims, combinations, compose, draw_test_tasks, goals
 
 DEFAULTS = {"grid": False, "digits": 3, "xmin": -5.0, "variables": {}, "locked": False}
 GRID = Goal(

@@ -11,14 +11,16 @@ from chat_server import Server, words_of
 from rich.console import Console
 from tiny_models import NO, YES, made_up
 
-from coda_lib import draws
 from coda_lib.applications import ALL_APPS
 from coda_lib.config import load_profile
-from coda_lib.draws import train_tasks
 from coda_lib.errors import StageError, UserError
-from coda_lib.explore import aims, sentence
 from coda_lib.files import read_json
-from coda_lib.generator import (
+from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.task import test_tasks
+from coda_lib.trajectory import load_trajectories
+from coda_study import draws
+from coda_study.draws import train_tasks
+from coda_study.generator import (
     HOW,
     MOST_STEPS,
     OUTSIDE,
@@ -32,14 +34,12 @@ from coda_lib.generator import (
     load_rounds,
     sieve,
 )  # fmt: skip
-from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.pipeline.drive import reproduce
-from coda_lib.run import Run
-from coda_lib.show.rounds import BY_HAND, rounds_by_hand, rounds_table
-from coda_lib.stages import explore, judge, rounds
-from coda_lib.task import test_tasks
-from coda_lib.trajectory import load_trajectories
-from coda_lib.usage import usage_table
+from coda_study.pipeline.drive import reproduce
+from coda_study.run import Run
+from coda_study.show.rounds import BY_HAND, rounds_by_hand, rounds_table
+from coda_study.stages import explore, judge, rounds
+from coda_study.usage import usage_table
+from sciencedesk.goals import aims, sentence
 
 pytest_plugins = ("tiny_checkpoints",)
 EXAMPLES = ["Turn the grid on.", "Plot sin(x)."]

@@ -18,6 +18,7 @@ from packaging.markers import Marker
 
 import coda_lib
 from coda_lib.paths import REPO
+from coda_study.pipeline.dependencies import PACKAGES
 
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13")
@@ -100,12 +101,11 @@ def test_the_promised_versions():
 
 
 def test_data_files_of_the_package_are_shipped():
-    patterns = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["coda_lib"]
-    library = REPO / "coda_lib"
-    files = [path for path in library.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
-    left_out = [str(path.relative_to(library)) for path in files]
-    left_out = [name for name in left_out if not any(fnmatch(name, pattern) for pattern in shallow(patterns))]
-    assert not left_out
+    shipped = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    for package in PACKAGES:
+        files = [path for path in (REPO / package).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
+        names, patterns = [str(path.relative_to(REPO / package)) for path in files], shallow(shipped.get(package, []))
+        assert not [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
 
 
 def shallow(patterns: list[str]) -> list[str]:
@@ -113,7 +113,8 @@ def shallow(patterns: list[str]) -> list[str]:
 
 
 def test_every_module_has_a_docstring_and_can_be_imported():
-    for module in pkgutil.walk_packages(coda_lib.__path__, "coda_lib."):
+    folders = [importlib.import_module(package) for package in PACKAGES]
+    for module in [found for folder in folders for found in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}.")]:
         if not module.name.endswith("grass_hook") and "adapters.openenv." not in module.name:  # of GRASS's Python; of OpenEnv
             assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
 

@@ -12,7 +12,7 @@ from tiny_models import SIZE, ClickingModel, Counter, screen, task
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision, DualAgent, SoloAgent
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.environment import EnvironmentFault
 from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel

@@ -11,15 +11,16 @@ from pathlib import Path
 import pytest
 
 from coda_lib.applications import APPS, DESKTOP_APPS
-from coda_lib.envs.desktop.pymol_facts import SETTINGS
-from coda_lib.envs.make import defaults as defaults_of
-from coda_lib.envs.sciencedesk import script
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
 from coda_lib.errors import UserError
-from coda_lib.explore import Aim, sentence
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import DATA
-from coda_lib.space import (
+from coda_lib.task import Task, test_tasks
+from sciencedesk import script
+from sciencedesk.env import ScienceDesk, desk_class
+from sciencedesk.goals import Aim, sentence
+from sciencedesk.make import defaults as defaults_of
+from sciencedesk.real.pymol_facts import SETTINGS
+from sciencedesk.space import (
     REGIONS,
     SPLIT,
     Space,
@@ -36,7 +37,6 @@ from coda_lib.space import (
     write_set,
     write_split,
 )
-from coda_lib.task import Task, test_tasks
 
 SPACES = [app for app in APPS if (DATA / "tasks" / "spaces" / f"{app}.yaml").is_file()]
 REAL = [app for app in DESKTOP_APPS if (DATA / "tasks" / "spaces" / f"{app}.yaml").is_file()]

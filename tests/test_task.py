@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import idle, solve
 from coda_lib.errors import UserError
 from coda_lib.task import GRADES, Task, check, holds, load_task, save_task, test_tasks
 from coda_lib.trajectory import StopReason
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import idle, solve
 
 WHOLE: dict[str, Any] = {
     "type": "gis", "sort": "ScienceDesk", "version": "1", "snapshot": "default", "grade": "D",

@@ -8,12 +8,12 @@ from typing import Any
 
 import pandas as pd
 
-from coda_lib.evaluation.paper import OVERALL
-from coda_lib.evaluation.report import SYSTEM_LABELS
-from coda_lib.evaluation.tables import siblings
 from coda_lib.files import read_json
 from coda_lib.paths import REFERENCE, REPO
-from coda_lib.run import Run
+from coda_study.evaluation.paper import OVERALL
+from coda_study.evaluation.report import SYSTEM_LABELS
+from coda_study.evaluation.tables import siblings
+from coda_study.run import Run
 
 HEAD = "| claim | from nothing | stage minutes, disk | expected | elsewhere | from the committed files | file |"
 NOT_MEASURED = "not measured"

@@ -18,9 +18,9 @@ from mkdocs.structure.files import File
 from mkdocs.structure.nav import Link, Section
 from nbconvert import MarkdownExporter
 
-from coda_lib.markup import as_html, clean_html, without_html
-from coda_lib.run import Run
-from coda_lib.show.viewer import write_run_page
+from coda_study.markup import as_html, clean_html, without_html
+from coda_study.run import Run
+from coda_study.show.viewer import write_run_page
 
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"

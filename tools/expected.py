@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 
-from coda_lib.cli.check import make
-from coda_lib.cli.console import run_of
-from coda_lib.evaluation.check import EXPECTED, write_expected
 from coda_lib.paths import display
+from coda_study.cli.check import make
+from coda_study.cli.console import run_of
+from coda_study.evaluation.check import EXPECTED, write_expected
 
 if __name__ == "__main__":
     write_expected(run_of(sys.argv[1]) if sys.argv[1:] else make(), EXPECTED)

@@ -18,15 +18,15 @@ import pandas as pd
 
 from coda_lib.applications import software
 from coda_lib.errors import UserError
-from coda_lib.evaluation.ablations import committed_tables
-from coda_lib.evaluation.paper import LABELS, OVERALL
-from coda_lib.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
-from coda_lib.evaluation.tables import load_seeds, siblings
-from coda_lib.evaluation.votes import load_table2_votes, table2
 from coda_lib.files import read_json, write_text
 from coda_lib.judge import Rule
 from coda_lib.paths import REFERENCE, REPO
-from coda_lib.run import Run
+from coda_study.evaluation.ablations import committed_tables
+from coda_study.evaluation.paper import LABELS, OVERALL
+from coda_study.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
+from coda_study.evaluation.tables import load_seeds, siblings
+from coda_study.evaluation.votes import load_table2_votes, table2
+from coda_study.run import Run
 from tools.artifact import artifact_section, run_lines
 
 COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
@@ -291,7 +291,7 @@ def commands_section(folder: Path) -> str:
         (Path(scratch) / "results").symlink_to(REPO / "results")
         for command, about in COMMANDS:
             typed = command.replace("SEEDS", runs)
-            line = [sys.executable, "-m", "coda_lib.cli.main", *shlex.split(typed)[1:]]
+            line = [sys.executable, "-m", "coda_study.cli.main", *shlex.split(typed)[1:]]
             env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
             output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=scratch, env=env).stdout
             output = "\n".join(text.rstrip() for text in output.strip("\n").splitlines())

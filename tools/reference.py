@@ -21,25 +21,25 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from coda_lib.applications import APPS, DESKTOP_APPS
-from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
-from coda_lib.evaluation.ablations import TABLES, executors, novel, variants
-from coda_lib.evaluation.report import (
+from coda_lib.files import write_table, write_text
+from coda_lib.paths import REFERENCE
+from coda_lib.trajectory import load_trajectories, save_trajectories
+from coda_study.evaluation.ablations import TABLES, executors, novel, variants
+from coda_study.evaluation.replay import without_screens
+from coda_study.evaluation.report import (
     beside_note,
     caption,
     html_report,
     write_tables,
 )
-from coda_lib.evaluation.results import save_tables
-from coda_lib.evaluation.tables import comparisons, load_episodes, load_seeds, over_seeds, siblings, table1, table_settings
-from coda_lib.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
-from coda_lib.files import write_table, write_text
-from coda_lib.formats.export import copy_planner, trained_planners
-from coda_lib.paths import REFERENCE
-from coda_lib.run import Run
-from coda_lib.show.figures import judge_bars, save, table1_bars
-from coda_lib.stages.curve import curve_table
-from coda_lib.trajectory import load_trajectories, save_trajectories
+from coda_study.evaluation.results import save_tables
+from coda_study.evaluation.tables import comparisons, load_episodes, load_seeds, over_seeds, siblings, table1, table_settings
+from coda_study.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
+from coda_study.formats.export import copy_planner, trained_planners
+from coda_study.run import Run
+from coda_study.show.figures import judge_bars, save, table1_bars
+from coda_study.stages.curve import curve_table
 from tools.pages import REAL, show
 
 COMMITTED_FILES = (

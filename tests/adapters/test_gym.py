@@ -11,11 +11,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from coda_lib.action import Action
-from coda_lib.adapters.gym import ID, TEST_SET
 from coda_lib.applications import ALL_APPS, APPS
-from coda_lib.envs.sciencedesk.script import to_action
 from coda_lib.errors import UserError
 from coda_lib.task import test_tasks
+from sciencedesk.adapters.gym import ID, TEST_SET
+from sciencedesk.script import to_action
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_gymnasiums_own_check_passes_without_a_warning(make, app):
 
 
 def test_the_id_can_be_made_with_the_module_in_front():
-    make = "gymnasium.make('coda_lib.adapters.gym:coda/ScienceDesk-v0', app='gis')"
+    make = "gymnasium.make('sciencedesk.adapters.gym:coda/ScienceDesk-v0', app='gis')"
     code = f"import gymnasium; print({make}.reset(seed=1)[1]['task'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("gis/")

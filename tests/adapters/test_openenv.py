@@ -15,13 +15,13 @@ import pytest
 from PIL import Image
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import to_action
 from coda_lib.grammar import format_action
 from coda_lib.paths import REPO
 from coda_lib.task import test_tasks
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import to_action
 
-ROOM = REPO / "coda_lib" / "adapters" / "openenv"
+ROOM = REPO / "sciencedesk" / "adapters" / "openenv"
 
 
 def test_what_the_container_installs_is_pinned():
@@ -30,7 +30,7 @@ def test_what_the_container_installs_is_pinned():
     names = [line.partition("==")[0].lower() for line in lines]
     assert "openenv" in names and len(set(names)) == len(names) and not {"gradio", "pillow"} & set(names)
     container = (ROOM / "Containerfile").read_text()
-    assert str((ROOM / "requirements.txt").relative_to(REPO)) in container and "coda_lib.adapters.openenv.app" in container
+    assert str((ROOM / "requirements.txt").relative_to(REPO)) in container and "sciencedesk.adapters.openenv.app" in container
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def serve():
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "coda_lib.adapters.openenv.app", "--app", app, "--port", str(port)]
+        command = [sys.executable, "-m", "sciencedesk.adapters.openenv.app", "--app", app, "--port", str(port)]
         started.append(subprocess.Popen(command, cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         deadline = time.time() + 120
         while started[-1].poll() is None and time.time() < deadline:
@@ -71,8 +71,8 @@ def test_openenvs_own_check_passes(serve, app):
 @pytest.mark.slow
 def test_the_client_plays_two_sessions_apart_and_a_solved_task_earns_1(serve):
     address = serve("gis")
-    from coda_lib.adapters.openenv.client import DeskClient
-    from coda_lib.adapters.openenv.models import DeskAction
+    from sciencedesk.adapters.openenv.client import DeskClient
+    from sciencedesk.adapters.openenv.models import DeskAction
 
     task = next(task for task in test_tasks("gis") if len(task.solution) == 1 and not task.ans)
     env = ScienceDesk("gis")

@@ -7,11 +7,11 @@ import json
 import pytest
 from PIL import Image
 
-from coda_lib.adapters.tools import DeskTools
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import to_action
 from coda_lib.grammar import format_action
 from coda_lib.task import test_tasks
+from sciencedesk.adapters.tools import DeskTools
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import to_action
 
 TASK = next(task for task in test_tasks("gis") if len(task.solution) == 1 and not task.ans)
 
@@ -68,7 +68,7 @@ def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
     from trl import GRPOConfig, GRPOTrainer
     from trl.chat_template_utils import qwen3_chat_template
 
-    from coda_lib.base_models.architecture import tokenizer
+    from base_models.architecture import tokenizer
 
     words = tokenizer(["Turn the grid on."], vocabulary=300)
     words.chat_template = qwen3_chat_template

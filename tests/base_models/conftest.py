@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from base_models.walks import Transition, collect
 from coda_lib.applications import APPS
-from coda_lib.base_models.walks import Transition, collect
 
 
 @pytest.fixture(scope="session")

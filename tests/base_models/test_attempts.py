@@ -8,22 +8,22 @@ from dataclasses import replace
 import pytest
 from tiny_models import made_up
 
+from base_models.attempts import Attempt, AttemptMaker, Question, labelled_attempts
+from base_models.hindsight import reached
+from base_models.lessons import judge_lessons, judge_tasks
+from base_models.replies import NOTHING, held, needless
+from base_models.rows import READING
+from base_models.sources import JUDGE_BATCH, RULINGS, judge_source, ruling_source
+from base_models.text_attempts import names, renamed, text_attempts, text_lessons
+from base_models.walks import Transition, screenshot
 from coda_lib.action import Action
 from coda_lib.applications import APPS
-from coda_lib.base_models.attempts import Attempt, AttemptMaker, Question, labelled_attempts
-from coda_lib.base_models.hindsight import reached
-from coda_lib.base_models.lessons import judge_lessons, judge_tasks
-from coda_lib.base_models.replies import NOTHING, held, needless
-from coda_lib.base_models.rows import READING
-from coda_lib.base_models.sources import JUDGE_BATCH, RULINGS, judge_source, ruling_source
-from coda_lib.base_models.text_attempts import names, renamed, text_attempts, text_lessons
-from coda_lib.base_models.walks import Transition, screenshot
-from coda_lib.envs.sciencedesk.script import to_action, to_plan
-from coda_lib.explore import Aim, sentence
 from coda_lib.judge import Verdict, parse_verdict
-from coda_lib.space import aims_of
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import Step, StopReason
+from sciencedesk.goals import Aim, sentence
+from sciencedesk.script import to_action, to_plan
+from sciencedesk.space import aims_of
 
 
 def states_of(attempt: Attempt, walk: list[Transition]) -> list[list[dict]]:

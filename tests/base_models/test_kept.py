@@ -10,10 +10,10 @@ import pytest
 import torch
 from tiny_models import save_tiny
 
-from coda_lib.base_models import kept, recipe
-from coda_lib.base_models.data import Data, Recipe
-from coda_lib.base_models.kept import Journal, Kept
-from coda_lib.base_models.recipe import load_checkpoint
+from base_models import kept, recipe
+from base_models.data import Data, Recipe
+from base_models.kept import Journal, Kept
+from base_models.recipe import load_checkpoint
 
 
 class Killed(Exception):

@@ -9,19 +9,19 @@ import pytest
 import torch
 from tiny_models import save_tiny
 
-from coda_lib.base_models.architecture import PATCH
-from coda_lib.base_models.pages import draw_page
-from coda_lib.base_models.reading import Reading, _symbol
-from coda_lib.base_models.rows import Shown, shown
-from coda_lib.base_models.sources import page_source, screens_source, shown_names
-from coda_lib.base_models.training import train_language, train_vision
-from coda_lib.base_models.walks import unambiguous
-from coda_lib.envs.sciencedesk.desk import HEIGHT, WIDTH
-from coda_lib.envs.sciencedesk.elements import Element
+from base_models.architecture import PATCH
+from base_models.pages import draw_page
+from base_models.reading import Reading, _symbol
+from base_models.rows import Shown, shown
+from base_models.sources import page_source, screens_source, shown_names
+from base_models.training import train_language, train_vision
+from base_models.walks import unambiguous
 from coda_lib.grammar import parse_actions
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.desk import HEIGHT, WIDTH
+from sciencedesk.desk.elements import Element
 
 NAMES = ["Ash", "Elm", "Oak", "Pine", "Larch", "Yew", "C1", "H12", "Elevation", "Contours", "Vega", "Sirius", "x^2+1", "butane"]
 

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
+from base_models.copying import draw_value_row
+from base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
+from base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
+from base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
+from base_models.sources import GROUP, SCREENS, UNSURE, executor_source, how_to_source, planner_source
+from base_models.walks import by_goal, typed_words
 from coda_lib.applications import APPS
-from coda_lib.base_models.copying import draw_value_row
-from coda_lib.base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
-from coda_lib.base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
-from coda_lib.base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
-from coda_lib.base_models.sources import GROUP, SCREENS, UNSURE, executor_source, how_to_source, planner_source
-from coda_lib.base_models.walks import by_goal, typed_words
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import to_plan
-from coda_lib.explore import Aim, sentence
 from coda_lib.grammar import parse_actions
-from coda_lib.space import aims_of, region, space
 from coda_lib.task import holds, test_tasks
 from coda_lib.trajectory import StopReason, decode_image
+from sciencedesk.env import ScienceDesk
+from sciencedesk.goals import Aim, sentence
+from sciencedesk.script import to_plan
+from sciencedesk.space import aims_of, region, space
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from kit import kit_files
 
-from coda_lib.base_models import data
-from coda_lib.base_models.attempts import AttemptMaker, labelled_attempts
-from coda_lib.base_models.hindsight import hindsights
-from coda_lib.base_models.lessons import demonstrations
-from coda_lib.base_models.store import cached, read, write
-from coda_lib.base_models.text_attempts import text_attempts
+from base_models import data
+from base_models.attempts import AttemptMaker, labelled_attempts
+from base_models.hindsight import hindsights
+from base_models.lessons import demonstrations
+from base_models.store import cached, read, write
+from base_models.text_attempts import text_attempts
 from coda_lib.errors import UserError
-from coda_lib.paths import REPO
 
 PLAIN = [(), [1, -2.5, 1e300, float("inf"), True, None, "é\ud800\x00", b"\x89"], {"a": (1, [2]), 3: {}}, ["row", 0], ["list"]]
 
@@ -100,5 +100,5 @@ def test_no_module_of_the_kit_unpickles():
     """Of multiprocessing alone the kit takes pickles: those of its own children."""
     words = ("import pickle", "pickle.", "joblib", "marshal", "shelve", "weights_only=False", "allow_pickle", "yaml.load(")
     safe = re.compile(r"yaml\.load\(.*, yaml\.CSafeLoader\)")
-    texts = {path.name: safe.sub("", path.read_text()) for path in REPO.glob("coda_lib/**/*.py")}
+    texts = {path.name: safe.sub("", path.read_text()) for path in kit_files()}
     assert [(name, word) for name, text in texts.items() for word in words if word in text] == []

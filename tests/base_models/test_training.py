@@ -10,15 +10,15 @@ import pytest
 import torch
 from tiny_models import NO, YES, made_up, save_tiny
 
+from base_models import data, recipe
+from base_models.attempts import AttemptMaker, Question
+from base_models.checks import judging, paired, unseen_attempts
+from base_models.lessons import judge_tasks, unseen_lessons
+from base_models.rows import Row
+from base_models.training import batch_of, packed_batch
 from coda_lib.action import Action
 from coda_lib.applications import APPS, DESKTOP_APPS
-from coda_lib.base_models import data, recipe
-from coda_lib.base_models.attempts import AttemptMaker, Question
-from coda_lib.base_models.checks import judging, paired, unseen_attempts
-from coda_lib.base_models.lessons import judge_tasks, unseen_lessons
-from coda_lib.base_models.rows import Row
-from coda_lib.base_models.training import batch_of, packed_batch
-from coda_lib.envs.base import EnvironmentFault
+from coda_lib.environment import EnvironmentFault
 from coda_lib.files import read_json
 from coda_lib.models.chat import ReplayModel
 from coda_lib.models.local import encode, load_network, load_processor

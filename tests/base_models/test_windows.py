@@ -11,21 +11,21 @@ import numpy as np
 import pytest
 from app_tests import installed
 
+from base_models.architecture import processor, tokenizer
+from base_models.lessons import judge_lessons, lessons, unseen_lessons
+from base_models.recipe import load_checkpoint
+from base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
+from base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.action import Action
-from coda_lib.base_models.architecture import processor, tokenizer
-from coda_lib.base_models.lessons import judge_lessons, lessons, unseen_lessons
-from coda_lib.base_models.recipe import load_checkpoint
-from coda_lib.base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
-from coda_lib.base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.app import SIZE
-from coda_lib.envs.sciencedesk.elements import Element
-from coda_lib.envs.sciencedesk.script import action_of
-from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.models.local import load_processor
 from coda_lib.paths import CHECKPOINTS
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.elements import Element
+from sciencedesk.desk.widgets import HEIGHT, WIDTH
+from sciencedesk.real.app import SIZE
+from sciencedesk.script import action_of
 
 REAL = [pytest.param(app, marks=pytest.mark.skipif(not installed(app), reason=f"{app} is not installed")) for app in AWAY]
 BUTTONS = [Element(name, "button", (10 * i, 0, 9, 9)) for i, name in enumerate(["Reset", "Zoom", "Quit...", "Help"])]
@@ -153,7 +153,7 @@ def test_an_application_without_names_says_so():
         kind = "Stellarium"
         closed = False
 
-    from coda_lib.envs.desktop.app import App
+    from sciencedesk.real.app import App
 
     with pytest.raises(UserError, match="Stellarium does not name its elements"):
         App.named(Nameless())

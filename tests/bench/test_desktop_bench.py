@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from app_tests import installed
 
-from coda_lib.bench import desktop as app_checks
-from coda_lib.bench.desktop import soak, soak_rows, strays
-from coda_lib.envs.desktop.display import Display, lacking
-from coda_lib.envs.scienceboard.tasks import app_tasks
+from coda_study.bench import desktop as app_checks
+from coda_study.bench.desktop import soak, soak_rows, strays
+from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real.display import Display, lacking
 
 
 @pytest.mark.skipif(not installed("PyMOL"), reason="PyMOL is not installed")

@@ -13,8 +13,6 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
-from coda_lib.bench.cost import Network
-from coda_lib.bench.estimate import Request, estimate, network
 from coda_lib.config import load_profile
 from coda_lib.dataset import grpo_rows
 from coda_lib.errors import UserError
@@ -24,6 +22,8 @@ from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel, load_network
 from coda_lib.paths import REPO
 from coda_lib.trainer import specialize
+from coda_study.bench.cost import Network
+from coda_study.bench.estimate import Request, estimate, network
 
 pytest_plugins = ("tiny_checkpoints",)
 PUBLISHED = {

@@ -15,14 +15,14 @@ from threading import Thread
 import psutil
 import pytest
 
-from coda_lib.bench import fleet as bench_fleet
-from coda_lib.envs.scienceboard.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
-from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded
-from coda_lib.envs.scienceboard.machine import Machine, ScienceBoard
-from coda_lib.fleet.collect import Collection, read_status
-from coda_lib.fleet.workers import Job
 from coda_lib.rollout import jobs, play
 from coda_lib.trajectory import StopReason
+from coda_study.bench import fleet as bench_fleet
+from coda_study.fleet.collect import Collection, read_status
+from coda_study.fleet.workers import Job
+from sciencedesk.board.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
+from sciencedesk.board.guest import Guest, Timing, decoded
+from sciencedesk.board.machine import Machine, ScienceBoard
 
 CHAOS_MIN, CHAOS_MACHINES = 10, 120
 
@@ -63,12 +63,12 @@ def test_a_fleet_is_measured(monkeypatch, coda):
 MASTER = """
 import sys
 from pathlib import Path
-from coda_lib.bench.fleet import STEPS, Clicker, typing_task
-from coda_lib.envs.scienceboard.guest import Timing
-from coda_lib.envs.scienceboard.machine import Machine, Machines
-from coda_lib.fleet.collect import collect
+from coda_study.bench.fleet import STEPS, Clicker, typing_task
+from sciencedesk.board.guest import Timing
+from sciencedesk.board.machine import Machine, Machines
+from coda_study.fleet.collect import collect
 from coda_lib.rollout import jobs
-from coda_lib.fleet.workers import WorkerSpec
+from coda_study.fleet.workers import WorkerSpec
 if __name__ == "__main__":
     folder, runs, *ports = sys.argv[1:]
     listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from coda_lib.bench.grounding import ABSOLUTE, ADVICE, FRACTION, RIGHT, THOUSANDTH, TWICE, check_grounding, point_of
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling, Sight
 from coda_lib.task import test_tasks as tasks_of_tests
+from coda_study.bench.grounding import ABSOLUTE, ADVICE, FRACTION, RIGHT, THOUSANDTH, TWICE, check_grounding, point_of
+from sciencedesk.env import ScienceDesk
 
 SCREEN, APPS = (1600, 1200), ("gis", "astron")
 SIGHT = Sight(28, 100 * 28 * 28, 1_000_000)  # a limit of pixels, so that the picture is smaller than the screen

@@ -9,9 +9,9 @@ import pytest
 from rich.console import Console
 
 from coda_lib.applications import APPS
-from coda_lib.bench import laptop as bench
 from coda_lib.config import load_profile
 from coda_lib.task import test_tasks
+from coda_study.bench import laptop as bench
 
 pytest_plugins = ("tiny_checkpoints",)
 

@@ -15,10 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import trainer
-from coda_lib.bench import training
-from coda_lib.bench.operations import Operations
-from coda_lib.bench.training import WAYS, Clock, Report, measure_training
 from coda_lib.config import Profile, load_profile
+from coda_study.bench import training
+from coda_study.bench.operations import Operations
+from coda_study.bench.training import WAYS, Clock, Report, measure_training
 
 pytest.importorskip("peft")
 PHASES = {"prepare", "plans", "actions", "reference", "policy", "update"}

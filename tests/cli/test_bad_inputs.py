@@ -15,13 +15,13 @@ from bad_files import CONTENTS, OBJECTS, spoil
 from tiny_models import made_up, save_tiny
 
 from coda_lib.config import load_profile
-from coda_lib.envs.sciencedesk.env import desk_class
-from coda_lib.formats import FORMATS
-from coda_lib.formats.judgments import write_votes
 from coda_lib.paths import DATA, REFERENCE, REPO
-from coda_lib.run import Run
-from coda_lib.space import draw, space, write_set
 from coda_lib.trajectory import save_trajectories
+from coda_study.formats import FORMATS
+from coda_study.formats.judgments import write_votes
+from coda_study.run import Run
+from sciencedesk.env import desk_class
+from sciencedesk.space import draw, space, write_set
 
 
 @pytest.fixture(scope="session")

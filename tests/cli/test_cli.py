@@ -22,27 +22,27 @@ from PIL import Image
 
 from coda_lib.agent import DualAgent
 from coda_lib.applications import ALL_APPS, APPS
-from coda_lib.cli import evaluate as cli_evaluate
-from coda_lib.cli import main as cli
-from coda_lib.cli import play as cli_play
-from coda_lib.cli.evaluate import chosen_agent
 from coda_lib.config import FleetSettings, load_profile
-from coda_lib.envs.sciencedesk import script
 from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
-from coda_lib.fleet.collect import Collection
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.paths import DATA, NOTEBOOKS, REFERENCE, REPO
-from coda_lib.pipeline import drive as pipeline
 from coda_lib.planner import Planner
-from coda_lib.run import Run
 from coda_lib.task import Task, test_tasks
+from coda_study.cli import evaluate as cli_evaluate
+from coda_study.cli import main as cli
+from coda_study.cli import play as cli_play
+from coda_study.cli.evaluate import chosen_agent
+from coda_study.fleet.collect import Collection
+from coda_study.pipeline import drive as pipeline
+from coda_study.run import Run
+from sciencedesk import script
 
 
 def test_help_is_quick_and_names_the_commands(coda):
     heavy = {"torch", "transformers", "pandas", "numpy", "snakemake", "papermill", "PySide6", "yaml", "coda_lib.config"}
-    code = f"import sys, coda_lib.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
+    code = f"import sys, coda_study.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
     code, shown, _ = coda("--help")
     assert code == 0
@@ -226,7 +226,7 @@ def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkey
     for problem, change in wrong.items():
         tasks = [task, replace(task, id="gis/A-91", **change)]
         monkeypatch.setattr("coda_lib.task.test_tasks", lambda name, tasks=tasks: tasks)
-        monkeypatch.setattr("coda_lib.space.has_space", lambda name: False)
+        monkeypatch.setattr("sciencedesk.space.has_space", lambda name: False)
         code, shown, _ = coda("tasks", "check", "--app", "gis", "--json")
         (found,) = json.loads(shown)["problems"]
         assert code == 1 and found.startswith(problem)
@@ -292,8 +292,8 @@ def test_evaluate(coda, scripted, tmp_path):
 
 
 def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted, monkeypatch):
-    from coda_lib.envs.base import EnvironmentFault
-    from coda_lib.envs.sciencedesk.env import ScienceDesk
+    from coda_lib.environment import EnvironmentFault
+    from sciencedesk.env import ScienceDesk
 
     alone = ScienceDesk.reset
 
@@ -312,7 +312,7 @@ def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted
 
 
 def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkeypatch):
-    from coda_lib.fleet import tasksets
+    from coda_study.fleet import tasksets
 
     monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
@@ -327,7 +327,7 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
 
 
 def test_two_tasks_of_one_name_are_refused_before_they_are_played(tmp_path, monkeypatch):
-    from coda_lib.fleet import tasksets
+    from coda_study.fleet import tasksets
 
     monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
     for name in ("KAlgebra", "copy"):
@@ -374,7 +374,7 @@ def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
 def kept(monkeypatch, tmp_path):
     """Give the folder where `coda evaluate` keeps a fleet's episodes of astron, with one of an interrupted fleet in it."""
     from coda_lib import paths
-    from coda_lib.fleet import tasksets
+    from coda_study.fleet import tasksets
 
     monkeypatch.setattr(paths, "RESULTS", tmp_path)
     folder, alone = tmp_path / "fleet" / "astron", tasksets.play_tasks
@@ -412,9 +412,9 @@ def test_evaluate_deletes_no_episodes_but_its_own_fleets(coda, scripted, kept, t
 
 def test_bench(coda, monkeypatch):
     row = {"name": "desk steps", "value": 345.678, "unit": "steps/s", "target": "at least 300"}
-    bench = ModuleType("coda_lib.bench.laptop")
+    bench = ModuleType("coda_study.bench.laptop")
     bench.measure = lambda console: [row]
-    monkeypatch.setitem(sys.modules, "coda_lib.bench.laptop", bench)
+    monkeypatch.setitem(sys.modules, "coda_study.bench.laptop", bench)
     assert json.loads(coda("bench", "--json")[1]) == [row]
     assert "345.7" in coda("bench")[1]
 

@@ -10,15 +10,15 @@ import pytest
 from actions import example
 
 from coda_lib.action import Action, ActionError, ActionType
-from coda_lib.envs.pyautogui import LONGEST_TEXT, pyautogui_calls
-from coda_lib.envs.scienceboard.files import load_board_task
-from coda_lib.envs.scienceboard.guest import program
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.grammar import parse_actions
 from coda_lib.judge import VerdictError, parse_verdict
 from coda_lib.planner import read_plan
 from coda_lib.task import load_task
+from sciencedesk.board.files import load_board_task
+from sciencedesk.board.guest import program
+from sciencedesk.env import ScienceDesk
+from sciencedesk.pyautogui import LONGEST_TEXT, pyautogui_calls
 
 SIZE = (336, 252)
 # Texts that are harmful to whoever treats them as code, as markup, as a path, as a format.

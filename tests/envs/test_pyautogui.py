@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from coda_lib.action import Action, ActionError
-from coda_lib.envs.pyautogui import pyautogui_calls
+from sciencedesk.pyautogui import pyautogui_calls
 
 SIZE = (336, 252)
 

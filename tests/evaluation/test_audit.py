@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from coda_lib.cli.main import app
-from coda_lib.evaluation import audit
-from coda_lib.evaluation.paper import OVERALL, TASKS, load_table1, load_table2
+from coda_study.cli.main import app
+from coda_study.evaluation import audit
+from coda_study.evaluation.paper import OVERALL, TASKS, load_table1, load_table2
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ import pandas as pd
 import pytest
 from tiny_models import made_up
 
-from coda_lib.cli.check import wanted
 from coda_lib.errors import UserError
-from coda_lib.evaluation import check
 from coda_lib.files import read_json, write_json, write_table, write_text
 from coda_lib.paths import REFERENCE, REPO
 from coda_lib.rollout import episodes
-from coda_lib.run import Run
 from coda_lib.task import Task
 from coda_lib.trajectory import save_trajectories
+from coda_study.cli.check import wanted
+from coda_study.evaluation import check
+from coda_study.run import Run
 
 
 @pytest.fixture

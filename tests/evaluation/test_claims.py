@@ -13,12 +13,12 @@ from tiny_models import NO, YES
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.claims import CLAIMS, JOINT, Claim, decide_claims, load_claims, load_systems
-from coda_lib.evaluation.paper import Provenance
-from coda_lib.evaluation.statistics import EpisodesError
-from coda_lib.evaluation.votes import COLUMNS, TRAJECTORY, difference, votes_and_rules, voting_rules
 from coda_lib.files import write_table
-from coda_lib.run import Run
+from coda_study.evaluation.claims import CLAIMS, JOINT, Claim, decide_claims, load_claims, load_systems
+from coda_study.evaluation.paper import Provenance
+from coda_study.evaluation.statistics import EpisodesError
+from coda_study.evaluation.votes import COLUMNS, TRAJECTORY, difference, votes_and_rules, voting_rules
+from coda_study.run import Run
 
 
 def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4, seed: int = 0) -> pd.DataFrame:

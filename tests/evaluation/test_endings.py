@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from coda_lib.evaluation import endings, endings_grid, load_episodes, reference_run
-from coda_lib.evaluation.endings import ENDINGS, ending_of
 from coda_lib.task import test_tasks
+from coda_study.evaluation import endings, endings_grid, load_episodes, reference_run
+from coda_study.evaluation.endings import ENDINGS, ending_of
 
 PLAIN = next(task for task in test_tasks("gis") if not task.ans and len(task.solution) == 3)
 QUESTION = next(task for task in test_tasks("gis") if task.ans and len(task.solution) == 6)

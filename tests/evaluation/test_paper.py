@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from coda_lib.applications import APPS, DESKTOP_APPS
-from coda_lib.evaluation.paper import LABELS, OVERALL, TASKS, Provenance, load_table1, load_table2
 from coda_lib.paths import DATA
+from coda_study.evaluation.paper import LABELS, OVERALL, TASKS, Provenance, load_table1, load_table2
 
 
 def test_table1_has_every_printed_cell():

@@ -11,8 +11,8 @@ from scipy import stats
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.power import Spread, designs, estimate, load_pairs
-from coda_lib.run import Run
+from coda_study.evaluation.power import Spread, designs, estimate, load_pairs
+from coda_study.run import Run
 
 
 def study(rng, tasks: int, runs: int, seeds: int, difference: float, by_task: float, by_seed: float, apps: int = 1) -> list:

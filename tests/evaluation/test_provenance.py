@@ -5,9 +5,9 @@ from __future__ import annotations
 import subprocess
 
 from coda_lib.config import load_profile
-from coda_lib.evaluation.provenance import build_manifest, code_state, hardware, package_versions, write_manifest
 from coda_lib.files import read_json, sha256, write_json, write_text
-from coda_lib.run import Run
+from coda_study.evaluation.provenance import build_manifest, code_state, hardware, package_versions, write_manifest
+from coda_study.run import Run
 
 
 def git(folder, *words: str) -> str:

@@ -16,12 +16,12 @@ from coda_lib.action import Action
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS
 from coda_lib.errors import UserError
-from coda_lib.evaluation import report, tables
-from coda_lib.evaluation.paper import OVERALL, Provenance
-from coda_lib.evaluation.statistics import EpisodesError
-from coda_lib.show import figures as plotting
-from coda_lib.show import pictures
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
+from coda_study.evaluation import report, tables
+from coda_study.evaluation.paper import OVERALL, Provenance
+from coda_study.evaluation.statistics import EpisodesError
+from coda_study.show import figures as plotting
+from coda_study.show import pictures
 
 SOLVED = {"base": 1, "executor": 0, "stage1": 2, "stage2": 3}  # of the four tasks of every application
 RESAMPLES = 500

@@ -6,7 +6,8 @@ import pandas as pd
 
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, load_profile
-from coda_lib.evaluation import (
+from coda_lib.files import read_json
+from coda_study.evaluation import (
     comparisons,
     decide_claims,
     load_claims,
@@ -16,10 +17,9 @@ from coda_lib.evaluation import (
     table_settings,
     voting_rules,
 )
-from coda_lib.evaluation.deviations import load_deviations
-from coda_lib.evaluation.votes import COLUMNS
-from coda_lib.files import read_json
-from coda_lib.run import Run
+from coda_study.evaluation.deviations import load_deviations
+from coda_study.evaluation.votes import COLUMNS
+from coda_study.run import Run
 
 RUNS, TASKS = range(2), ("A-01", "A-02")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coda_lib.applications import ALL_APPS
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import idle, solve
-from coda_lib.explore import aims, compose
+from sciencedesk.env import ScienceDesk
+from sciencedesk.goals import aims, compose
+from sciencedesk.script import idle, solve
 
 
 @pytest.mark.parametrize("app", ALL_APPS)

@@ -11,11 +11,11 @@ import pytest
 from coda_lib.applications import APPS
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
-from coda_lib.evaluation import report, statistics, tables
-from coda_lib.evaluation.tables import by_seed, load_seeds, siblings
 from coda_lib.files import write_text
-from coda_lib.pipeline import drive as pipeline
-from coda_lib.run import Run
+from coda_study.evaluation import report, statistics, tables
+from coda_study.evaluation.tables import by_seed, load_seeds, siblings
+from coda_study.pipeline import drive as pipeline
+from coda_study.run import Run
 from tools import reference
 from tools.reference import pool
 

@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from coda_lib.evaluation import statistics
-from coda_lib.evaluation.statistics import (
+from coda_lib.trajectory import StopReason
+from coda_study.evaluation import statistics
+from coda_study.evaluation.statistics import (
     EpisodesError,
     mcnemar_p,
     mean_over_tasks,
@@ -25,7 +26,6 @@ from coda_lib.evaluation.statistics import (
     task_pass,
     wilson,
 )
-from coda_lib.trajectory import StopReason
 
 
 def rng() -> np.random.Generator:

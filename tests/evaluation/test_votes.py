@@ -12,8 +12,10 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.statistics import wilson
-from coda_lib.evaluation.votes import (
+from coda_lib.judge import Rule, Verdict, format_verdict, score
+from coda_lib.trajectory import Step, load_trajectories, save_trajectories
+from coda_study.evaluation.statistics import wilson
+from coda_study.evaluation.votes import (
     apply,
     cast,
     compare_rules,
@@ -24,9 +26,7 @@ from coda_lib.evaluation.votes import (
     table2_rules,
     voting_rules,
 )
-from coda_lib.judge import Rule, Verdict, format_verdict, score
-from coda_lib.run import Run
-from coda_lib.trajectory import Step, load_trajectories, save_trajectories
+from coda_study.run import Run
 
 UNCLEAN = format_verdict(Verdict(True, (1,)))
 

@@ -19,8 +19,8 @@ from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
 from coda_lib.paths import PROFILES, REPO
-from coda_lib.pipeline.drive import preview, reproduce
-from coda_lib.run import Run
+from coda_study.pipeline.drive import preview, reproduce
+from coda_study.run import Run
 
 CLUSTERS = ("slurm", "kubernetes")
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")

@@ -20,19 +20,19 @@ from fleet_parts import Broken, Clicker, Counter, Once, task
 
 from coda_lib.agent import DualAgent
 from coda_lib.config import load_profile
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import StageError, UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_json
-from coda_lib.fleet.collect import LOSSES, STRIKES, Collection, collect, read_status
-from coda_lib.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Planner
 from coda_lib.rollout import TRIES, jobs, play
-from coda_lib.run import Run
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import StopReason
+from coda_study.fleet.collect import LOSSES, STRIKES, Collection, collect, read_status
+from coda_study.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
+from coda_study.run import Run
+from sciencedesk.env import ScienceDesk
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
@@ -201,9 +201,9 @@ MASTER = """
 from functools import partial
 from pathlib import Path
 from fleet_parts import *
-from coda_lib.fleet.collect import collect
+from coda_study.fleet.collect import collect
 from coda_lib.rollout import jobs
-from coda_lib.fleet.workers import WorkerSpec
+from coda_study.fleet.workers import WorkerSpec
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from tiny_models import screen
 
 from coda_lib.action import Action, ActionError
 from coda_lib.errors import UserError
-from coda_lib.formats import convert
-from coda_lib.formats.code import read_code
 from coda_lib.trajectory import StopReason, encode_image, load_trajectories
+from coda_study.formats import convert
+from coda_study.formats.code import read_code
 
 CODES = {  # as the data set writes actions: fractions of the screen, and three functions of its own
     "pyautogui.click(x=0.25, y=0.5)": (Action.click(0.25, 0.5),),

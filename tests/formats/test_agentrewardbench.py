@@ -9,8 +9,10 @@ import pandas as pd
 import pytest
 
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import COLUMNS, compare_rules
-from coda_lib.formats.judgments import (
+from coda_lib.judge import JudgeScore, Rule, Verdict, format_verdict
+from coda_lib.paths import REFERENCE
+from coda_study.evaluation.votes import COLUMNS, compare_rules
+from coda_study.formats.judgments import (
     Problem,
     load_annotations,
     load_split,
@@ -20,8 +22,6 @@ from coda_lib.formats.judgments import (
     score,
     write_votes,
 )
-from coda_lib.judge import JudgeScore, Rule, Verdict, format_verdict
-from coda_lib.paths import REFERENCE
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
 

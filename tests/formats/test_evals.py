@@ -10,9 +10,9 @@ from tiny_models import made_up
 
 from coda_lib.action import Action
 from coda_lib.errors import UserError
-from coda_lib.formats import convert
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.trajectory import save_trajectories
+from coda_study.formats import convert
 
 
 @pytest.fixture

@@ -11,12 +11,12 @@ from datasets import load_dataset
 from tiny_models import NO, YES, made_up, save_tiny
 
 from coda_lib.config import load_profile
-from coda_lib.draws import train_tasks
 from coda_lib.files import write_text
-from coda_lib.formats.export import LEFT_OUT, export
-from coda_lib.run import Run
 from coda_lib.task import parse_task
 from coda_lib.trajectory import save_trajectories
+from coda_study.draws import train_tasks
+from coda_study.formats.export import LEFT_OUT, export
+from coda_study.run import Run
 
 APPS = ("algebra", "gis")
 

@@ -12,9 +12,9 @@ from tiny_models import SIZE, made_up, screen
 
 from coda_lib.action import Action, ActionError
 from coda_lib.errors import UserError
-from coda_lib.formats import FORMATS, WRITTEN, convert
-from coda_lib.formats.code import action_code, read_code
 from coda_lib.trajectory import StopReason, encode_image, load_trajectories, save_trajectories
+from coda_study.formats import FORMATS, WRITTEN, convert
+from coda_study.formats.code import action_code, read_code
 
 ACTS = [
     Action.click(0.25, 0.5), Action.double_click(0, 0), Action.right_click(0.5, 0.25), Action.hover(0.75, 0.5),

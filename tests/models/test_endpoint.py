@@ -19,10 +19,10 @@ from PIL import Image
 from tiny_models import screen
 
 from coda_lib.errors import UserError
-from coda_lib.formats.judging import View, judge_folder
-from coda_lib.formats.judgments import load_annotations, score
 from coda_lib.models.chat import Sampling, image, text
 from coda_lib.models.endpoint import EndpointModel, Refused
+from coda_study.formats.judging import View, judge_folder
+from coda_study.formats.judgments import load_annotations, score
 
 SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7)
 

@@ -13,10 +13,10 @@ from coda_lib.models.chat import ReplayModel
 from coda_lib.models.endpoint import EndpointModel
 from coda_lib.models.load import load_model
 from coda_lib.models.local import LocalModel, load_network
-from coda_lib.run import Run
-from coda_lib.stages import explore, judge
 from coda_lib.trajectory import load_trajectories
-from coda_lib.usage import note_usage, usage_table
+from coda_study.run import Run
+from coda_study.stages import explore, judge
+from coda_study.usage import note_usage, usage_table
 
 ADDRESS = "http://127.0.0.1:9/v1"
 LIKELIEST = tuple(f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge"))  # chance would be another elsewhere

@@ -17,7 +17,7 @@ from tiny_models import CORPUS, save_tiny, screen
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
-from coda_lib.base_models.architecture import CHAT_TEMPLATE, PATCH, tokenizer
+from base_models.architecture import CHAT_TEMPLATE, PATCH, tokenizer
 from coda_lib.errors import UserError
 from coda_lib.models.chat import Message, ReplayModel, Sampling, Sight, image, text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, encode, load_network, load_processor

@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from coda_lib.agent import DualAgent
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import read_json
@@ -25,6 +24,7 @@ from coda_lib.paths import REPO
 from coda_lib.planner import Planner
 from coda_lib.rollout import rollout
 from coda_lib.task import test_tasks as tasks_of_tests
+from sciencedesk.env import ScienceDesk
 
 MODELS = REPO / "data" / "checkpoints"
 GREEDY = Sampling(temperature=0.0, max_new_tokens=32)
@@ -76,7 +76,7 @@ def test_a_taken_port_is_said():
 
 
 def coda_serve(*arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "coda_lib.cli.main", "serve", *arguments], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-m", "coda_study.cli.main", "serve", *arguments], stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_nothing_is_left_however_the_command_ends(end):
 
 def test_the_command_names_what_does_not_exist():
     said = subprocess.run(
-        [sys.executable, "-m", "coda_lib.cli.main", "serve", "critic"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "coda_study.cli.main", "serve", "critic"], capture_output=True, text=True, check=False
     )
     assert said.returncode == 2 and "unknown role 'critic': choose one of planner, executor, judge" in said.stderr
 

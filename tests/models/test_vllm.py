@@ -16,7 +16,6 @@ import psutil
 import pytest
 
 from coda_lib.agent import DualAgent
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.executor import Executor
 from coda_lib.judge import Judge
 from coda_lib.models.chat import Sampling
@@ -28,6 +27,7 @@ from coda_lib.planner import Planner
 from coda_lib.rollout import rollout
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import Trajectory
+from sciencedesk.env import ScienceDesk
 
 VLLM = os.environ.get("CODA_VLLM")
 pytestmark = [pytest.mark.vllm, pytest.mark.skipif(not VLLM, reason="CODA_VLLM does not name a vLLM command")]
@@ -56,7 +56,7 @@ class Recorder:
 def coda_serve(role: str) -> Iterator[EndpointModel]:
     """A model that the command serves by vLLM; however the command ends, nothing of it is left."""
     port, end = ROLES[role]
-    words = [sys.executable, "-m", "coda_lib.cli.main", "serve", role, "--port", str(port), "--vllm", str(VLLM), "--"]
+    words = [sys.executable, "-m", "coda_study.cli.main", "serve", role, "--port", str(port), "--vllm", str(VLLM), "--"]
     memory = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GB, for a CPU build
     command = subprocess.Popen([*words, *OPTIONS], stdout=subprocess.PIPE, text=True, env=os.environ | memory)
     try:

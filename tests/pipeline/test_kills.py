@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from coda_lib.run import Run
+from coda_study.run import Run
 
 VICTIMS = ("driver", "scheduler", "runner", "kernel")
 MOMENTS = 5  # kills of each
@@ -29,7 +29,7 @@ class Study:
 
     def __init__(self, folder: Path, words: Sequence[str]) -> None:
         self.run = Run(str(folder))
-        command = [sys.executable, "-m", "coda_lib.cli.main", "reproduce", "--profile", "smoke"]
+        command = [sys.executable, "-m", "coda_study.cli.main", "reproduce", "--profile", "smoke"]
         self.command = [*command, "--run", str(folder), *words]
 
     def start(self) -> subprocess.Popen:
@@ -74,9 +74,10 @@ class Study:
             return me
         family = me.children(recursive=True)
         if victim == "scheduler":
-            found = [p for p in family if "coda_lib.pipeline.scheduler" in _command(p)]
+            found = [p for p in family if "coda_study.pipeline.scheduler" in _command(p)]
         else:  # a runner is forked by the process that has imported, and forks its kernel
-            found = _children([p for p in family if {"coda_lib.pipeline.warm", "serve"} <= {*_command(p)} and p.ppid() == me.pid])
+            servers = [p for p in family if {"coda_study.pipeline.warm", "serve"} <= {*_command(p)}]
+            found = _children([p for p in servers if p.ppid() == me.pid])
             found = _children(found) if victim == "kernel" else found
         return random.choice(found) if found else None
 

@@ -13,10 +13,10 @@ import pytest
 
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json
-from coda_lib.owned import claim
-from coda_lib.pipeline.notebook import declared_parameters, execute, read_parameters
-from coda_lib.pipeline.runner import run_stage
-from coda_lib.run import Run
+from coda_study.owned import claim
+from coda_study.pipeline.notebook import declared_parameters, execute, read_parameters
+from coda_study.pipeline.runner import run_stage
+from coda_study.run import Run
 
 TYPED = 'app: str = "gis"  # application\nsteps: int = 3  # optimizer steps\nrate: float = 0.5\nquick: bool = False'
 
@@ -163,7 +163,7 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
     mark = tmp_path / "kernel"
     code = f"import os, time\n_ = open({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(100)"
     notebook = make_notebook("a.ipynb", TYPED, code)
-    command = [sys.executable, "-m", "coda_lib.pipeline.runner", "train", "--attached", "--run", str(tmp_path / "run")]
+    command = [sys.executable, "-m", "coda_study.pipeline.runner", "train", "--attached", "--run", str(tmp_path / "run")]
     command += ["--notebook", str(notebook), "--executed", str(tmp_path / "b.ipynb")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     wait_for(lambda: mark.exists() and mark.read_text())
@@ -174,7 +174,7 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
 
 
 def test_the_command_prints_one_message_and_fails(make_notebook, tmp_path):
-    command = [sys.executable, "-m", "coda_lib.pipeline.runner", "judge", "--run", str(tmp_path / "run"), "--set", "planet=x"]
+    command = [sys.executable, "-m", "coda_study.pipeline.runner", "judge", "--run", str(tmp_path / "run"), "--set", "planet=x"]
     command += ["--notebook", str(make_notebook("a.ipynb", TYPED)), "--executed", str(tmp_path / "b.ipynb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and ended.stdout == ""

@@ -17,16 +17,16 @@ import pytest
 from fake_notebooks import write_notebook
 from rich.console import Console
 
-from coda_lib import owned
 from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO
-from coda_lib.pipeline import scheduler
-from coda_lib.pipeline.dependencies import checkpoint_files, code_files, data_files
-from coda_lib.pipeline.drive import STAGES, _stages, _why_it_stopped, expected_seconds, preview, reproduce
-from coda_lib.pipeline.progress import clock
-from coda_lib.run import Run
+from coda_study import owned
+from coda_study.pipeline import scheduler
+from coda_study.pipeline.dependencies import checkpoint_files, code_files, data_files
+from coda_study.pipeline.drive import STAGES, _stages, _why_it_stopped, expected_seconds, preview, reproduce
+from coda_study.pipeline.progress import clock
+from coda_study.run import Run
 
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")
 
@@ -101,8 +101,8 @@ def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
 
 def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
     job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_x:\n"
-    assert _stages(job.format("coda_lib.pipeline.runner")) == ["explore/base/gis"]
-    with pytest.raises(StageError, match="1 jobs are to run, but 0 of their commands call coda_lib.pipeline.runner"):
+    assert _stages(job.format("coda_study.pipeline.runner")) == ["explore/base/gis"]
+    with pytest.raises(StageError, match="1 jobs are to run, but 0 of their commands call coda_study.pipeline.runner"):
         _stages(job.format("coda_lib.runner"))
 
 
@@ -161,16 +161,16 @@ def test_fresh_leaves_what_the_kit_did_not_make(go, run, tmp_path):
 
 def test_code_behind_a_notebook(tmp_path):
     notebook = write_notebook(
-        tmp_path / "a.ipynb", "", "%matplotlib inline\nfrom coda_lib.run import Run\nimport numpy"
+        tmp_path / "a.ipynb", "", "%matplotlib inline\nfrom coda_study.run import Run\nimport numpy"
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
     expected = ("__init__", "run", "paths", "errors", "config/__init__", "config/sections", "applications", "files", "owned")
     assert modules == {f"coda_lib/{name}.py" for name in expected}
-    shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_lib.evaluation import report\nimport coda_lib.pipeline.drive")
-    assert REPO / "coda_lib/evaluation/report.py" in code_files(shown)
-    assert REPO / "coda_lib/evaluation/report.py" not in code_files(shown, without=["coda_lib.evaluation"])
-    assert REPO / "coda_lib/pipeline/drive.py" not in code_files(shown)
+    shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_study.evaluation import report\nimport coda_study.pipeline.drive")
+    assert REPO / "coda_study/evaluation/report.py" in code_files(shown)
+    assert REPO / "coda_study/evaluation/report.py" not in code_files(shown, without=["coda_study.evaluation"])
+    assert REPO / "coda_study/pipeline/drive.py" not in code_files(shown)
 
 
 def test_files_of_checkpoints_and_data(tmp_path):
@@ -283,7 +283,7 @@ SLOW = """
 import os, time
 from pathlib import Path
 from coda_lib.files import write_text
-from coda_lib.run import Run
+from coda_study.run import Run
 folder = FOLDER
 (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
 steps = len(list((folder / "checkpoints").iterdir()))
@@ -314,7 +314,7 @@ class Slow:
         self.words = [
             sys.executable,
             "-m",
-            "coda_lib.cli.main",
+            "coda_study.cli.main",
             "reproduce",
             "--profile",
             "smoke",
@@ -406,8 +406,8 @@ def part_of(process: subprocess.Popen, module: str) -> psutil.Process:
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        ("coda_lib.pipeline.scheduler", "error: the scheduler of the run was killed by SIGKILL (by the system, where memory"),
-        ("coda_lib.pipeline.runner", "error: stage base_models ended without a word, which is what happens when it is killed"),
+        ("coda_study.pipeline.scheduler", "error: the scheduler of the run was killed by SIGKILL (by the system, where memory"),
+        ("coda_study.pipeline.runner", "error: stage base_models ended without a word, which is what happens when it is killed"),
     ],
 )
 def test_a_killed_part_is_said_in_one_line_and_the_run_goes_on(slow, module, message):

@@ -17,12 +17,13 @@ import pytest
 from fake_notebooks import FAKE_NOTEBOOKS, ROLES, write_fake_notebooks
 
 from coda_lib.paths import NOTEBOOKS, REPO
+from coda_study.pipeline.dependencies import PACKAGES
 
 pytestmark = pytest.mark.slow
 
-COPIED = ("coda_lib", "profiles", "data/tasks", "data/paper", "data/generator", "Snakefile", "notebooks")
+COPIED = (*PACKAGES, "profiles", "data/tasks", "data/paper", "data/generator", "Snakefile", "notebooks")
 SET = ("apps=[algebra, gis]", "systems=[base, executor, stage2]", "ablations={}", "ablations.truth={labels: truth}")
-PREVIEW = "from coda_lib.cli.main import main; import sys; sys.argv = sys.argv[:1] + {words!r}; main()"
+PREVIEW = "from coda_study.cli.main import main; import sys; sys.argv = sys.argv[:1] + {words!r}; main()"
 
 TUTORIALS = {"quickstart", "sciencedesk", "planner_executor"}
 
@@ -76,7 +77,7 @@ def imports_of(notebook: Path) -> str:
 def coda(house: Path, *words: str) -> str:
     changes = [f"models.{role}={house / 'checkpoints' / role}" for role in ROLES]
     options = [word for change in (*changes, *SET) for word in ("--set", change)]
-    command = [sys.executable, "-m", "coda_lib.cli.main", "reproduce", "--profile", "smoke", "--until", "ablations", *options]
+    command = [sys.executable, "-m", "coda_study.cli.main", "reproduce", "--profile", "smoke", "--until", "ablations", *options]
     environment = os.environ | {"PYTHONPATH": str(house)}
     command += ["--notebooks", str(house / "fakes"), *words]
     done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)
@@ -95,18 +96,18 @@ def test_nothing_is_run_again_where_nothing_changed(house):
 @pytest.mark.parametrize(
     ("file", "stages"),
     [
-        ("coda_lib/envs/sciencedesk/gis/app.py", GIS | TUTORIALS | {"reward"}),
-        ("coda_lib/envs/sciencedesk/desk.py", ALL),
+        ("sciencedesk/apps/gis/app.py", GIS | TUTORIALS | {"reward"}),
+        ("sciencedesk/desk/desk.py", ALL),
         ("coda_lib/reward.py", AFTER_TRAINING | {"reward"}),
         ("coda_lib/trainer.py", AFTER_TRAINING),
-        ("coda_lib/generator.py", set()),
+        ("coda_study/generator.py", set()),
         ("coda_lib/prompts/compact/planner.j2", PLANNED),
         ("coda_lib/prompts/compact/executor.j2", PLANNED),
         ("coda_lib/prompts/compact/judge.j2", AFTER_JUDGING),
         ("coda_lib/prompts/generator/propose.j2", set()),
-        ("coda_lib/show/figures.py", TUTORIALS | {"reward"}),
-        ("coda_lib/evaluation/report.html.j2", {"results"}),
-        ("coda_lib/show/viewer/web/stage.js", {"results"}),
+        ("coda_study/show/figures.py", TUTORIALS | {"reward"}),
+        ("coda_study/evaluation/report.html.j2", {"results"}),
+        ("coda_study/show/viewer/web/stage.js", {"results"}),
         ("checkpoints/base_judge/config.json", JUDGES | each("labels")),
         ("data/tasks/test/gis/A-01.json", GIS | TUTORIALS),
     ],

@@ -12,8 +12,8 @@ from coda_lib.config import Profile, load_profile
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
 from coda_lib.paths import display
-from coda_lib.pipeline.drive import preview, reproduce, runs_of_seeds
-from coda_lib.run import Run
+from coda_study.pipeline.drive import preview, reproduce, runs_of_seeds
+from coda_study.run import Run
 
 OF_BASE = {"explore/base/algebra", "judge/base/algebra"}
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from coda_lib.run import Run
+from coda_study.run import Run
 
 LIKELIEST = [f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge")]  # chance would draw other numbers elsewhere
 SERVED = [f"serving.{role}=started" for role in ("planner", "executor", "judge")]
@@ -56,7 +56,7 @@ def reproduced(folder: Path, how: Sequence[str]) -> Run:
     """The smoke profile, run in a folder with settings."""
     run = Run(str(folder))
     words = [word for setting in (*LIKELIEST, *how) for word in ("--set", setting)]
-    command = [sys.executable, "-m", "coda_lib.cli.main", "reproduce", "--profile", "smoke", "--run", run.name]
+    command = [sys.executable, "-m", "coda_study.cli.main", "reproduce", "--profile", "smoke", "--run", run.name]
     subprocess.run([*command, *words], check=True)
     return run
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from coda_lib.files import read_json
-from coda_lib.pipeline.warm import warmed
+from coda_study.pipeline.warm import warmed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="stages are forked on Linux only")
 
@@ -33,7 +33,8 @@ def start(address, tmp_path, make_notebook):
 
     def start(code: str, **how) -> subprocess.Popen:
         notebook = make_notebook("a.ipynb", "steps: int = 3", code)
-        command = [sys.executable, "-m", "coda_lib.pipeline.warm", "start", str(address), "judge", "--run", str(tmp_path / "run")]
+        start = [sys.executable, "-m", "coda_study.pipeline.warm", "start", str(address)]
+        command = [*start, "judge", "--run", str(tmp_path / "run")]
         command += ["--notebook", notebook.name, "--executed", "out/a.ipynb", "--set", "steps=4"]
         return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how)
 
@@ -54,15 +55,17 @@ def alive(pid: int) -> bool:
 SEEN = """
 import json, os, sys, threading
 before = set(sys.modules)
+from coda_study.pipeline.dependencies import PACKAGES
 threads = os.environ["OMP_NUM_THREADS"]
-import pkgutil, coda_lib, coda_lib.stages, coda_lib.show, coda_lib.evaluation
-for package in (coda_lib.stages, coda_lib.show, coda_lib.evaluation):
+import pkgutil, coda_study.stages, coda_study.show, coda_study.evaluation
+for package in (coda_study.stages, coda_study.show, coda_study.evaluation):
     for module in pkgutil.iter_modules(package.__path__, package.__name__ + "."):
-        if module.name != "coda_lib.show.desktop":  # two notebooks alone need it, and served models
+        if module.name != "coda_study.show.desktop":  # two notebooks alone need it, and served models
             __import__(module.name)
 import torch
-new = [name for name in set(sys.modules) - before if name.partition(".")[0] not in ("coda_lib", "__mp_main__")]
-kit = [name for name in before if name.startswith("coda_lib.") and not name.startswith("coda_lib.pipeline")]
+new = [name for name in set(sys.modules) - before if name.partition(".")[0] not in (*PACKAGES, "__mp_main__")]
+kit = [name for name in before if name.partition(".")[0] in PACKAGES and not name.startswith("coda_study.pipeline")]
+kit = [name for name in kit if "." in name]
 print(json.dumps({"threads": [threads, torch.get_num_threads()], "new": sorted(new), "steps": steps, "here": "" in sys.path,
                   "folder": os.getcwd(), "kit": sorted(kit)}))
 """

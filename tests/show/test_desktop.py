@@ -9,17 +9,18 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+from kit import kit_files
 from PIL import Image
 from tiny_models import made_up
 
 from coda_lib.config import load_profile
-from coda_lib.envs.scienceboard.fake import FakeMachine
-from coda_lib.envs.scienceboard.guest import Timing
 from coda_lib.errors import UserError
-from coda_lib.paths import REFERENCE, REPO
-from coda_lib.run import Run
-from coda_lib.show.desktop import before_and_after, outcomes, played_on, repeated, requests, study_table, typing_task
+from coda_lib.paths import REFERENCE
 from coda_lib.trajectory import save_trajectories
+from coda_study.run import Run
+from coda_study.show.desktop import before_and_after, outcomes, played_on, repeated, requests, study_table, typing_task
+from sciencedesk.board.fake import FakeMachine
+from sciencedesk.board.guest import Timing
 
 
 def test_a_script_solves_its_task_on_a_fake_machine():
@@ -71,5 +72,5 @@ def test_table_1_of_a_run_is_shown_as_it_is_stored():
 
 
 def test_no_module_of_the_library_reads_the_tests():
-    readers = [path for path in (REPO / "coda_lib").rglob("*.py") if re.search(r"['\"]tests['\"/]", path.read_text())]
+    readers = [path for path in kit_files() if re.search(r"['\"]tests['\"/]", path.read_text())]
     assert not readers

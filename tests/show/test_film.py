@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image
 
-from coda_lib.show.examples import scripted
-from coda_lib.show.film import END_S, STEP_S, film
 from coda_lib.task import test_tasks
+from coda_study.show.examples import scripted
+from coda_study.show.film import END_S, STEP_S, film
 
 
 def test_a_recording_shows_each_step_and_the_end_of_the_longest_episode():

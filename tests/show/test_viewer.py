@@ -23,12 +23,17 @@ from tiny_models import NO, YES, made_up
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import APPS
-from coda_lib.cli.view import view as view_command
 from coda_lib.config import SYSTEMS, load_profile
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.replay import without_screens
-from coda_lib.envs.sciencedesk.script import read_step
-from coda_lib.evaluation import (
+from coda_lib.files import sha256, write_json, write_table
+from coda_lib.judge import Verdict, format_verdict
+from coda_lib.paths import TASKS, display
+from coda_lib.reward import similarity
+from coda_lib.rollout import episodes as rows_of
+from coda_lib.rollout import rollout
+from coda_lib.task import Task, load_task
+from coda_lib.trajectory import StopReason, Trajectory, encode_image, save_trajectories
+from coda_study.cli.view import view as view_command
+from coda_study.evaluation import (
     compare_rules,
     comparisons,
     decide_claims,
@@ -44,20 +49,15 @@ from coda_lib.evaluation import (
     table_settings,
     voting_rules,
 )
-from coda_lib.evaluation.votes import votes_of
-from coda_lib.files import sha256, write_json, write_table
-from coda_lib.formats import convert
-from coda_lib.judge import Verdict, format_verdict
-from coda_lib.paths import TASKS, display
-from coda_lib.reward import similarity
-from coda_lib.rollout import episodes as rows_of
-from coda_lib.rollout import rollout
-from coda_lib.run import Run
-from coda_lib.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
-from coda_lib.show.viewer.evidence import TRAIN_TASKS
-from coda_lib.show.viewer.pictures import Pictures
-from coda_lib.task import Task, load_task
-from coda_lib.trajectory import StopReason, Trajectory, encode_image, save_trajectories
+from coda_study.evaluation.replay import without_screens
+from coda_study.evaluation.votes import votes_of
+from coda_study.formats import convert
+from coda_study.run import Run
+from coda_study.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
+from coda_study.show.viewer.evidence import TRAIN_TASKS
+from coda_study.show.viewer.pictures import Pictures
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import read_step
 
 BROWSERS = [
     pytest.param(name, marks=pytest.mark.skipif(not installed(name), reason=f"{name} and its driver are not installed"))

@@ -12,19 +12,19 @@ from datasets import Dataset
 from tiny_models import NO, RULE, YES, made_up
 
 from coda_lib.config import load_profile
-from coda_lib.draws import train_tasks
 from coda_lib.errors import UserError
-from coda_lib.evaluation import ablations as ablation_tables
-from coda_lib.evaluation.ablations import executors, novel, variants
-from coda_lib.evaluation.statistics import EpisodesError
 from coda_lib.files import write_text
 from coda_lib.judge import Judge, Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel
-from coda_lib.run import Run
-from coda_lib.stages import ablations
-from coda_lib.stages import judges as other_judges
-from coda_lib.stages import labels as labels_stage
 from coda_lib.trajectory import load_trajectories, save_trajectories
+from coda_study.draws import train_tasks
+from coda_study.evaluation import ablations as ablation_tables
+from coda_study.evaluation.ablations import executors, novel, variants
+from coda_study.evaluation.statistics import EpisodesError
+from coda_study.run import Run
+from coda_study.stages import ablations
+from coda_study.stages import judges as other_judges
+from coda_study.stages import labels as labels_stage
 
 APPS = ("algebra", "gis")
 CHANGES = (
@@ -128,7 +128,7 @@ def trained(run, monkeypatch) -> list[dict]:
         return train
 
     monkeypatch.setattr("coda_lib.trainer.specialize", record(False))
-    monkeypatch.setattr("coda_lib.stages.coupled.specialize_coupled", record(True))
+    monkeypatch.setattr("coda_study.stages.coupled.specialize_coupled", record(True))
     monkeypatch.setattr(ablations.Executor, "load", lambda *given: None)
     monkeypatch.setattr(ablations, "training_rows", lambda run, app, labels: Dataset.from_dict({"x": [f"{app} {labels}"]}))
     return calls

@@ -17,7 +17,7 @@ from coda_lib.dataset import grpo_rows, observation
 from coda_lib.executor import Executor, executor_messages
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel, encode, load_network
-from coda_lib.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize_coupled
+from coda_study.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize_coupled
 
 pytest_plugins = ("tiny_checkpoints",)
 

@@ -9,9 +9,9 @@ from tiny_models import made_up, save_tiny
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.models.local import load_network, load_processor
-from coda_lib.run import Run
-from coda_lib.show import task_curve
-from coda_lib.stages import curve
+from coda_study.run import Run
+from coda_study.show import task_curve
+from coda_study.stages import curve
 
 
 @pytest.fixture

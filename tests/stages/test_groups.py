@@ -10,11 +10,11 @@ from coda_lib.config import SpecializeSettings
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.run import Run
-from coda_lib.show.viewer import Evidence
-from coda_lib.show.viewer.evidence import read_groups
-from coda_lib.stages.groups import EACH, KeepingReward
 from coda_lib.trainer import ActionReward
+from coda_study.run import Run
+from coda_study.show.viewer import Evidence
+from coda_study.show.viewer.evidence import read_groups
+from coda_study.stages.groups import EACH, KeepingReward
 
 G, STATES, STEPS = 4, 3, 9
 PLANS = ["Click 'Grid'.", "Click 'Axes'.", "DONE", "Click 'Grid'."] * STATES

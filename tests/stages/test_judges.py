@@ -12,12 +12,12 @@ from tiny_models import NO, YES, made_up
 
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
-from coda_lib.evaluation.votes import load_table2_votes, table2, table2_rules, votes_and_rules
 from coda_lib.judge import Judge
 from coda_lib.models.chat import ReplayModel
-from coda_lib.run import Run
-from coda_lib.stages import judges
 from coda_lib.trajectory import save_trajectories
+from coda_study.evaluation.votes import load_table2_votes, table2, table2_rules, votes_and_rules
+from coda_study.run import Run
+from coda_study.stages import judges
 
 
 @pytest.fixture

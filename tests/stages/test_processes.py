@@ -20,9 +20,9 @@ from coda_lib.config import load_profile
 from coda_lib.errors import StageError, UserError
 from coda_lib.models.local import load_network
 from coda_lib.paths import PROFILES, REPO
-from coda_lib.run import Run
-from coda_lib.stages import generalize
 from coda_lib.trajectory import save_trajectories
+from coda_study.run import Run
+from coda_study.stages import generalize
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 

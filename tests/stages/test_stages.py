@@ -12,19 +12,19 @@ import pytest
 import torch
 from tiny_models import NO, YES, made_up
 
-from coda_lib import draws
 from coda_lib.agent import DualAgent, SoloAgent
 from coda_lib.config import FleetSettings, Profile, load_profile
-from coda_lib.draws import train_tasks
 from coda_lib.errors import UserError
 from coda_lib.judge import Judge, Rule
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel
-from coda_lib.run import Run
-from coda_lib.stages import ablations, common, evaluate, explore, generalize, judge, specialize
 from coda_lib.task import Task
 from coda_lib.task import test_tasks as committed_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+from coda_study import draws
+from coda_study.draws import train_tasks
+from coda_study.run import Run
+from coda_study.stages import ablations, common, evaluate, explore, generalize, judge, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -226,7 +226,7 @@ def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(r
     put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
     asked = {}
     monkeypatch.setattr(
-        "coda_lib.stages.generalize.generalize", lambda rows, planner, settings, folder, seed, progress: asked.update(locals())
+        "coda_study.stages.generalize.generalize", lambda rows, planner, settings, folder, seed, progress: asked.update(locals())
     )
     generalize.run(run)
     text = json.dumps([row["prompt"] for row in asked["rows"]])

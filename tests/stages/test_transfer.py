@@ -9,18 +9,18 @@ from tiny_models import SIZE, screen, words_of
 from coda_lib.action import ActionError, ActionType
 from coda_lib.agent import DualAgent, SoloAgent, carry_out, sight_of
 from coda_lib.applications import APPS
-from coda_lib.envs.sciencedesk.desk import Element
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import ScriptError, to_plan, to_step
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.planner import Observation, Planner, Turn
 from coda_lib.prompts import render
-from coda_lib.stages.transfer import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import StopReason
+from coda_study.stages.transfer import CALL, CoderExecutor, WidgetTreeExecutor, coder_messages
+from sciencedesk.desk.desk import Element
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import ScriptError, to_plan, to_step
 
 GREEDY = Sampling(temperature=0)
 

@@ -10,10 +10,11 @@ import nbformat
 import pytest
 
 from coda_lib.paths import NOTEBOOKS, REPO
+from coda_study.pipeline.dependencies import PACKAGES
 from tools import book
 
 PAGES = [REPO / "README.md", *sorted((REPO / "docs").glob("*.md"))]
-ROOTS = ("coda_lib", "data", "docs", "notebooks", "profiles", "results/reference", "tests", "tools")
+ROOTS = (*PACKAGES, "data", "docs", "notebooks", "profiles", "results/reference", "tests", "tools")
 
 
 def prose(path) -> str:
@@ -45,11 +46,11 @@ def test_every_path_that_a_page_names_exists(page):
 def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
     text = (REPO / "README.md").read_text()
     assert len(text.splitlines()) <= 150
-    tree = re.search(r"(?ms)^coda_lib/ .*?(?=^data/)", text)[0]
-    library = REPO / "coda_lib"
-    there = {path.name for path in library.iterdir() if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))}
-    folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  (\w+/(?:  \w+/)*) ", tree)))
-    assert set(re.findall(r"\w+\.py", tree)) | set(folders) == there
+    for package in ("coda_lib", "sciencedesk", "coda_study"):
+        tree, room = re.search(rf"(?ms)^{package}/ .*?(?=^\w)", text)[0], REPO / package
+        there = {path.name for path in room.iterdir() if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))}
+        folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  (\w+/(?:  \w+/)*) ", tree)))
+        assert set(re.findall(r"\w+\.py", tree)) | set(folders) == there, package
 
 
 def test_the_index_lists_every_notebook():

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from coda_lib.paths import REPO
+from coda_study.pipeline.dependencies import PACKAGES
 
 PAGE = (REPO / "docs" / "how-to-change.md").read_text()
 DIFFS = re.findall(r"(?ms)^```diff\n(.*?)^```", PAGE)
@@ -38,7 +39,7 @@ def apply(diff: str, folder: Path) -> None:
 def changed(tmp_path_factory):
     """A copy of the kit with all changes of the page; what none of them touches is linked."""
     copy = tmp_path_factory.mktemp("changed")
-    for name in ("coda_lib", "profiles"):
+    for name in (*PACKAGES, "profiles"):
         shutil.copytree(REPO / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(REPO / "data" / "tasks", copy / "data" / "tasks")
     for path in (*(REPO / "data").iterdir(), REPO / "notebooks", REPO / "Snakefile", REPO / "pyproject.toml"):
@@ -71,15 +72,15 @@ def test_a_click_is_scored_by_euclidean_distance(python):
 TRIPLE_CLICK = """
 from unittest.mock import Mock
 from PIL import Image
-import coda_lib.envs.sciencedesk.hands as hands
+import sciencedesk.desk.hands as hands
 from coda_lib.action import ActionType
 from coda_lib.grammar import parse_actions
-from coda_lib.envs.desktop.display_process import CALLS
-from coda_lib.envs.pyautogui import pyautogui_calls
+from sciencedesk.real.display_process import CALLS
+from sciencedesk.pyautogui import pyautogui_calls
 from coda_lib.executor import executor_messages, solo_messages
 from coda_lib.planner import Observation
 from coda_lib.reward import similarity
-from coda_lib.show.pictures import _mark
+from coda_study.show.pictures import _mark
 
 (action,) = parse_actions("left_triple(start_box='(30,40)')", (100, 100))
 assert action.type is ActionType.TRIPLE_CLICK and similarity(action, action) == 1
@@ -117,7 +118,7 @@ def test_the_planner_sees_the_last_three_plans(python):
 
 @pytest.mark.parametrize(("app", "tasks"), [("optics", 1), ("gis", 35)])
 def test_the_new_tasks_can_be_solved_and_not_by_doing_nothing(python, app, tasks):
-    table = python("-m", "coda_lib.cli.main", "tasks", "check", "--app", app)
+    table = python("-m", "coda_study.cli.main", "tasks", "check", "--app", app)
     assert re.search(rf"(?m)^{app} +test +{tasks} +{tasks} +0", table), table
 
 
@@ -128,7 +129,7 @@ def test_the_judges_rule_is_that_of_the_profile(python):
 
 TABLE = """
 import pandas as pd
-from coda_lib.evaluation import table1
+from coda_study.evaluation import table1
 rows = [("gis/A-01", 0, True), ("gis/A-01", 1, False), ("gis/A-02", 0, True), ("gis/A-02", 1, True)]
 episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"]).assign(app="gis", system="base", stop="DONE")
 print(table1(episodes, ["base"], apps=["gis"])["solved"].tolist())
@@ -140,11 +141,11 @@ def test_table1_has_the_column_of_solved_episodes(python):
 
 
 def test_the_real_application_is_in_the_tables_and_its_task_is_read(python):
-    program = "from coda_lib.envs.desktop import app_class; print(app_class('L3afpad').needs)"
+    program = "from sciencedesk.real import app_class; print(app_class('L3afpad').needs)"
     assert "l3afpad" in python("-c", program)
-    assert re.search(r"(?m)^L3afpad +1 +info 1", python("-m", "coda_lib.cli.main", "tasks", "check", "data/tasks/apps"))
+    assert re.search(r"(?m)^L3afpad +1 +info 1", python("-m", "coda_study.cli.main", "tasks", "check", "data/tasks/apps"))
 
 
 @pytest.mark.parametrize("line", OWN_RUNS)
 def test_the_profile_value_of_each_shown_command_is_accepted(line, python):
-    python("-m", *line.replace("coda ", "coda_lib.cli.main ", 1).split(), "--dry-run")
+    python("-m", *line.replace("coda ", "coda_study.cli.main ", 1).split(), "--dry-run")

@@ -20,16 +20,17 @@ from hostile_text import HOSTILE, RUN, TOKEN
 from hypothesis import given
 from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
+from kit import kit_files
 from nbconvert import HTMLExporter
 from tiny_models import RULE, made_up
 
-from coda_lib.evaluation.report import html_report, to_markdown
 from coda_lib.files import write_json
-from coda_lib.generator import Dropped, Round
-from coda_lib.markup import as_html, as_markdown, clean_html, without_html
 from coda_lib.paths import NOTEBOOKS, REPO
-from coda_lib.show import conversation, episode_table, figures, markdown, markdown_table, rounds_table, strip, vote_table
 from coda_lib.task import Task
+from coda_study.evaluation.report import html_report, to_markdown
+from coda_study.generator import Dropped, Round
+from coda_study.markup import as_html, as_markdown, clean_html, without_html
+from coda_study.show import conversation, episode_table, figures, markdown, markdown_table, rounds_table, strip, vote_table
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
@@ -188,6 +189,6 @@ def test_nothing_else_in_the_kit_makes_html_or_markdown_of_text():
     may = {"examples.py": "HTML(", "pages.py": "Markdown(", "film.py": "_repr_html_"}
     words = ("HTML(", "Markdown(", "Javascript(", "SVG(", "IFrame(", ".style.", "to_html(", "Styler", "|safe", "| safe",
              "_repr_html_")  # fmt: skip
-    files = [*REPO.glob("coda_lib/**/*.py"), *REPO.glob("coda_lib/**/*.j2"), *NOTEBOOKS.glob("**/*.ipynb")]
+    files = [*kit_files(), *kit_files("*.j2"), *NOTEBOOKS.glob("**/*.ipynb")]
     found = {(path.name, word) for path in files for word in words if word in path.read_text() and may.get(path.name) != word}
     assert found == set()

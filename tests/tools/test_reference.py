@@ -10,13 +10,13 @@ from safetensors.torch import load_file, save_file
 from tiny_models import made_up
 
 from coda_lib.config import load_profile
-from coda_lib.envs.sciencedesk.replay import without_screens
 from coda_lib.errors import UserError
-from coda_lib.evaluation.ablations import TABLES
 from coda_lib.files import read_json, write_text
 from coda_lib.paths import REFERENCE, REPO
-from coda_lib.run import Run
 from coda_lib.trajectory import load_trajectories, save_trajectories
+from coda_study.evaluation.ablations import TABLES
+from coda_study.evaluation.replay import without_screens
+from coda_study.run import Run
 from tools import pages, reference
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import psutil
 import pytest
 
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop import display as module
-from coda_lib.envs.desktop.display import Display, lacking
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
+from sciencedesk.real import display as module
+from sciencedesk.real.display import Display, lacking
 
 SIZE = (320, 240)
 _WINDOW = """
@@ -110,7 +110,7 @@ def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
     display.close()
     assert gone(processes) and not os.path.exists(home)
     code = (
-        "import sys, time; from coda_lib.envs.desktop.display import Display; d = Display((64, 48)); d.start(['sleep', '600']);"
+        "import sys, time; from sciencedesk.real.display import Display; d = Display((64, 48)); d.start(['sleep', '600']);"
         "print(d._process.pid, flush=True); time.sleep(600)"
     )
     for number in (signal.SIGKILL, signal.SIGINT):
@@ -226,7 +226,7 @@ def test_programs_on_the_display_reach_nobody_outside(display):
 
 
 def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("from coda_lib.envs.desktop import isolation\nisolation._enter = lambda: False\n")
+    (tmp_path / "sitecustomize.py").write_text("from sciencedesk.real import isolation\nisolation._enter = lambda: False\n")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     display = Display(SIZE)
     try:

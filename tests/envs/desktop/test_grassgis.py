@@ -12,12 +12,12 @@ import pytest
 from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
 
 from coda_lib.action import Action
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.grassgis import GrassGIS
-from coda_lib.envs.scienceboard.files import Call, Touch
-from coda_lib.envs.scienceboard.tasks import app_tasks
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.files import Call, Touch
+from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real.grassgis import GrassGIS
 
 pytestmark = [pytest.mark.apps, pytest.mark.skipif(not installed("GrassGIS"), reason="GRASS GIS is not installed")]
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("GrassGIS")}

@@ -11,10 +11,10 @@ import pytest
 from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized, play_script
 
 from coda_lib.action import Action
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.kalgebra import KAlgebra, calculate, question
-from coda_lib.envs.scienceboard.tasks import app_tasks
+from coda_lib.environment import EnvironmentFault
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real.kalgebra import KAlgebra, calculate, question
 
 pytestmark = pytest.mark.skipif(not installed("KAlgebra"), reason="KAlgebra is not installed")
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("KAlgebra")}

@@ -6,10 +6,10 @@ import pytest
 from app_tests import installed
 
 from coda_lib.action import Action
-from coda_lib.envs.desktop.kalgebra import KAlgebra
-from coda_lib.envs.scienceboard.tasks import app_task
 from coda_lib.paths import REPO
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.tasks import app_task
+from sciencedesk.real.kalgebra import KAlgebra
 
 FILES = REPO.parent / "shared" / "data" / "scienceboard" / "KAlgebra"
 pytestmark = [

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from app_tests import installed
 
+from base_models.walks import random_walk
+from base_models.windows import AWAY, opened, window_of
 from coda_lib.applications import DESKTOP_APPS
-from coda_lib.base_models.walks import random_walk
-from coda_lib.base_models.windows import AWAY, opened, window_of
 from coda_lib.paths import REPO
 
 STEPS = 1_000  # of all applications together

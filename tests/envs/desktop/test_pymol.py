@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
 
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.pymol import PyMOL, ToDisplay
-from coda_lib.envs.scienceboard.files import BoardTask
-from coda_lib.envs.scienceboard.tasks import app_tasks
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.files import BoardTask
+from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real.pymol import PyMOL, ToDisplay
 
 pytestmark = pytest.mark.skipif(not installed("PyMOL"), reason="PyMOL is not installed")
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("PyMOL")}

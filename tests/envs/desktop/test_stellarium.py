@@ -13,14 +13,14 @@ import psutil
 import pytest
 from app_tests import check_refused, check_task, check_tasks, installed, parametrized
 
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.desktop.connection import Transport
-from coda_lib.envs.desktop.stellarium import Stellarium
-from coda_lib.envs.scienceboard.files import Call
-from coda_lib.envs.scienceboard.tasks import app_tasks
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.files import Call
+from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real.connection import Transport
+from sciencedesk.real.stellarium import Stellarium
 
 pytestmark = [pytest.mark.apps, pytest.mark.skipif(not installed("Stellarium"), reason="Stellarium is not installed")]
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("Stellarium")}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from board_files import FILES, State, needs
 
-from coda_lib.envs.scienceboard.check import STOPS, check_board
-from coda_lib.envs.scienceboard.files import BoardTask, Stop, load_board_task
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.check import STOPS, check_board
+from sciencedesk.board.files import BoardTask, Stop, load_board_task
 
 COUNTS = {"KAlgebra": 31, "Celestia": 33, "GrassGIS": 33, "ChimeraX": 29}  # of 127 tasks; the 34th of GRASS GIS is not known here
 

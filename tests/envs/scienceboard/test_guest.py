@@ -14,15 +14,15 @@ from PIL import Image
 
 from coda_lib.action import Action
 from coda_lib.agent import Decision
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.scienceboard.fake import SIZE, FakeMachine, screen
-from coda_lib.envs.scienceboard.guest import Guest, Timing, decoded, program
-from coda_lib.envs.scienceboard.machine import Machine, Machines, ScienceBoard, load_machines
-from coda_lib.envs.scienceboard.tasks import app_task
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.paths import DATA
 from coda_lib.rollout import TRIES, jobs, play, rollout
 from coda_lib.trajectory import StopReason, encode_image, screenshot_png
+from sciencedesk.board.fake import SIZE, FakeMachine, screen
+from sciencedesk.board.guest import Guest, Timing, decoded, program
+from sciencedesk.board.machine import Machine, Machines, ScienceBoard, load_machines
+from sciencedesk.board.tasks import app_task
 
 FAST = Timing(
     connect=0.3, answer=0.25, action=0.25, prepare=0.25, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.005, wait=0.1

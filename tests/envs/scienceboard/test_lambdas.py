@@ -18,9 +18,9 @@ from hostile_expressions import EXPRESSIONS, PATTERNS, TEXTS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coda_lib.envs.scienceboard.costs import LambdaError, found
-from coda_lib.envs.scienceboard.lambdas import Lambda
 from coda_lib.paths import REPO
+from sciencedesk.board.costs import LambdaError, found
+from sciencedesk.board.lambdas import Lambda
 
 DUMP = {
     "time": {"value": 2400000.05, "pause": False},

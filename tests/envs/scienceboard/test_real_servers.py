@@ -11,14 +11,14 @@ import pytest
 from board_files import FILES, needs
 
 from coda_lib.action import Action
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.pyautogui import pyautogui_calls
-from coda_lib.envs.scienceboard.fake import CLIENTS, FakeMachine
-from coda_lib.envs.scienceboard.guest import SHOTS, TOGETHER, Guest, Timing
-from coda_lib.envs.scienceboard.machine import PREPARED, ScienceBoard, load_machines
-from coda_lib.envs.scienceboard.tasks import app_task
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.fake import CLIENTS, FakeMachine
+from sciencedesk.board.guest import SHOTS, TOGETHER, Guest, Timing
+from sciencedesk.board.machine import PREPARED, ScienceBoard, load_machines
+from sciencedesk.board.tasks import app_task
+from sciencedesk.pyautogui import pyautogui_calls
 
 FAST = Timing(connect=0.3, answer=0.3, action=0.3, prepare=0.3, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.01)
 TASK = {

@@ -7,12 +7,12 @@ import json
 import pytest
 from board_files import State
 
-from coda_lib.envs.base import EnvironmentFault
-from coda_lib.envs.scienceboard.check import check_board
-from coda_lib.envs.scienceboard.costs import LambdaError
-from coda_lib.envs.scienceboard.files import BoardTask, load_board_task
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
+from sciencedesk.board.check import check_board
+from sciencedesk.board.costs import LambdaError
+from sciencedesk.board.files import BoardTask, load_board_task
 
 TASK = {
     "type": "KAlgebra", "sort": "VM", "steps": 5, "instruction": "Store 2 in a.", "version": "0.1", "snapshot": "clean",

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coda_lib.envs.sciencedesk.biochem.molecules import ELEMENTS, MOLECULES, element, structure, view
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import to_action
+from sciencedesk.apps.biochem.molecules import ELEMENTS, MOLECULES, element, structure, view
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import to_action
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from coda_lib.envs.sciencedesk.algebra.app import evaluate
-from coda_lib.envs.sciencedesk.algebra.expression import ExpressionError, derivative, number, parse, require_drawable
+from sciencedesk.apps.algebra.app import evaluate
+from sciencedesk.apps.algebra.expression import ExpressionError, derivative, number, parse, require_drawable
 
 X, Y = sympy.symbols("x y")
 

@@ -7,12 +7,12 @@ from typing import Any
 import matplotlib
 import pytest
 
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.gis import landscape as land
-from coda_lib.envs.sciencedesk.gis.names import MADE_LAYERS, MORE_MARKS, PALETTES
-from coda_lib.envs.sciencedesk.gis.pictures import MAP
-from coda_lib.envs.sciencedesk.script import to_action
-from coda_lib.space import setup, space
+from sciencedesk.apps.gis import landscape as land
+from sciencedesk.apps.gis.names import MADE_LAYERS, MORE_MARKS, PALETTES
+from sciencedesk.apps.gis.pictures import MAP
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import to_action
+from sciencedesk.space import setup, space
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QEvent, QObject, Qt
 
 from coda_lib.action import Action
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.task import test_tasks as tasks_of_tests
+from sciencedesk.env import ScienceDesk
 
 
 class Seen(QObject):

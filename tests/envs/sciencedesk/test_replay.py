@@ -10,13 +10,13 @@ import pytest
 from coda_lib.action import Action
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import ALL_APPS
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.replay import Replay, replayed, without_screens
-from coda_lib.envs.sciencedesk.script import read_step, to_action
 from coda_lib.errors import UserError
 from coda_lib.rollout import jobs, rollout
 from coda_lib.task import test_tasks as tasks_of
 from coda_lib.trajectory import DIGEST, StopReason, load_trajectories, save_trajectories
+from coda_study.evaluation.replay import Replay, replayed, without_screens
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import read_step, to_action
 
 
 def played(app: str, count: int) -> tuple[dict, list]:

@@ -15,16 +15,16 @@ import gymnasium
 import numpy as np
 import pytest
 
+from base_models import walks as walk
 from coda_lib.action import Action
 from coda_lib.applications import ALL_APPS
-from coda_lib.base_models import walks as walk
-from coda_lib.envs.base import ActionSpace, EnvironmentFault
-from coda_lib.envs.sciencedesk.env import ScienceDesk, desk_class
-from coda_lib.envs.sciencedesk.script import find, to_action
-from coda_lib.envs.sciencedesk.widgets import HEIGHT, WIDTH, Field
+from coda_lib.environment import ActionSpace, EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
+from sciencedesk.desk.widgets import HEIGHT, WIDTH, Field
+from sciencedesk.env import ScienceDesk, desk_class
+from sciencedesk.script import find, to_action
 
 
 def task_of(app: str, **settings) -> Task:
@@ -182,7 +182,7 @@ def test_desks_side_by_side_do_not_disturb_each_other(desks):
 HEADLESS = """
 import sys
 sys.path[:0] = {path!r}
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from sciencedesk.env import ScienceDesk
 import hashlib
 for app in {apps!r}:
     print(app, hashlib.sha256(ScienceDesk(app).render().tobytes()).hexdigest())

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PySide6.QtWidgets import QLabel, QPushButton
 
-from coda_lib.envs.sciencedesk.env import ScienceDesk
-from coda_lib.envs.sciencedesk.script import find, to_action
-from coda_lib.envs.sciencedesk.spectra import spectroscopy as science
-from coda_lib.envs.sciencedesk.spectra.app import Spectra
 from coda_lib.task import Task
+from sciencedesk.apps.spectra import spectroscopy as science
+from sciencedesk.apps.spectra.app import Spectra
+from sciencedesk.env import ScienceDesk
+from sciencedesk.script import find, to_action
 
 FOUND = {"baseline": True, "found": True}
 

@@ -15,19 +15,19 @@ from typing import Any
 
 import pytest
 
-from coda_lib.envs.sciencedesk.env import ScienceDesk
 from coda_lib.errors import UserError
+from sciencedesk.env import ScienceDesk
 
 _PICTURE = """
-from coda_lib.envs.sciencedesk.env import ScienceDesk
+from sciencedesk.env import ScienceDesk
 import hashlib
 found = hashlib.sha256(ScienceDesk("algebra", visible=VISIBLE).render().tobytes()).hexdigest()
 """
 _BY_HAND = """
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from coda_lib.envs.sciencedesk.window import by_hand
-from coda_lib.envs.sciencedesk.qt import application
+from sciencedesk.window import by_hand
+from sciencedesk.desk.qt import application
 from coda_lib.task import Task
 
 def close_after(*changes):
@@ -51,8 +51,8 @@ _COMMAND = """
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
 from typer.testing import CliRunner
-from coda_lib.cli.main import app
-from coda_lib.envs.sciencedesk.qt import application
+from coda_study.cli.main import app
+from sciencedesk.desk.qt import application
 from coda_lib.task import test_tasks
 
 application(visible=True)
@@ -120,6 +120,6 @@ def test_the_command_asks_for_the_answer_of_a_question_and_checks_it(display):
 def test_no_window_where_there_is_no_display():
     with pytest.raises(UserError, match="no display.*libxcb-cursor0"):
         ScienceDesk("gis", visible=True)  # tests draw off screen
-    code = "from coda_lib.envs.sciencedesk.env import ScienceDesk\nfrom coda_lib.errors import UserError\n"
+    code = "from sciencedesk.env import ScienceDesk\nfrom coda_lib.errors import UserError\n"
     code += "try:\n    found = ScienceDesk('gis', visible=True)\nexcept UserError as error:\n    found = str(error)"
     assert "no display" in run(code, ":9876")  # a display that does not answer

@@ -1,0 +1,273 @@
+"""Attempts for the judge to learn from: stretches of walks, scripts and rollouts, labelled by the application's state.
+
+The judge replies what each step did, what holds at the end, and then its verdict.  From verdicts alone, one bit an attempt, a
+tiny model learns which instructions are hard, and does not look.  (The paper's judge learned from captions of frames, too.)
+Encoding pictures is what costs, so each attempt has several questions.  All ask what is to be trained on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from base_models.hindsight import leads_to, reached, reworded
+from base_models.lessons import Lesson, alike, judge_lessons
+from base_models.replies import State, effects_of, ending, script_verdict, whole_reply
+from base_models.rows import PROMPTS, READING, Row, description, without_pictures
+from base_models.walks import Transition, by_goal, perform, random_step, screenshot
+from base_models.windows import opened, through_faults, window_of
+from coda_lib.judge import Verdict, judge_messages
+from coda_lib.models.chat import Message
+from coda_lib.task import Task
+from coda_lib.trajectory import Trajectory, decode_image
+from sciencedesk.goals import Aim, are_apart, sentence
+from sciencedesk.script import ScriptError
+
+_SELDOM = 0.1  # share of a walk's states
+SHORT = "AB"  # grades of the tasks that a base planner solves now and then
+
+
+@dataclass(frozen=True)
+class Question:
+    """The instruction to judge an attempt by, the answer that it gave, and the judge's reply.
+
+    Without `whole` the reply ends with `Correctness`: the states do not tell the redundant steps.  About a single screen the
+    reply may also be its description.
+    """
+
+    instruction: str
+    answer: str | None
+    reply: str
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """PNG screenshots in order, and questions about them; the first of an attempt with `plans` has a whole reply.
+
+    `plans` are those of all steps, with the one that ended the attempt; a single screen has none.
+    """
+
+    pictures: tuple[bytes, ...]
+    questions: tuple[Question, ...]
+    plans: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> list[Row]:
+        """One row for each question, in the judge's prompt."""
+        images = [decode_image(png) for png in self.pictures]
+        return [Row(self._messages(q, images), q.reply, q.whole) for q in self.questions]
+
+    @property
+    def rulings(self) -> list[Row]:
+        """The whole replies without pictures: what each step did is given; what holds at the end and the verdict are learned."""
+        rows = []
+        for question in (q for q in self.questions if q.whole and self.plans):
+            steps, _, ruling = question.reply.partition("\n")
+            rows.append(without_pictures(Row(self._messages(question, self.pictures), ruling, given=f"{steps}\n")))
+        return rows
+
+    def _messages(self, question: Question, pictures: Sequence[Any]) -> list[Message]:
+        return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
+
+
+# -- attempts of one application -----------------------------------------------------------------------------------------
+
+
+class AttemptMaker:
+    """Makes attempts of one application, from a random walk that also tells how often each aim holds by chance."""
+
+    def __init__(self, walk: Sequence[Transition]):
+        self.walk, self.app = walk, walk[0].app
+        self.env = opened(self.app)
+        groups = [aims for aims in by_goal(self.app).values() if not aims[0].goal.ask]
+        self.aims = [aim for aims in groups for aim in aims]
+        sample = walk[:: max(1, len(walk) // 500)]
+        self.rates: list[float] = []  # seldom reached values of a goal count alike
+        for aims in groups:
+            own = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
+            seldom = [rate for rate in own if rate < _SELDOM]
+            self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in own]
+
+    def screen(self, rng: random.Random) -> Attempt:
+        """A single screen to read out and to be asked about: most of a judge's work is to see what a screen shows."""
+        transition = rng.choice(self.walk)
+        read = Question(READING, None, description(transition))
+        return Attempt((transition.screen,), (read, *self._questions(transition.before, (), rng, most=8)))
+
+    def stretch(self, rng: random.Random) -> Attempt:
+        """A stretch of the walk, judged as an attempt at three aims that it reached or came near to.
+
+        A walk without a purpose looks like most rollouts of a base planner, and its states tell for certain what it achieved.
+        """
+        start = rng.randrange(len(self.walk))
+        if rng.random() < 0.5:  # from the beginning of a walk, as an episode
+            start = next(i for i in range(start, -1, -1) if not i or self.walk[i - 1].walk != self.walk[i].walk)
+        length = rng.choice([1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6])
+        part = [t for t in self.walk[start : start + length] if t.walk == self.walk[start].walk]
+        states = [part[0].before, *(t.after for t in part)]
+        pictures, plans = [*(t.screen for t in part), part[-1].next_screen], [*(t.plan for t in part), "DONE"]
+        effects, questions = effects_of(plans, pictures), {}
+        for _ in range(3):
+            aim, success = self._draw_aim(states, rng)
+            verdict = Verdict(True, _redundant(part, aim)) if success else Verdict(False, (), 1)
+            reply = whole_reply([aim], states[-1], effects, verdict)
+            text = sentence([reworded(aim, rng)])
+            questions[text] = Question(text, None, reply)
+        more = self._questions(states[-1], list(questions), rng, effects)
+        return Attempt(tuple(pictures), (*questions.values(), *more), tuple(plans))
+
+    def script(self, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> Attempt:
+        """An attempt at a task by its script, in three of five cases with a fault, in three of ten with a redundant step.
+
+        Faults: an aim of a composition or a step is left out, the script of another value is played, the script ends early,
+        random steps replace the rest of it or all of it.
+        """
+        parts, task = lesson
+        script, first_error = _with_fault(parts, task, [other for _, other in others], rng)
+        steps = list(enumerate(script))
+        if rng.random() < 0.3:
+            extra = rng.randrange(len(script) + 1)
+            steps.insert(extra, (extra, None))
+        self.env.reset(task)
+        desk, taken, redundant, answer = window_of(self.env), [], [], None
+        for i, step in steps:
+            if step is None:
+                redundant.append(len(taken) + 1)
+            elif "answer" in step:
+                answer = step["answer"]
+                continue
+            try:
+                taken.append(perform(desk, step or random_step(desk, rng), *taken[-1:]))
+            except ScriptError:  # the fault took away what this step needs: the attempt ends here
+                first_error = min(i, len(script) if first_error is None else first_error)
+                break
+        last_plan, success = ending(self.env, answer)
+        pictures, plans = [*(t.screen for t in taken), screenshot(desk)], [*(t.plan for t in taken), last_plan]
+        verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
+        return self._attempt(parts, task.instruction, answer, verdict, pictures, plans, rng)
+
+    def rollout(self, trajectory: Trajectory, lesson: Lesson, rng: random.Random) -> Attempt:
+        """A rollout at one of the judge's tasks, played again for the state at its end."""
+        parts, task = lesson
+        plans = [step.plan for step in trajectory.steps]
+        verdict = script_verdict(task, [plan for plan in plans if plan != "DONE"], bool(trajectory.success), len(plans))
+        self.env.reset(task)
+        desk = window_of(self.env)
+        for action in (action for step in trajectory.steps for action in step.actions):
+            desk.perform(action)
+        pictures = trajectory.screenshots
+        return self._attempt(parts, trajectory.instruction, trajectory.answer, verdict, pictures, plans, rng)
+
+    def _attempt(
+        self, parts: Sequence[Aim], instruction: str, answer: str | None, verdict: Verdict, pictures: Sequence[bytes],
+        plans: Sequence[str], rng: random.Random,
+    ) -> Attempt:  # fmt: skip
+        """The attempt that ends in the application's present state."""
+        state, effects = window_of(self.env).state(), effects_of(plans, pictures)
+        question = Question(instruction, answer, whole_reply(parts, state, effects, verdict))
+        more = self._questions(state, [instruction], rng, effects)
+        return Attempt(tuple(pictures), (question, *more), tuple(plans))
+
+    def _questions(
+        self, state: State, instructions: Sequence[str], rng: random.Random, effects: Sequence[str] = (), most: int = 4
+    ) -> list[Question]:
+        """Other questions about the same attempt, answered by the state at its end.
+
+        Each is drawn so that yes and no are about equally often the answer: otherwise its words would
+        tell the answer, and a model would learn not to look (Goyal et al., arXiv 1612.00837).
+        """
+        holds = [reached(aim, state) for aim in self.aims]
+        holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
+        questions: dict[str, Question] = {}
+        for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
+            if rng.random() * (rate if success else 1 - rate) > min(rate, 1 - rate):
+                continue
+            parts = [aim]
+            others = [other for other in holding if are_apart([aim.goal, other.goal])]
+            if others and rng.random() < 0.3:
+                parts = rng.sample([aim, rng.choice(others)], 2)
+            text = sentence([reworded(part, rng) for part in parts])
+            if text not in instructions:
+                reply = whole_reply(parts, state, effects, Verdict(success)).partition('"Redundant"')[0]
+                questions[text] = Question(text, None, reply, whole=False)
+        return rng.sample(list(questions.values()), min(len(questions), most))
+
+    def _draw_aim(self, states: Sequence[State], rng: random.Random) -> tuple[Aim, bool]:
+        """An aim that did not hold before an attempt, and whether the attempt reached it."""
+        free = [aim for aim in self.aims if not reached(aim, states[0])]
+        done = [aim for aim in free if reached(aim, states[-1])]
+        missed = [aim for aim in free if aim not in done]
+        changed = {aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])}
+        near = [aim for aim in missed if aim.goal.name in changed] or missed
+        return (rng.choice(done), True) if done and rng.random() < 0.6 else (rng.choice(near), False)
+
+
+def _with_fault(
+    parts: Sequence[Aim], task: Task, others: Sequence[Task], rng: random.Random
+) -> tuple[list[Mapping[str, Any] | None], int | None]:
+    """A task's script, perhaps with a fault (None stands for a random step), and the index of its first error."""
+    script: list[Mapping[str, Any] | None] = list(task.solution)
+    if len(parts) > 1 and rng.random() < 0.2:  # half of what was asked looks much like all of it
+        k = rng.randrange(len(parts))
+        start = sum(len(aim.solution) for aim in parts[:k])
+        return script[:start] + script[start + len(parts[k].solution) :], start
+    dice = rng.random()
+    cut = rng.randrange(len(script))
+    if dice < 0.1:
+        return script[:cut] + script[cut + 1 :], cut
+    if dice < 0.2:
+        return script[:cut], cut
+    if dice < 0.4:
+        other = list(rng.choice(others).solution)
+        same = next((i for i, (a, b) in enumerate(zip(script, other, strict=False)) if a != b), len(script))
+        return other, same
+    if dice < 0.6:
+        cut = rng.choice([0, cut + 1])
+        return script[:cut] + [None] * rng.randint(1, 4), cut
+    return script, None
+
+
+def _redundant(part: Sequence[Transition], aim: Aim) -> tuple[int, ...]:
+    """The steps, counted from 1, but for the last one that reached an aim and those that led to it."""
+    i = max(i for i, t in enumerate(part) if reached(aim, t.after) and not reached(aim, t.before))
+    needed = {i}
+    while i and (leads_to(part[i - 1], part[i]) or not str(part[i - 1].step.get("type", "\n")).endswith("\n")):
+        i -= 1  # what is typed and not yet entered is part of a form
+        needed.add(i)
+    return tuple(i + 1 for i in range(len(part)) if i not in needed)
+
+
+def by_task(rollouts: Sequence[Trajectory]) -> dict[str, list[list[Trajectory]]]:
+    """The rollouts of each task, those that solved it and those that did not, as far as there are any."""
+    outcomes: dict[str, dict[bool, list[Trajectory]]] = {}
+    for trajectory in rollouts:
+        outcomes.setdefault(trajectory.task_id, {}).setdefault(bool(trajectory.success), []).append(trajectory)
+    return {task: list(lists.values()) for task, lists in outcomes.items()}
+
+
+def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int | str) -> list[Attempt]:
+    """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
+
+    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.  Such tasks
+    are at least half of those drawn.  EnvironmentFault as in `through_faults`.
+    """
+    maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
+    lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}
+    everything, played = list(lessons.values()), list(by_task(rollouts).items())
+    both = [each for each in played if len(each[1]) > 1] or played
+    short = [lesson for lesson in everything if lesson[1].grade in SHORT]
+
+    def draw() -> Attempt:
+        if played and rng.random() < 0.6:
+            task, outcomes = rng.choice(both if rng.random() < 0.5 else played)
+            return maker.rollout(rng.choice(rng.choice(outcomes)), lessons[task], rng)
+        lesson = rng.choice(short if rng.random() < 0.5 else everything)
+        return maker.script(lesson, alike(lesson, everything), rng)
+
+    with closing(maker.env):
+        return list(islice(through_faults(draw), count))

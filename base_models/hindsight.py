@@ -1,0 +1,158 @@
+"""Hindsight: what one or two steps of a walk achieved becomes the instruction, and the steps become the plans.
+
+The planner learns from it, and the executor for its use without a planner.  The aims are those to be trained on.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+from base_models.rows import PROMPTS, Row, on_grid
+from base_models.walks import Transition, unambiguous
+from coda_lib.action import Action
+from coda_lib.executor import solo_messages
+from coda_lib.planner import Observation, Turn, planner_messages
+from coda_lib.task import holds
+from coda_lib.trajectory import decode_image
+from sciencedesk.goals import Aim, sentence
+from sciencedesk.script import to_plan
+from sciencedesk.space import aims_of
+
+
+@dataclass(frozen=True)
+class Hindsight:
+    """A decision and the instruction under which it is right; without a step the instruction is fulfilled: DONE."""
+
+    instruction: str
+    history: tuple[Transition, ...]  # the earlier steps
+    screen: bytes  # PNG
+    step: dict[str, Any] | None
+    action: Action
+    names: tuple[str, ...] = ()  # of other elements on the screen
+    aimless: tuple[Transition, ...] = ()  # up to three steps of the walk before the history
+    after: dict[str, Any] | None = None  # the state, where the instruction is fulfilled
+    goal: str = ""  # the name of what was achieved
+
+    @property
+    def observation(self) -> Observation:
+        """What planner and executor see."""
+        history = tuple(Turn(past.plan, on_grid(past.action)) for past in self.history)
+        previous = self.history[-1].screen if self.history else self.screen
+        return Observation(self.instruction, history, decode_image(previous), decode_image(self.screen))
+
+
+def hindsights(app: str, walk: Sequence[Transition]) -> list[Hindsight]:
+    """The decisions of all segments of one or two steps that achieved something."""
+    decisions: list[Hindsight] = []
+    rng = random.Random(f"hindsight {app}")
+    for i, transition in enumerate(walk):
+        aimless = tuple(t for t in walk[max(0, i - 3) : i] if t.walk == transition.walk)
+        decisions += _segment(app, (transition,), aimless, rng)
+        if i + 1 < len(walk) and walk[i + 1].walk == transition.walk and leads_to(transition, walk[i + 1]):
+            decisions += _segment(app, (transition, walk[i + 1]), aimless, rng)
+    return decisions
+
+
+def leads_to(first: Transition, second: Transition) -> bool:
+    """Whether the second step needs the first: its target was not visible before, or it types into a field just clicked."""
+    (kind, target), visible = next(iter(second.step.items())), {e.name for e in first.elements}
+    if kind == "type":
+        return first.screen != first.next_screen and "click" in first.step
+    return kind != "press" and (target if isinstance(target, str) else target[0]) not in visible
+
+
+def _segment(
+    app: str, segment: tuple[Transition, ...], aimless: tuple[Transition, ...], rng: random.Random
+) -> Iterator[Hindsight]:
+    first, last = segment[0], segment[-1]
+    achieved = achievements(app, first.before, last.after)
+    if len(segment) == 2 and any(reached(aim, first.after) for aim in achieved):
+        return
+    for aim in achieved:
+        instruction, goal = sentence([reworded(aim, rng)]), aim.goal.name
+        for k, now in enumerate(segment):
+            names = tuple(e.name for e in unambiguous(now.elements))
+            yield Hindsight(instruction, segment[:k], now.screen, now.step, now.action, names, aimless, goal=goal)
+        yield Hindsight(instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after, goal)
+
+
+def reworded(aim: Aim, rng: random.Random) -> Aim:
+    """The aim in any of its wordings."""
+    return replace(aim, wording=rng.randrange(len(aim.goal.wordings)))
+
+
+@cache
+def _by_key(app: str) -> dict[str, list[Aim]]:
+    """The aims to be trained on, questions left out, by each setting that they check."""
+    groups: dict[str, list[Aim]] = {}
+    for aim in aims_of(app, "train"):
+        for key in {str(item["key"]).partition(".")[0] for item in aim.checks} if not aim.goal.ask else ():
+            groups.setdefault(key, []).append(aim)
+    return groups
+
+
+def achievements(app: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Aim]:
+    """The aims that hold in a state and did not in an earlier one."""
+    changed = [key for key in _by_key(app) if before.get(key) != after.get(key)]
+    aims = {(aim.goal.name, aim.word): aim for key in changed for aim in _by_key(app)[key] if reached(aim, after)}
+    return [aim for aim in aims.values() if not reached(aim, before)]
+
+
+def reached(aim: Aim, state: Mapping[str, Any]) -> bool:
+    """Whether an aim holds in an application's state."""
+    return all(holds(item, state) for item in aim.checks)
+
+
+def planner_row(hindsight: Hindsight) -> Row:
+    """The planner's prompt and the decision's plan."""
+    plan = "DONE" if hindsight.step is None else to_plan(hindsight.step)
+    return Row(planner_messages(hindsight.observation, PROMPTS), plan)
+
+
+def solo_row(hindsight: Hindsight) -> Row:
+    """The prompt of an executor without a planner, and the decision's action."""
+    return Row(solo_messages(hindsight.observation, PROMPTS), on_grid(hindsight.action))
+
+
+def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
+    """A question about one labelled value of the screen, and its answer; None where the screen shows no value."""
+    shown = [e for e in transition.elements if e.role == "value" and e.text.startswith(f"{e.name}: ") and e.text[-1] != "-"]
+    if not shown:
+        return None
+    element = rng.choice(shown)
+    question, answer = f"What is the {element.name.lower()}?", element.text.partition(": ")[2]
+    return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
+
+
+def curiosity(walk: Sequence[Transition], index: int, instruction: str, rng: random.Random) -> Hindsight:
+    """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do with it."""
+    now = walk[index]
+    past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == now.walk)
+    return Hindsight(instruction, past, now.screen, now.step, now.action)
+
+
+def with_past(hindsight: Hindsight, rng: random.Random) -> Hindsight:
+    """The same decision after up to three aimless steps, as in an episode that has gone wrong."""
+    first = len(hindsight.aimless) - rng.randint(0, len(hindsight.aimless))
+    return replace(hindsight, history=hindsight.aimless[first:] + hindsight.history)
+
+
+def with_more(hindsight: Hindsight, wish: Aim, rng: random.Random) -> Hindsight:
+    """The same decision under an instruction that asks for a second aim, before or after the first."""
+    text = hindsight.instruction[:-1]
+    more = wish.text[0].upper() + wish.text[1:]
+    first, second = (text, more) if rng.random() < 0.5 else (more, text)
+    return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
+
+
+def distracted(hindsight: Hindsight, rng: random.Random, texts: Sequence[str]) -> Hindsight:
+    """The same decision with a random step: another text typed, or a click on any element."""
+    if "type" in hindsight.step:
+        step = {"type": rng.choice(texts) + rng.choice(["\n", ""])}
+    else:
+        step = {"click": rng.choice(hindsight.names)}
+    return replace(hindsight, step=step)

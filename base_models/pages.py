@@ -1,0 +1,173 @@
+"""Pages of names at random places, drawn as the applications draw rows, discs, marks and buttons.
+
+On the screens of a walk most names have their usual place, and a tiny model learns the places and not to read.  On a page a name
+is found by reading alone; some names are letters that mean nothing, so that reading is not knowing the names by heart either.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from PIL import Image
+from PySide6.QtCore import QPoint, QPointF, QRect, Qt
+from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen, QPolygonF
+
+from base_models.rows import Shown
+from coda_lib.trajectory import encode_image
+from sciencedesk.desk.elements import Element
+from sciencedesk.desk.qt import application
+from sciencedesk.desk.widgets import HEIGHT, WIDTH
+
+_NAMES = 30  # at most so many on a page
+_TRIES = 120  # places that are tried for them
+_ROW_HEIGHTS = (13, 13, 19, 20)  # px; as in the applications' lists
+_PAPERS = ("#f3f3f3", "#ffffff", "#ffffff", "#101828", "#c8f08c")
+_DISCS = ("#4b5563", "#e5e5e5", "#e5484d", "#2f6fde", "#f0c060", "#ffffff", "#d1242f")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_CLEAR = QColor(255, 255, 255, 190)
+
+
+def draw_page(names: Sequence[str], rng: random.Random, invented: float = 0.0) -> Shown:
+    """A page with some of these names; `invented` is the share of names that mean nothing."""
+    return _Page(names, rng, invented).drawn()
+
+
+def _invent(rng: random.Random) -> str:
+    """Letters that mean nothing, now and then with a number."""
+    word = "".join(rng.choices(_LETTERS, k=rng.randint(2, 8)))
+    word = word.capitalize() if rng.random() < 0.5 else word
+    return word[: rng.randint(1, 3)].upper() + str(rng.randint(1, 20)) if rng.random() < 0.3 else word
+
+
+class _Page:
+    def __init__(self, names: Sequence[str], rng: random.Random, invented: float):
+        self._rng = rng
+        drawn = rng.sample(names, min(len(names), _NAMES))
+        self._left = list(dict.fromkeys(_invent(rng) if rng.random() < invented else name for name in drawn))
+        self._taken: list[QRect] = []
+        self._elements: list[Element] = []
+        self._letters: list[tuple[float, float, str]] = []
+
+    def drawn(self) -> Shown:
+        image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)
+        paper = QColor(self._rng.choice(_PAPERS))
+        image.fill(paper)
+        ink = QColor("white" if paper.lightness() < 100 else "black")
+        font = QFont(application().font())
+        kinds = (self._list, self._disc, self._point, self._mark, self._button)
+        with QPainter(image) as painter:
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            for kind in self._rng.choices(kinds, [3, 4, 4, 3, 2], k=_TRIES):
+                if self._left:
+                    font.setPixelSize(10 if kind == self._point and self._rng.random() < 0.5 else 11)
+                    painter.setFont(font)
+                    painter.setPen(ink)
+                    kind(painter)
+        pixels = image.convertToFormat(QImage.Format.Format_RGB888)
+        screen = encode_image(Image.frombytes("RGB", (WIDTH, HEIGHT), bytes(pixels.constBits())))
+        return Shown(screen, tuple(self._elements), tuple(self._letters))
+
+    def _write(self, painter: QPainter, room: QRect, how: Qt.AlignmentFlag, text: str) -> None:
+        painter.drawText(room, how, text)
+        box, width = painter.boundingRect(room, how, text), painter.fontMetrics().horizontalAdvance
+        for i, letter in enumerate(text):
+            self._letters.append((box.x() + (width(text[:i]) + width(text[: i + 1])) / 2, box.center().y() + 0.5, letter))
+
+    def _place(self, width: int, height: int) -> QRect | None:
+        """A free place of this size, if a random one is free."""
+        if width >= WIDTH - 4:
+            return None
+        box = QRect(self._rng.randrange(2, WIDTH - width - 1), self._rng.randrange(2, HEIGHT - height - 1), width, height)
+        if any(box.intersects(other) for other in self._taken):
+            return None
+        self._taken.append(box.adjusted(-1, -1, 1, 1))
+        return box
+
+    def _take(self, role: str, box: QRect, text: str = "") -> None:
+        self._elements.append(Element(self._left.pop(), role, box.getRect(), text))
+
+    def _list(self, painter: QPainter) -> None:
+        """Some rows in a box, one of them perhaps selected."""
+        rows = self._left[-self._rng.randint(2, 7) :]
+        height = self._rng.choice(_ROW_HEIGHTS)
+        width = max(painter.fontMetrics().horizontalAdvance(name) for name in rows) + self._rng.randint(10, 60)
+        box = self._place(width, height * len(rows) + 4)
+        if box is None:
+            return
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
+        painter.fillRect(box, QColor("white"))
+        painter.setPen(QColor("#b0b0b0"))
+        painter.drawRect(box.adjusted(0, 0, -1, -1))
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        chosen, top = self._rng.randrange(2 * len(rows)), box.y() + 2
+        for i, name in enumerate(reversed(rows)):
+            row = QRect(box.x() + 2, top + i * height, width - 4, height)
+            if i == chosen:
+                painter.fillRect(row, QColor("#1f6feb"))
+            painter.setPen(QColor("white" if i == chosen else "black"))
+            self._write(painter, row.adjusted(2, 0, 0, 0), Qt.AlignmentFlag.AlignVCenter, name)
+            self._take("row", row, "selected" if i == chosen else "")
+
+    def _disc(self, painter: QPainter) -> None:
+        """A disc with a short name on it, as an atom."""
+        name, radius = self._left[-1], self._rng.randint(9, 12)
+        box = self._place(2 * radius + 2, 2 * radius + 2) if painter.fontMetrics().horizontalAdvance(name) < 26 else None
+        if box is None:
+            self._rng.shuffle(self._left)
+            return
+        color = QColor(self._rng.choice(_DISCS))
+        painter.setPen(QPen(QColor("#333333"), 1))
+        painter.setBrush(color)
+        painter.drawEllipse(QPointF(box.center()), radius, radius)
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(QColor("black" if color.lightness() > 140 else "white"))
+        self._write(painter, box.adjusted(-4, 0, 4, 0), Qt.AlignmentFlag.AlignCenter, name)
+        self._take("target", box)
+
+    def _point(self, painter: QPainter) -> None:
+        """A disc or a triangle with its name beside it, as a star or a peak: what is pointed at is not the name."""
+        name, size = self._left[-1], self._rng.randint(3, 7)
+        width = painter.fontMetrics().horizontalAdvance(name) + 2
+        box = self._place(width + 20, 30)
+        if box is None:
+            return
+        left, above, ink = self._rng.random() < 0.3, self._rng.random() < 0.5, painter.pen()
+        center = QPoint(box.right() - 8 if left else box.x() + 8, box.y() + (20 if above else 9))
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(QColor(self._rng.choice(_DISCS)))
+        if self._rng.random() < 0.5:
+            painter.drawEllipse(center, size, size)
+            text = QRect(center.x() - 9 - width if left else center.x() + 9, center.y() + (-15 if above else 4), width, 12)
+        else:
+            peak = QPointF(center)
+            painter.drawPolygon(QPolygonF([peak + QPointF(-6, 4), peak + QPointF(6, 4), peak + QPointF(0, -8)]))
+            text = QRect(center.x() - 8 - width if left else center.x() + 7, center.y() - 8, width, 13)
+            painter.fillRect(text, _CLEAR)
+            ink = QPen(QColor("black"))
+        painter.setBrush(Qt.BrushStyle.NoBrush)
+        painter.setPen(ink)
+        self._write(painter, text, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
+        self._take("target", QRect(center.x() - 7, center.y() - 7, 14, 14))
+
+    def _mark(self, painter: QPainter) -> None:
+        """A name on a light ground, as a mark of a map, or a tick."""
+        box = self._place(painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(4, 10), 14)
+        if box is None:
+            return
+        painter.fillRect(box, _CLEAR)
+        painter.setPen(QColor("#222222"))
+        self._write(painter, box, Qt.AlignmentFlag.AlignCenter, self._left[-1])
+        self._take("target", box)
+
+    def _button(self, painter: QPainter) -> None:
+        """A button, or an entry of a menu."""
+        box = self._place(painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(8, 40), 22)
+        if box is None:
+            return
+        painter.fillRect(box, QColor("#fafafa"))
+        painter.setPen(QColor("#b0b0b0"))
+        painter.drawRoundedRect(box.adjusted(0, 0, -1, -1), 2, 2)
+        painter.setPen(QColor("black"))
+        self._write(painter, box, Qt.AlignmentFlag.AlignCenter, self._left[-1])
+        self._take("button", box)

@@ -1,0 +1,118 @@
+"""Attempts in words: the steps of an attempt and what holds at its end, without pictures, for the judge to rule on."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import cache, lru_cache
+from itertools import islice
+
+from base_models.attempts import Attempt, Question
+from base_models.lessons import Lesson, alike, judge_lessons
+from base_models.replies import NOTHING, ending, script_verdict, whole_reply
+from base_models.walks import random_step
+from base_models.windows import opened, through_faults, window_of
+from coda_lib.environment import Environment
+from sciencedesk.script import ScriptError, to_action, to_plan
+from sciencedesk.space import aims_of
+
+_SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
+_FAILED = 0.65  # share of the failed attempts that stay, so that about as many succeed as fail
+
+
+def text_lessons(app: str) -> dict[int, list[Lesson]]:
+    """The judge's tasks by their number of aims."""
+    return {size: [lesson for lesson in judge_lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3)}
+
+
+def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
+    """`count` attempts: a third at single aims, half at two, the rest at three.  EnvironmentFault as in `through_faults`."""
+    rng, lessons = random.Random(f"told attempts {app} {seed}"), text_lessons(app)
+
+    def draw() -> Attempt | None:
+        (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
+        pool = lessons[size] or lessons[2]
+        attempt, success = play(env, rng.choice(pool), pool, rng)
+        return attempt if success or rng.random() < _FAILED else None
+
+    with closing(opened(app)) as env:
+        return list(islice(filter(None, through_faults(draw)), count))
+
+
+def play(env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
+    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it.
+
+    One in five attempts at a composition leaves out one of its aims.
+    """
+    parts, task = lesson
+    script = list(task.solution if rng.random() < 0.75 else rng.choice(alike(lesson, others))[1].solution)
+    if len(parts) > 1 and rng.random() < 0.2:  # all aims but one
+        missing = rng.randrange(len(parts))
+        script = [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
+    if rng.random() < 0.1:  # twice, so that the second time undoes a toggle
+        script = [*script, *script]
+    slips, gives_up, rest = rng.choice(_SLIPS), rng.random() < 0.25, list(script)
+    env.reset(task)
+    desk, plans, effects, answer = window_of(env), [], [], None
+    screen = desk.screenshot().tobytes()
+    while rest and len(plans) < task.steps and not (gives_up and rng.random() < 0.3):
+        slip = rng.random() < slips
+        step = random_step(desk, rng) if slip else rest[0]
+        try:
+            action = to_action(desk, step)
+        except ScriptError:  # a random step took away what this step needs: start again, or stop
+            if rng.random() < 0.5:
+                break
+            slips, rest = slips + 0.2, list(script)
+            continue
+        if "answer" in step:
+            answer = step["answer"]
+            break
+        desk.perform(action)
+        before, screen = screen, desk.screenshot().tobytes()
+        plans.append(to_plan(step))
+        effects.append(plans[-1] if screen != before else NOTHING)
+        if not slip or rng.random() < 0.3:
+            rest = rest[1:]
+    last_plan, success = ending(env, answer)
+    reply = whole_reply(parts, desk.state(), effects, script_verdict(task, plans, success, len(plans) + 1))
+    plans.append(last_plan)
+    return Attempt((b"",) * len(plans), (Question(task.instruction, answer, reply),), tuple(plans)), success
+
+
+@cache
+def names(app: str) -> tuple[str, ...]:
+    """The values of an application's goals that stand for nothing but themselves."""
+    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
+
+
+def renamed(attempt: Attempt, others: tuple[str, ...], rng: random.Random) -> Attempt:
+    """The attempt's first question with other names in the place of its own, alike in instruction, plans and reply.
+
+    A question task stays as it is: its answer depends on the name.
+    """
+    question = attempt.questions[0]
+    if question.instruction.endswith("?"):
+        return attempt
+    effects, held, ruling = question.reply.split("\n", 2)
+    own = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))
+    new = dict(zip(own, rng.sample(others, len(own)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+
+    old = _any_of(tuple(new))
+
+    def rename(text: str) -> str:
+        return old.sub(lambda match: new[match.group()], text) if new else text
+
+    reply = "\n".join([rename(effects), rename(held), ruling])
+    question = replace(question, instruction=rename(question.instruction), reply=reply)
+    return replace(attempt, plans=tuple(map(rename, attempt.plans)), questions=(question,))
+
+
+@lru_cache
+def _any_of(words: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

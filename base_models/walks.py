@@ -1,0 +1,173 @@
+"""Random walks through an application, with the names and boxes of all visible elements: the data of the base models.
+
+A walk uses the widget tree and the texts that goals to be trained on type, each after what opens its field.  It knows no task and
+no script: of a workflow it shows no more than two random steps happen to do.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cache
+from itertools import count, islice, pairwise
+from typing import Any
+
+from PIL import Image
+
+from base_models.windows import AWAY, DOUBLE, FAULTS, Window, opened, window_of
+from coda_lib.action import Action
+from coda_lib.environment import EnvironmentFault
+from coda_lib.trajectory import encode_image
+from sciencedesk.desk.elements import Element
+from sciencedesk.goals import Aim
+from sciencedesk.script import to_action, to_plan
+from sciencedesk.space import aims_of, draw_starts, has_space, space
+
+WALK_LENGTH = 24  # steps from one reset to the next
+_TO_FIELD = 0.2  # share of a walk's clicks in a real application that go to fields
+
+
+@dataclass(frozen=True)
+class Transition:
+    """One step in an application: the screen, the step, and the application's state before and after it."""
+
+    app: str
+    screen: bytes  # PNG
+    elements: tuple[Element, ...]
+    step: dict[str, Any]  # a script step, in names
+    plan: str
+    action: Action
+    before: dict[str, Any]
+    after: dict[str, Any]
+    next_screen: bytes
+    walk: int  # number of the walk; transitions of one walk follow each other
+
+
+def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
+    """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the step names."""
+    screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
+    elements, action = tuple(desk.elements()), to_action(desk, step)
+    desk.perform(action)
+    return Transition(desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), walk)
+
+
+@cache
+def typed_words(app: str, region: str = "train") -> tuple[str, ...]:
+    """The texts that the goals of a region of the task space type."""
+    return tuple(sorted({text for texts in _typed_after(app, region).values() for text in texts}))
+
+
+@cache
+def _typed_after(app: str, region: str) -> dict[str, list[str]]:
+    """The same texts by what is clicked before: a field, or what opens its dialog."""
+    texts: dict[str, set[str]] = {}
+    for aim in aims_of(app, region):
+        for last, step in pairwise([{}, *aim.solution]):
+            if "type" in step:
+                texts.setdefault(last.get("click", ""), set()).add(step["type"].rstrip())
+    return {clicked: sorted(of_field) for clicked, of_field in texts.items()}
+
+
+@cache
+def hotkeys(app: str) -> tuple[str, ...]:
+    """The keys that goals to be trained on press, and Escape."""
+    steps = (step for aim in aims_of(app, "train") for step in aim.solution)
+    return tuple(sorted({step["press"] for step in steps if "press" in step} | {"esc"}))
+
+
+def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+    """Settings to start from: those of a task, and values of three random goals and their set-ups."""
+    settings: dict[str, Any] = draw_starts(space(app), (), rng) if has_space(app) else {}
+    for name in rng.sample(sorted(by_goal(app)), 3):
+        aim = rng.choice(by_goal(app)[name])
+        settings |= aim.goal.setup
+        if aim.goal.key in defaults:
+            settings[aim.goal.key] = rng.choice(by_goal(app)[name]).value
+    if "tab" in defaults and rng.random() < 0.5:
+        settings["tab"] = defaults["tab"]
+    return settings
+
+
+@cache
+def by_goal(app: str) -> dict[str, list[Aim]]:
+    """The aims to be trained on by their goals' names."""
+    groups: dict[str, list[Aim]] = {}
+    for aim in aims_of(app, "train"):
+        groups.setdefault(aim.goal.name, []).append(aim)
+    return groups
+
+
+def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str, Any]:
+    """A random script step that the screen allows; into a field goes mostly what is typed there once `clicked` was clicked."""
+    if desk.typing and rng.random() < 0.6:
+        fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
+        return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
+    dice = rng.random()
+    if dice < 0.03:
+        return {"press": rng.choice(hotkeys(desk.app))}
+    clear = unambiguous(desk.elements())
+    if desk.app in AWAY:
+        return _random_click(desk.app, clear, rng)
+    sliders, rows, targets = ([e for e in clear if e.role == role] for role in ("slider", "row", "target"))
+    if sliders and dice < 0.12:
+        ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
+        return {"drag": [sliders[0].name, rng.choice(ticks).name]}
+    if len(rows) > 1 and dice < 0.15:
+        return {"drag": [e.name for e in rng.sample(rows, 2)]}
+    if rows and dice < 0.18:
+        return {"scroll": [rng.choice(rows).name, rng.choice(["down", "up"])]}
+    if rows + targets and dice < 0.26:
+        return {rng.choice(["double", "right"]): rng.choice(rows + targets).name}
+    return {"click": rng.choice(clear).name}
+
+
+def _random_click(app: str, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
+    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; Escape where there is nothing else."""
+    free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
+    if not free:
+        return {"press": "esc"}
+    fields = [e for e in free if e.role == "field"]
+    target = rng.choice(fields if fields and rng.random() < _TO_FIELD else free)
+    return {"double" if target.role == DOUBLE.get(app) and rng.random() < 0.3 else "click": target.name}
+
+
+def unambiguous(elements: Iterable[Element]) -> list[Element]:
+    """The elements that a name points out: no other has the name, and they are not mere values."""
+    elements = list(elements)
+    names = [e.name for e in elements]
+    return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
+
+
+def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
+    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings.
+
+    So it does after a fault.  EnvironmentFault after `FAULTS` of them with no step between.
+    """
+    faults = 0
+    for number in count(1):
+        try:
+            desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
+            last = None
+            for _ in range(WALK_LENGTH):
+                clicked = str(last.step.get("click", "")) if last else ""
+                last = perform(desk, random_step(desk, rng, clicked), last, number)
+                faults = 0
+                yield last
+        except EnvironmentFault as fault:
+            faults += 1
+            if faults == FAULTS:
+                raise
+            print(f"walk {number} ends here: {fault}", flush=True)
+
+
+def collect(app: str, length: int, seed: int | str) -> list[Transition]:
+    """The first `length` steps of a random walk."""
+    with closing(opened(app)) as env:
+        return list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))
+
+
+def screenshot(desk: Window) -> bytes:
+    """The screen as PNG."""
+    return encode_image(Image.fromarray(desk.screenshot()))

@@ -1,0 +1,137 @@
+"""The command `coda bench`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from coda_study.cli.console import (
+    ExecutorOption,
+    JsonOption,
+    ProfileOption,
+    SettingsOption,
+    err,
+    local_checkpoint,
+    out,
+    print_json,
+    show,
+)
+
+if TYPE_CHECKING:
+    from coda_study.bench.fleet import Scale
+    from coda_study.bench.training import Report
+
+
+def bench(
+    apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
+    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")] = False,
+    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
+    training: Annotated[bool, typer.Option("--training", help="Measure steps of stage 1 instead: stock TRL, and ours.")] = False,
+    size: Annotated[
+        Literal["laptop", "3b", "7b"],
+        typer.Option(help="Planner, with --training. Without a GPU the 3b and the 7b have one layer."),
+    ] = "laptop",
+    as_json: JsonOption = False,
+) -> None:
+    """Measure speed and memory on this machine, beside their targets."""
+    if training:
+        from coda_study.bench.training import measure_training
+
+        return _show_training(measure_training(err, size), as_json)
+    if fleet:
+        from coda_study.bench.fleet import COUNTS, measure_scale
+
+        return _show_scale(measure_scale(err, machines or COUNTS), as_json)
+    if apps:
+        from coda_study.bench.desktop import measure_apps as measure
+    else:
+        from coda_study.bench.laptop import measure
+    rows = measure(err)
+    if as_json:
+        print_json(rows)
+        return
+    show(("what", "measured", "unit", "target"), ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows))
+
+
+def grounding(
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "paper",
+    width: Annotated[int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")] = 1600,
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an executor to click known buttons: how many it hits, and if few, in which coordinates it writes.
+
+    Exit code 1 if it does not write pixels of the picture that it is sent.
+    """
+    from coda_lib.config import load_profile
+    from coda_lib.executor import Executor
+    from coda_study.bench.grounding import ADVICE, RIGHT, check_grounding
+
+    checkpoint = local_checkpoint("executor", executor) if executor else None
+    model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
+    found = check_grounding(model, model.model.sight, (width, width * 3 // 4))
+    advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
+    if as_json:
+        print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
+    else:
+        show(("coordinates read as", "hits"), ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()))
+        out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
+    if found.verdict != RIGHT:
+        raise typer.Exit(1)
+
+
+def _show_scale(rows: list[Scale], as_json: bool) -> None:
+    if as_json:
+        print_json([asdict(row) for row in rows])
+        return
+    cells = (
+        (r.machines, r.workers, f"{r.episodes_h:,.0f}", f"{100 * r.share:.1f} %", f"{r.cores:.2f}", f"{r.memory_mb:,.0f} MB")
+        for r in rows
+    )
+    show(("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory"), cells)
+
+
+def _show_training(report: Report, as_json: bool) -> None:
+    """Print a report; exit code 1 where a way does not fit into memory."""
+    if as_json:
+        print_json(asdict(report))
+    else:
+        _print_training(report)
+    if report.failed:
+        raise typer.Exit(1)
+
+
+def _print_training(report: Report) -> None:
+    h, s, versions = report.hardware, report.settings, report.versions
+    name = f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB, {h['peak_tflops']:,.3g} TFLOP/s" if h["gpu"] else h["processor"]
+    packages = ", ".join(f"{package} {versions[package]}" for package in ("torch", "transformers", "trl"))
+    trained = f"adapters of rank {s['lora']}" if s["lora"] else "all weights"
+    lines = (
+        f"{name}; {packages}",
+        f"{s['planner']}: {s['completions_per_step']} plans a step in groups of {s['group_size']}; {trained} trained",
+    )
+    out.print(*lines, "", sep="\n", markup=False, soft_wrap=True)
+    rows = [
+        (p.way, p.name, f"{p.seconds:.3g}", f"{p.tokens:,}" if p.tokens else "", f"{p.tflops:.3g}",
+         "" if p.share is None else f"{100 * p.share:.1f} %", f"{p.memory_gb:.2f} GB")
+        for p in report.phases
+    ]  # fmt: skip
+    show(("way", "phase", "seconds", "tokens", "10¹² operations", "of the peak", "peak memory"), rows)
+    for way, why in report.failed.items():
+        out.print(f"{way} {why}", markup=False, soft_wrap=True)
+    if not report.failed:
+        ways = ("shared prefix", "stock TRL")
+        whole, ours = (report.seconds(way) for way in ways), (report.seconds(way, "policy", "reference") for way in ways)
+        (step, stock_step), (passes, stock_passes) = whole, ours
+        gaps = f"losses differ by {report.loss_difference:.1e}, gradients by {report.gradient_difference:.1e} of their norm"
+        out.print(
+            f"\na step: {step:.3g} s against {stock_step:.3g} s, {stock_step / step:.1f} times as fast; "
+            f"policy and reference {stock_passes / passes:.1f} times",
+            f"first step: {gaps}",
+            sep="\n",
+            markup=False,
+            soft_wrap=True,
+        )

@@ -1,0 +1,68 @@
+"""The command `coda check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from coda_lib.errors import UserError
+from coda_study.cli.console import JsonOption, err, out, print_json, run_of, show
+
+if TYPE_CHECKING:
+    from coda_lib.config import Profile
+    from coda_study.run import Run
+
+
+def check(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="Compare this finished run of the check; do not make one.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a tiny study in results/check, and compare it and the committed tables with expected values.
+
+    Each line says ok or off; exit code 1 if one is off.
+    """
+    from coda_study.evaluation import check as values
+
+    expected = values.load_expected(values.EXPECTED)
+    made = run_of(run) if run else make()
+    if made.profile() != wanted():
+        raise UserError(f"run {made.name} has other settings than the check: leave its name out, and a run is made")
+    lines = [*values.compare_tables(), *values.compare(expected, values.measure(made))]
+    if as_json:
+        print_json([line._asdict() for line in lines])
+    else:
+        show(("", "what", "expected", "measured", "tolerance"), (("ok" if line.ok else "off", *line[:4]) for line in lines))
+        off = sum(not line.ok for line in lines)
+        out.print(f"\n{f'{off} of ' if off else 'all '}{len(lines)} lines are {'off' if off else 'ok'}")
+        if off:
+            note = "off after others are ok: docs/reproducibility.md, 'A quick check', says what the lines mean"
+            out.print(f"expected values: commit {expected['commit']}, {expected['processor']}; {note}", soft_wrap=True)
+    if not all(line.ok for line in lines):
+        raise typer.Exit(1)
+
+
+def wanted() -> Profile:
+    """The settings of the check."""
+    from coda_lib.config import load_profile
+    from coda_study.evaluation.check import PROFILE, SETTINGS
+
+    return load_profile(PROFILE, SETTINGS)
+
+
+def make(name: str = "check") -> Run:
+    """Run the study of the check from the beginning, in results/NAME.  Its lines of progress go to standard error."""
+    from coda_study.pipeline import drive
+    from coda_study.run import Run
+    from sciencedesk.env import desk_class
+
+    desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
+    made = Run(name)
+    try:
+        drive.reproduce(made, wanted(), drive.usable_cores(), fresh=True, console=err)
+    except KeyboardInterrupt:
+        err.print("stopped; the same command starts over")
+        raise typer.Exit(130) from None
+    return made

@@ -1,0 +1,100 @@
+"""What the commands share: consoles, options, and the names of runs, applications and tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from coda_lib.applications import APPS, SPACE_APPS
+from coda_lib.errors import UserError
+from coda_lib.files import require_file, require_folder
+
+if TYPE_CHECKING:
+    from coda_lib.task import Task
+    from coda_study.run import Run
+
+out, err = Console(highlight=False), Console(stderr=True, highlight=False)
+
+LAST_SEED = 2**32 - 1  # as in `config`, which --help does without
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
+ProfileOption = Annotated[
+    str, typer.Option(help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper.")
+]
+AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(SPACE_APPS)}.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
+PlannerOption = Annotated[
+    str | None, typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's.")
+]
+ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")]
+SettingsOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
+]
+SeedOption = Annotated[int | None, typer.Option(min=0, max=LAST_SEED, help="Seed of the sampling. Default: the profile's.")]
+
+
+def save_option(metavar: str, help: str) -> Any:
+    """An option that names a file to write.  UserError, before anything is done, for what may not be replaced."""
+    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_file(path))
+
+
+def save_folder_option(metavar: str, help: str) -> Any:
+    """An option that names a folder to write in.  UserError, before anything is done, for what is no folder."""
+    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_folder(path))
+
+
+def show(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Print a table at its full width, also in a narrow terminal, so that no figure is cut."""
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    Console(width=max(out.width, Console(width=400).measure(table).maximum), highlight=False).print(table)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def run_of(name: str) -> Run:
+    """The run with this name under results/, or in this folder, such as results/reference/laptop."""
+    from coda_study.run import Run
+
+    run = Run(str(Path(name).resolve()) if Path(name).is_dir() else name)
+    if not run.folder.is_dir():
+        raise UserError(f"unknown run {name!r}: give a folder, or a name under results/")
+    return run
+
+
+def local_checkpoint(role: str, name: str) -> str:
+    """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository without one."""
+    from coda_lib.paths import require_checkpoint
+
+    return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)
+
+
+def applications(name: str | None, known: Sequence[str] = SPACE_APPS) -> tuple[str, ...]:
+    """The application with this name, or without a name those of Table 1.  UserError for one that is not `known`."""
+    if name is not None and name not in known:
+        raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")
+    return APPS if name is None else (name,)
+
+
+def find_task(identity: str) -> Task:
+    """The test task with this id, such as algebra/A-01.  UserError for an unknown one."""
+    from coda_lib.task import test_tasks
+
+    name, slash, _ = identity.partition("/")
+    if not slash:
+        raise UserError(f"{identity!r} is not a task: write APP/TASK, such as algebra/A-01")
+    (name,) = applications(name)
+    known = {task.id: task for task in test_tasks(name)}
+    if identity not in known:
+        raise UserError(f"unknown task {identity!r}; `coda tasks list --app {name}` lists the tasks")
+    return known[identity]

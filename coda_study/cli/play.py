@@ -1,0 +1,119 @@
+"""The commands `coda episode` and `coda desk`: one task, played by the agent or by hand."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from coda_lib.applications import ALL_APPS, DESKTOP_APPS
+from coda_lib.errors import UserError
+from coda_study.cli.console import (
+    ExecutorOption,
+    JsonOption,
+    PlannerOption,
+    ProfileOption,
+    SeedOption,
+    applications,
+    err,
+    find_task,
+    out,
+    print_json,
+    save_option,
+)
+from coda_study.cli.evaluate import chosen_agent
+
+if TYPE_CHECKING:
+    from coda_lib.task import Task
+    from coda_lib.trajectory import Trajectory
+
+
+def episode(
+    task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
+    planner: PlannerOption = None,
+    executor: ExecutorOption = None,
+    beside: Annotated[str | None, typer.Option(help="A second planner, which plays the task as well.")] = None,
+    profile: ProfileOption = "laptop",
+    seed: SeedOption = None,
+    save: Annotated[
+        Path | None, save_option("PNG|WEBP", "Write a picture of every step; as .webp a recording, two planners side by side.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Play one task and show plan and actions of each step."""
+    from coda_lib.agent import sight_of
+    from coda_lib.config import load_profile
+    from coda_lib.rollout import rollout
+    from sciencedesk.make import environment
+
+    settings, wanted = load_profile(profile), find_task(task)
+    filmed = save is not None and save.suffix == ".webp"
+    if beside and beside == planner:
+        raise UserError(f"--planner and --beside are both {beside}: name two planners")
+    if beside and save and not filmed:
+        raise UserError("two planners are shown side by side in a recording: give --save a name that ends with .webp")
+    seed, played = settings.seed if seed is None else seed, {}
+    for name in (planner, *([beside] if beside else [])):
+        agent = chosen_agent(settings, name, executor)
+        make = partial(environment, wanted.app, sight_of(agent) if wanted.app in DESKTOP_APPS else None)
+        (played[agent.name],) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
+    told = [{"stop": str(one.stop), "success": one.success, "steps": _steps(one)} for one in played.values()]
+    if as_json:
+        others = {"beside": told[1]} if beside else {}
+        print_json({"task": wanted.id, "seed": seed} | told[0] | others)
+    else:
+        out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
+        for name, one in zip(played, told, strict=True):
+            if beside:
+                out.print(f"planner {name}", markup=False)
+            for number, step in enumerate(one["steps"], 1):
+                out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
+            out.print(f"ended with {one['stop']}: {_outcome(wanted, one['success'])}", markup=False)
+    if save:
+        from coda_lib.files import atomic_path, write_bytes
+        from coda_study.show.film import film
+        from coda_study.show.pictures import strip
+
+        if filmed:
+            write_bytes(save, film(played))
+        else:
+            with atomic_path(save) as temporary:
+                strip(next(iter(played.values()))).savefig(temporary, format="png")
+        err.print(f"wrote {save}", markup=False)
+
+
+def _steps(played: Trajectory) -> list[dict[str, Any]]:
+    """Plan, action and fault of each step of an episode."""
+    from coda_lib.grammar import action_text
+
+    return [
+        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
+    ]
+
+
+def desk(
+    app_name: Annotated[str, typer.Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
+    task: Annotated[
+        str | None, typer.Option(help="Start in the first state of this task, and say whether it is solved in the end.")
+    ] = None,
+) -> None:
+    """Open an application of ScienceDesk as a window, to use it by hand."""
+    (name,), wanted = applications(app_name, ALL_APPS), find_task(task) if task else None
+    if wanted and wanted.app != name:
+        raise UserError(f"task {wanted.id} is for {wanted.app}, not {name}")
+    from sciencedesk.env import desk_class
+
+    desk_class(name)  # UserError if Qt cannot be loaded
+    from sciencedesk.window import by_hand
+
+    if wanted:
+        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished", markup=False)
+    solved = by_hand(name, wanted, ask=lambda: typer.prompt("your answer", default="", show_default=False))
+    if wanted:
+        out.print(_outcome(wanted, solved), markup=False)
+
+
+def _outcome(task: Task, solved: bool | None) -> str:
+    return "solved" if solved else f"not solved; the answer is {task.ans}" if task.ans else "not solved"

@@ -1,0 +1,62 @@
+"""The command `coda view`: the episodes of runs and logs as a page that opens from the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from coda_lib.errors import UserError
+from coda_lib.files import require_file, require_folder
+from coda_study.cli.console import applications, out, run_of
+
+
+def view(
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN|FILE...", help="Runs (names under results/, or folders), trajectories, logs of others."),
+    ],
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.html|DIR", help="One file with everything, or a folder with the pictures beside the page."),
+    ] = None,
+    apps: Annotated[list[str] | None, typer.Option("--app", help="Only this application of a run; may be given twice.")] = None,
+    train_tasks: Annotated[
+        int, typer.Option(metavar="N", help="Train tasks of each planner and application shown step by step; -1: all.", min=-1)
+    ] = 50,
+) -> None:
+    """Write a page of episodes: screens, plans, actions, votes, outcomes. It opens by double click and needs no network.
+
+    That of one run is view.html in its folder, beside its report; any other, without --save, is view.html here.
+    """
+    from coda_lib.paths import display
+    from coda_study.show.viewer import Evidence, read_logs, read_run, write_beside, write_folder, write_page
+
+    chosen = [name for app in apps or () for name in applications(app)]
+    runs = {source: run_of(source) for source in sources if _is_run(Path(source))}
+    home = runs[sources[0]] if save is None and len(sources) == len(runs) == 1 else None
+    target = save or Path("view.html")
+    one_file = target.suffix == ".html"
+    (require_file if one_file else require_folder)(target)
+    names = [runs[source].folder.name if source in runs else Path(source).name for source in sources]
+    evidence = Evidence(", ".join(names))
+    for source, name in zip(sources, names, strict=True):
+        prefix = f"{name}: " if sources[1:] else ""
+        if source in runs:
+            read_run(runs[source], evidence, chosen, prefix, None if train_tasks < 0 else train_tasks)
+        else:
+            read_logs(Path(source), evidence, prefix)
+    if not evidence.episodes:
+        raise UserError(f"{', '.join(sources)}: no episodes are kept there{' of ' + ', '.join(chosen) if chosen else ''}")
+    page = write_beside(evidence, home) if home else (write_page if one_file else write_folder)(evidence, target)
+    for text in evidence.lacks:
+        out.print(text, markup=False, soft_wrap=True)
+    played = sum("steps" in episode for episode in evidence.episodes)
+    kept = f"{len(evidence.episodes):,} episodes, {played:,} of them step by step, {len(evidence.pictures):,} screenshots"
+    out.print(f"{display(page)}: {kept}, {page.stat().st_size / 1e6:.1f} MB", markup=False, soft_wrap=True)
+
+
+def _is_run(path: Path) -> bool:
+    """Whether a source names a run: a folder with a profile, or no path at all."""
+    return (path / "profile.yaml").is_file() or not path.exists()

@@ -1,0 +1,144 @@
+"""Tables of the ablations of a run: each variant beside the run's own stage 1, on the same test tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pandas as pd
+
+from coda_lib.config import Profile
+from coda_lib.paths import REFERENCE
+from coda_study.evaluation.statistics import RESAMPLES
+from coda_study.evaluation.tables import (
+    OVERALL,
+    compare,
+    load_episodes,
+    numbered_on,
+    read_episodes,
+    study,
+    success_matrices,
+    table1,
+)
+from coda_study.run import Run
+
+TABLES = {  # the tables of notebook 14, with their titles
+    "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",
+    "executors": "Executors that no planner was trained with; differences to the base planner with the same executor",
+    "novel": "Software that no model was trained on; differences to the base planner",
+}
+AGAINST = "stage1"  # the system that every variant is compared with
+USUAL = "usual"  # the executor that the planners were trained with
+
+
+def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Overall Average@k of stage 1 and of each variant, a row each, of one run or of several seeds together.
+
+    Each variant is compared with the stage 1 of the seeds that it was trained with.  Columns: variant, changed (the settings that
+    differ from the run's), seeds (their number), value, low, high (percent, 95 %), difference, difference_low, difference_high, p
+    (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the first and last ten
+    steps, of 2), tasks, runs.  EpisodesError names missing episodes; UserError as of `study`.
+    """
+    study(runs)
+    names = list(dict.fromkeys(name for run in runs for name in run.profile().ablations))
+    rows = []
+    for name in (AGAINST, *names):
+        having = [run for run in runs if name == AGAINST or name in run.profile().ablations]
+        profile = having[0].profile()
+        parts = [load_episodes(run, [AGAINST]) for run in having]
+        if name != AGAINST:
+            parts = [pd.concat([part, read_episodes(run.ablation(name))]) for part, run in zip(parts, having, strict=True)]
+        episodes, pair = numbered_on(parts, profile.evaluation_runs), list(dict.fromkeys((AGAINST, name)))
+        table = _against(episodes, pair, AGAINST, profile.apps, resamples, seed, profile.evaluation_runs)
+        rewards = pd.DataFrame([_rewards(run, name) for run in having]).mean()
+        row = {"variant": name, "changed": changed(profile, name), "seeds": len(having)}
+        rows.append(table.iloc[-1].to_dict() | row | {"reward_first": rewards[0], "reward_last": rewards[1]})
+    columns = ["variant", "changed", "seeds", *_MEASURED, "reward_first", "reward_last", "tasks", "runs"]
+    return pd.DataFrame(rows)[columns]
+
+
+_MEASURED = ("value", "low", "high", "difference", "difference_low", "difference_high", "p")
+
+
+def _against(
+    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int,
+    k: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of one."""
+    table = table1(episodes, systems, apps=apps, k=k)
+    table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
+    matrices = success_matrices(episodes, systems, apps)
+    gaps = {}
+    for system in systems:
+        if system != first:
+            gap = compare(matrices, "Average", (first, system), OVERALL, resamples, seed, apps=apps, k=k)
+            gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
+    gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
+    return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]
+
+
+def changed(profile: Profile, name: str) -> str:
+    """The settings of a variant that differ from the defaults, as `field: value`."""
+    if name not in profile.ablations:
+        return ""
+    return ", ".join(f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items())
+
+
+def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
+    """The training logs of a variant, or of the run itself (`AGAINST`), by application or 'all'."""
+    folder = run.specialist("-").parent if name == AGAINST else run.variant(name, "-").parent
+    paths = {part: folder / part / "metrics.jsonl" for part in (*run.profile().apps, "all")}
+    return {part: pd.read_json(path, lines=True) for part, path in paths.items() if path.exists()}
+
+
+def _rewards(run: Run, name: str) -> tuple[float, float]:
+    """Mean reward of the first and of the last ten steps."""
+    rewards = [log["reward"].dropna() for log in reward_logs(run, name).values()]
+    ends = pd.DataFrame({"first": [r.head(10).mean() for r in rewards], "last": [r.tail(10).mean() for r in rewards]}).mean()
+    return ends["first"], ends["last"]
+
+
+def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with executor and planner.
+
+    The difference is that of the generalist to the base planner with the same executor.
+    """
+    profile = run.profile()
+    own = load_episodes(run)
+    own = own[own["system"].isin(("base", "stage2"))].assign(executor=USUAL)
+    unseen = pd.concat([read_episodes(run.transfer(app)) for app in profile.apps])
+    unseen[["system", "executor"]] = unseen["system"].str.split(", ", expand=True)
+    parts = []
+    for kind, episodes in pd.concat([own, unseen]).groupby("executor", sort=False):
+        part = _against(episodes, ("base", "stage2"), "base", profile.apps, resamples, seed)
+        parts.append(part.rename(columns={"system": "planner"}).assign(executor=kind))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["executor", *(name for name in table if name != "executor")]]
+
+
+def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
+    """Base planner, executor alone and generalist on software of no training; differences to the base planner."""
+    return _against(read_episodes(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+
+
+def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
+    """The tables of the committed run of that name, over its seeds where there are several, laid out, by title."""
+    own, pooled = REFERENCE / name / "tables", REFERENCE / name / "seeds"
+    tables = {}
+    for part, title in TABLES.items():
+        for path in (pooled / f"{part}.csv", own / f"{part}.csv"):
+            if path.exists():
+                tables.setdefault(title, layout(pd.read_csv(path)))
+    return tables
+
+
+def layout(table: pd.DataFrame) -> pd.DataFrame:
+    """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
+    names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
+    names += ["seeds"] if "seeds" in table and table["seeds"].max() > 1 else []
+    value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
+    gaps = [
+        "" if pd.isna(row.difference) else
+        f"{row.difference:+.1f} [{row.difference_low:+.1f}, {row.difference_high:+.1f}], p = {row.p:.3f}"
+        for row in table.itertuples()
+    ]  # fmt: skip
+    return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})

@@ -1,0 +1,323 @@
+"""A fleet: episodes on many environments at once, by workers on this machine or on a Ray cluster (paper, section 4).
+
+The master gives one episode at a time to each free environment.  A finished episode is written at once to a file named by its
+task and run: if a worker or the master dies, no finished episode is lost or counted twice, and the same call resumes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+from PIL import Image
+
+from coda_lib.agent import models_of
+from coda_lib.errors import StageError, UserError
+from coda_lib.files import locked, read_json, read_object, reading, safe_name, write_json
+from coda_lib.models.chat import Usage
+from coda_lib.rollout import TRIES
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
+from coda_study.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
+from coda_study.owned import belongs, claim, remove
+
+LOSSES = 5  # workers that may end during an episode before it counts as broken, because it may be the cause
+STRIKES = 5  # times in a row that a worker may end without a finished episode
+TICK_S = 1.0  # between two reports of the status
+WORKER = ("number", "where", "environments", "finished", "starts", "fault", "under_way")  # of the report, for each worker
+SILENT_S = 30.0  # time without a report after which a master counts as dead
+
+
+class Collection:
+    """The finished episodes of a fleet, one file each, in a folder that one master at a time writes to."""
+
+    def __init__(self, folder: Path):
+        self.folder, self.status_file = folder, folder / "status.json"
+
+    def file(self, job: Job, broken: bool = False) -> Path:
+        return self.folder / "episodes" / f"{safe_name(job.task.id)}.{job.run}{'.fault' if broken else ''}.parquet"
+
+    def has(self, job: Job) -> bool:
+        """Whether the episode is there with an outcome; one that broke is played again by the next call."""
+        return self.file(job).exists()
+
+    def save(self, job: Job, trajectory: Trajectory) -> None:
+        broken = trajectory.stop is StopReason.ENVIRONMENT_ERROR
+        save_trajectories(self.file(job, broken), [trajectory])
+        if not broken:
+            remove(self.file(job, broken=True))
+
+    def load(self, job: Job) -> Trajectory:
+        return load_trajectories(self.file(job, broken=not self.has(job)))[0]
+
+    def clear(self) -> None:
+        """Delete the episodes, so that the next call starts anew; the status stays.
+
+        UserError if another process fills the folder, or if it is not the kit's own.
+        """
+        if kept := [path for path in (self.folder / "episodes", self.folder / "about.json") if path.exists()]:
+            with self._locked():
+                for path in kept:
+                    remove(path)
+
+    def _locked(self) -> AbstractContextManager:
+        return locked(self.folder / ".lock", f"{self.folder} is being filled by another process: see `coda fleet status`")
+
+    @contextmanager
+    def held(self, about: dict[str, Any]) -> Iterator[None]:
+        """Lock the folder, which is made and marked if it is not there.
+
+        UserError if another master holds it, if its episodes were played otherwise than `about`, or if it holds something else.
+        """
+        if not belongs(self.folder / "episodes"):  # in a run, where the folder may hold the record of a stage already
+            claim(self.folder, "fleet")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with self._locked():
+            settings = self.folder / "about.json"
+            if settings.exists() and read_json(settings) != about:
+                raise UserError(f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give another folder")
+            write_json(settings, about)
+            yield
+
+
+def collect(
+    jobs: Sequence[tuple[Task, int]],
+    specs: Sequence[WorkerSpec],
+    folder: Path,
+    start: Callable[[WorkerSpec], WorkerHandle] = LocalWorker,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    report: Callable[[str], None] = lambda fault: None,
+) -> list[Trajectory]:
+    """Play every job (task, run number) with one worker for each spec; one trajectory each, in the order of the jobs.
+
+    Episodes that `folder` holds are not played again, unless they broke.  When an environment breaks or a worker ends, its
+    episodes are played again, elsewhere if they can; an episode that breaks twice becomes ENVIRONMENT_ERROR, as in `rollout`.
+    `report` gets each fault.  UserError if the agent's models are not all behind servers, and as in `Collection.held`;
+    StageError if no worker stays alive; an exception in a worker is raised here, and finished episodes stay.
+    """
+    agent, seed = specs[0].agent, specs[0].seed
+    if local := [f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")]:
+        raise UserError(
+            f"the workers of a fleet need models behind servers: set {' and '.join(local)} to 'started' or to an address"
+        )
+    collection, entries = Collection(folder), [_Entry(Job(task, run)) for task, run in jobs]
+    models = {role: model.name for role, model in models_of(agent).items()}
+    with collection.held({"agent": agent.name, **models, "seed": seed, "step_limit": specs[0].step_limit}):
+        waiting = deque(entry for entry in entries if not collection.has(entry.job))
+        workers = [_WorkerState(number, spec) for number, spec in enumerate(specs)]
+        master = _Master(collection, workers, waiting, len(entries), start, progress, report)
+        try:
+            master.run()
+        finally:
+            for worker in workers:
+                worker.close()
+        for role, model in models_of(agent).items():
+            model.usage = sum((worker.used.get(role, Usage()) for worker in workers), model.usage)
+        return [collection.load(entry.job) for entry in entries]
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """An episode that is not finished."""
+
+    job: Job
+    attempt: int = 1
+    losses: int = 0
+    where: frozenset[tuple[int, str]] = frozenset()  # number of the worker and place of each try
+
+    def elsewhere(self, worker: _WorkerState) -> bool:
+        """Whether a worker has an environment in which it did not break."""
+        return worker.environments > sum(number == worker.number for number, _ in self.where)
+
+
+@dataclass
+class _WorkerState:
+    """A worker, and its successors when it ends."""
+
+    number: int
+    spec: WorkerSpec
+    handle: WorkerHandle | None = None  # None: not started, or ended for good
+    where: str = ""
+    environments: int = 0
+    finished: int = 0  # episodes
+    starts: int = 0
+    strikes: int = 0  # ends since the last finished episode
+    fault: str | None = None  # the last
+    entries: dict[Future[Played], _Entry] = field(default_factory=dict)  # under way
+    earlier: dict[str, Usage] = field(default_factory=dict)  # of its predecessors
+    used: dict[str, Usage] = field(default_factory=dict)  # with its predecessors
+
+    def start(self, start: Callable[[WorkerSpec], WorkerHandle]) -> None:
+        self.close()
+        self.handle, self.environments, self.earlier = start(self.spec), len(self.spec.make_envs), self.used
+        self.starts += 1
+
+    def note(self, played: Played) -> None:
+        self.where, self.fault = played.where, played.fault or self.fault
+        self.used = self.earlier | {role: self.earlier.get(role, Usage()) + usage for role, usage in played.usage.items()}
+
+    def close(self) -> None:
+        if self.handle:
+            self.handle.close()
+            self.handle = None
+
+    @property
+    def free(self) -> int:
+        return self.environments - len(self.entries) if self.handle else 0
+
+
+class _Master:
+    def __init__(
+        self, collection: Collection, workers: Sequence[_WorkerState], waiting: deque[_Entry], total: int,
+        start: Callable[[WorkerSpec], WorkerHandle], progress: Callable[[int, int], None], report: Callable[[str], None],
+    ):  # fmt: skip
+        self.collection, self.workers, self.waiting, self.total = collection, workers, waiting, total
+        self.start, self.progress, self.report = start, progress, report
+        self.began, self.written, self.faults = time.time(), 0.0, 0
+        self.before = self.done = total - len(waiting)
+
+    def run(self) -> None:
+        for worker in self.workers if self.waiting else ():
+            worker.start(self.start)
+        while self.waiting or any(worker.entries for worker in self.workers):
+            self._hand_out()
+            under_way = [future for worker in self.workers for future in worker.entries]
+            if not under_way:
+                self._give_up()
+            self._write_status()
+            wait(under_way, TICK_S, FIRST_COMPLETED)
+            for worker in self.workers:
+                self._take_in(worker)
+        self._write_status(last=True)
+
+    def _hand_out(self) -> None:
+        """Give the workers in turn one episode each until no environment is free.
+
+        An episode that broke waits for an environment elsewhere, if there is one that plays now.
+        """
+        waiting: list[_Entry] = []
+        while self.waiting and (free := [worker for worker in self.workers if worker.free > 0]):
+            entry = self.waiting.popleft()
+            fitting = [worker for worker in free if entry.elsewhere(worker)]
+            if not fitting and any(worker.entries and entry.elsewhere(worker) for worker in self.workers):
+                waiting.append(entry)
+                continue
+            worker = min(fitting or free, key=lambda worker: len(worker.entries))
+            worker.entries[worker.handle.play(entry.job)] = entry
+        self.waiting.extendleft(reversed(waiting))
+
+    def _take_in(self, worker: _WorkerState) -> None:
+        """Take a worker's finished episodes; if it has ended, queue the others again and start its successor."""
+        lost = None
+        while ended := [future for future in worker.entries if future.done()]:
+            for future in ended:
+                entry = worker.entries.pop(future)
+                try:
+                    self._finish(worker, entry, future.result())
+                except WorkerLost as error:
+                    lost = error
+                    self._retry(replace(entry, losses=entry.losses + 1), f"worker {worker.number} was lost: {error}", worker)
+            if lost:
+                wait(worker.entries)
+        if lost:
+            worker.strikes, worker.fault = worker.strikes + 1, str(lost)
+            worker.start(self.start) if worker.strikes < STRIKES else worker.close()
+
+    def _finish(self, worker: _WorkerState, entry: _Entry, played: Played) -> None:
+        worker.note(played)
+        if played.trajectory is None:
+            worker.environments -= 1
+            self.waiting.append(entry)
+            self.report(played.fault)
+        elif played.fault:
+            job = replace(entry.job, broken=(*entry.job.broken, played.place))
+            entry = replace(entry, job=job, attempt=entry.attempt + 1, where=entry.where | {(worker.number, played.place)})
+            self._retry(entry, played.fault, worker, played.trajectory)
+        else:
+            worker.finished, worker.strikes = worker.finished + 1, 0
+            self._save(entry.job, played.trajectory)
+
+    def _retry(self, entry: _Entry, fault: str, worker: _WorkerState, broken: Trajectory | None = None) -> None:
+        """Queue an episode again, or save it as broken; `entry` counts its faults, this one included."""
+        self.faults += 1
+        self.report(f"{entry.job.task.id}, run {entry.job.run}: {fault}")
+        if entry.attempt <= TRIES and entry.losses < LOSSES:
+            self.waiting.append(entry)
+        else:
+            self._save(entry.job, broken or _unplayed(entry.job, worker.spec.agent.name))
+
+    def _save(self, job: Job, trajectory: Trajectory) -> None:
+        self.collection.save(job, trajectory)
+        self.done += 1
+        self.progress(self.done, self.total)
+
+    def _give_up(self) -> None:
+        """No worker can play the waiting episodes: if all environments are gone they are saved as broken, as in `rollout`."""
+        if not any(worker.handle for worker in self.workers):
+            raise StageError(
+                f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not played, and the same command "
+                f"resumes with them. Last fault: {self.workers[0].fault}"
+            )
+        for entry in self.waiting:
+            self._save(entry.job, _unplayed(entry.job, self.workers[0].spec.agent.name))
+        self.waiting.clear()
+
+    def _write_status(self, last: bool = False) -> None:
+        now = time.time()
+        if now < self.written + TICK_S and not last:
+            return
+        self.written = now
+        workers = [{name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)} for one in self.workers]
+        write_json(self.collection.status_file, {
+            "master": os.getpid(), "began": self.began, "updated": now, "total": self.total, "before": self.before,
+            "done": self.done, "faults": self.faults, "workers": workers,
+        })  # fmt: skip
+
+
+def _unplayed(job: Job, planner: str) -> Trajectory:
+    """An ENVIRONMENT_ERROR without a step."""
+    task, blank = job.task, encode_image(Image.new("RGB", (1, 1)))
+    return Trajectory(
+        task.id, task.app, task.instruction, planner, job.run, (), blank, StopReason.ENVIRONMENT_ERROR, None, None
+    )  # fmt: skip
+
+
+# ---- status ----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Status:
+    """The last report of a fleet's master."""
+
+    total: int  # episodes
+    done: int
+    faults: int
+    alive: bool  # whether the master is running
+    minutes: float  # from its start to the report
+    rate: float  # episodes per minute since its start
+    workers: list[dict[str, Any]]
+
+
+def read_status(folder: Path) -> Status:
+    """The status of the fleet that fills a folder.  UserError if none ever did."""
+    file = Collection(folder).status_file
+    if not file.exists():
+        raise UserError(f"no fleet works in {folder}: there is no {file.name}")
+    with reading(file, "status"):
+        return _status(read_object(file))
+
+
+def _status(last: dict[str, Any]) -> Status:
+    minutes = max(last["updated"] - last["began"], 1e-9) / 60
+    alive = psutil.pid_exists(last["master"]) and time.time() - last["updated"] < SILENT_S and last["done"] < last["total"]
+    rate = (last["done"] - last["before"]) / minutes
+    workers = [{name: worker[name] for name in WORKER} for worker in last["workers"]]
+    return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, workers)

@@ -1,0 +1,74 @@
+"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench.
+
+AgentNet's demonstrations are read and not written, logs of Inspect written and not read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from coda_lib.errors import UserError
+from coda_lib.files import atomic_path, new_folder
+from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
+from coda_study.formats import agentnet, agentrewardbench, evals, logs
+from coda_study.formats.parts import UNREAD
+
+
+class Format(NamedTuple):
+    read: Callable[[Path], list[Trajectory]] | None  # None: a format that is only written
+    write: Callable[[Sequence[Trajectory], Path], None] | None  # None: a format that is only read
+    fits: Callable[[Path], bool]  # whether a source is of this format
+    file: bool = False  # written as one file, not as a folder
+
+
+FORMATS = {
+    "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file, True),
+    "scienceboard": Format(logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))),
+    "osworld": Format(logs.read_osworld, logs.write_osworld, lambda path: any(path.rglob("result.txt"))),
+    "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
+    "agentnet": Format(agentnet.read, None, agentnet.fits),
+    "inspect": Format(None, evals.write, lambda path: False, True),
+}
+WRITTEN = tuple(name for name, one in FORMATS.items() if one.write)
+
+
+def read(source: Path) -> tuple[str, list[Trajectory]]:
+    """The name of a source's format, and its trajectories.
+
+    UserError if there is nothing to read, or if a file is not as it should be.
+    """
+    if not source.exists():
+        raise UserError(f"there is no {source}")
+    known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
+    if known is None:
+        expected = (
+            "a Parquet file of ours, result.out or result.txt of episodes, {benchmark}/{agent}/{experiment}/{task}.json, or "
+            "AgentNet's JSON Lines"
+        )
+        raise UserError(f"{source} holds no trajectories: expected {expected}")
+    return known, FORMATS[known].read(source)
+
+
+def convert(source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None) -> tuple[str, int]:
+    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
+
+    `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
+
+    UserError if there is nothing to read, if a file is not as it should be, if the target is there already, or if two
+    trajectories are of the same episode; then nothing is written.
+    """
+    if to not in WRITTEN:
+        raise UserError(f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}")
+    if os.path.lexists(target):
+        raise UserError(f"{target} is there already: name another target")
+    known, trajectories = read(source)
+    with (atomic_path if FORMATS[to].file else new_folder)(target) as temporary:  # whole or not at all
+        FORMATS[to].write(trajectories, temporary)
+    for trajectory in trajectories:
+        for number, step in enumerate(trajectory.steps, 1):
+            if step.error and step.error.startswith(UNREAD):
+                report(f"{trajectory.task_id} by {trajectory.planner}, step {number}: {step.error}")
+    return known, len(trajectories)

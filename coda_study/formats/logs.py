@@ -1,0 +1,163 @@
+"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTION_SPACE/OBSERVATION/MODEL/DOMAIN/TASK), one for each episode.
+
+A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A line of OSWorld's is an
+action, with the picture after it; the result is in result.txt.  SEAgent's is OSWorld's with the picture before it as well.  The
+model is the planner with the number of its run, so that OSWorld's show_result.py tells runs apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from coda_lib.errors import UserError
+from coda_lib.files import read_json, reading, safe_name, whole_text, write_json, write_text
+from coda_lib.trajectory import Step, Trajectory, decode_image
+from coda_study.formats.code import action_code
+from coda_study.formats.parts import (
+    actions_of,
+    read_lines,
+    read_picture,
+    read_result,
+    record_of,
+    trajectory_of,
+    twice,
+    unseen,
+    without_points,
+)
+
+SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
+OURS = "coda.json"  # what the formats have no place for
+AFTER, BEFORE = "screenshot_file", "screenshot_file_before_exec"  # of a line: OSWorld's, and SEAgent's
+SCREEN, TREE = "screenshot", "a11y_tree"  # of a line of ScienceBoard's
+FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
+SPACES = ("pyautogui", "screenshot")  # OSWorld's action space and observation
+FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
+
+
+def _stamp(index: int) -> str:
+    """A time in the formats' form, yymmddHHMMSS; ours are not recorded, so that it only counts lines."""
+    return f"000101{index // 3600:02d}{index // 60 % 60:02d}{index % 60:02d}"
+
+
+def _new_folder(root: Path, trajectory: Trajectory) -> Path:
+    task = trajectory.task_id.rpartition("/")[2]
+    folder = root / safe_name(f"{trajectory.planner}-{trajectory.run}") / safe_name(trajectory.app) / safe_name(task)
+    if folder.exists():
+        raise twice(trajectory)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def _write(folder: Path, trajectory: Trajectory, lines: Sequence[dict], result: str, form: str) -> None:
+    write_text(folder / "traj.jsonl", "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_json(folder / OURS, record_of(trajectory))
+    if trajectory.success is not None:  # there is no result of an episode that broke
+        score = trajectory.score
+        write_text(folder / result, form.format(trajectory.success) if score is None else str(score))
+
+
+def _folders(root: Path, result: str) -> list[Path]:
+    """The finished episodes below a folder, and ours that broke."""
+    return sorted({path.parent for name in (result, OURS) for path in root.rglob(name)})
+
+
+def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
+    task, app, model = folder.name, folder.resolve().parent.name, folder.resolve().parent.parent.name
+    result, ours = read_result(folder / result), folder / OURS
+    if not os.path.lexists(ours):
+        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, None)
+    with reading(ours, "trajectory"):
+        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, whole_text(read_json(ours)))
+
+
+# ---- ScienceBoard ----------------------------------------------------------------------------------------------------
+
+
+def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
+    for trajectory in trajectories:
+        folder, lines = _new_folder(root, trajectory), []
+        for index, step in enumerate(trajectory.steps):
+            name, size = f"step_{index}@{_stamp(index)}.png", decode_image(step.screenshot).size
+            (folder / name).write_bytes(step.screenshot)
+            codes = [action_code(action, size) for action in step.actions]
+            lines.append({"step_index": index, "timestamp": _stamp(index), "actions": codes, "screenshot": name})
+        (folder / FINAL).write_bytes(trajectory.final_screenshot)
+        _write(folder, trajectory, lines, SCIENCEBOARD, "{:d}")
+
+
+def read_scienceboard(root: Path) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    return [_read_scienceboard(folder) for folder in _folders(root, SCIENCEBOARD)]
+
+
+def _read_scienceboard(folder: Path) -> Trajectory:
+    steps = []
+    for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
+        where = f"{folder / 'traj.jsonl'}, line {number}"
+        if not isinstance(line.get("actions"), list) or not any(isinstance(line.get(name), str) for name in (SCREEN, TREE)):
+            raise UserError(f"{where}: no actions, or neither screenshot nor a11y_tree")
+        if isinstance(line.get(SCREEN), str):
+            picture = read_picture(folder, line[SCREEN], where)
+            actions, error = actions_of(line["actions"], decode_image(picture).size)
+        else:  # an agent that was given the accessibility tree alone: points in pixels of a screen of unknown size
+            picture, (actions, error) = unseen(), without_points(line["actions"])
+        steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
+    unknown = steps[-1].screenshot if steps else unseen()
+    final = read_picture(folder, FINAL, str(folder)) if os.path.lexists(folder / FINAL) else unknown
+    return _read(folder, steps, final, SCIENCEBOARD)
+
+
+# ---- OSWorld ---------------------------------------------------------------------------------------------------------
+
+
+def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
+    for trajectory in trajectories:
+        folder, lines = _new_folder(root.joinpath(*SPACES), trajectory), []
+        screenshots = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
+        (folder / FIRST).write_bytes(screenshots[0])
+        for index, step in enumerate(trajectory.steps):
+            size = decode_image(step.screenshot).size
+            for position, code in enumerate([action_code(action, size) for action in step.actions] or [""]):
+                last = position >= len(step.actions) - 1  # of a step's actions only the last one's effect was seen
+                number = len(lines) + 1
+                name = f"step_{number}_{_stamp(number)}.png"
+                (folder / name).write_bytes(screenshots[index + last])
+                ended = code.partition(" ")[0] in ("DONE", "FAIL", "ANS")
+                lines.append(
+                    {"step_num": number, "action_timestamp": _stamp(number), "action": code, "reward": 0, "done": ended,
+                     "info": {"coda_step": index}, "screenshot_file": name}
+                )  # fmt: skip
+        _write(folder, trajectory, lines, OSWORLD, "{:.1f}\n")
+
+
+def read_osworld(root: Path) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    return [_read_osworld(folder) for folder in _folders(root, OSWORLD)]
+
+
+def _read_osworld(folder: Path) -> Trajectory:
+    path, steps = folder / "traj.jsonl", []
+    before = read_picture(folder, FIRST, str(folder)) if os.path.lexists(folder / FIRST) else unseen()
+    numbered = list(enumerate(read_lines(path), 1))
+    for number, line in numbered:
+        if "action" not in line or not any(isinstance(line.get(name), str) for name in (AFTER, BEFORE)):
+            raise UserError(f"{path}, line {number}: no action or no screenshot_file")
+    for _, group in groupby(numbered, key=_step_number):
+        lines = [line for _, line in group]
+        before = read_picture(folder, lines[0][BEFORE], str(path)) if lines[0].get(BEFORE) else before
+        after = read_picture(folder, lines[-1][AFTER], str(path)) if lines[-1].get(AFTER) else before
+        codes = [str(line["action"]) for line in lines if line["action"]]
+        actions, error = actions_of(codes, decode_image(after).size)
+        steps.append(Step(before, "", "\n".join(codes), actions, error))
+        before = after
+    return _read(folder, steps, before, OSWORLD)
+
+
+def _step_number(numbered: tuple[int, dict]) -> int:
+    """The step of a line: in files of others each line is one."""
+    number, line = numbered
+    return line["info"].get("coda_step", number) if isinstance(line.get("info"), dict) else number

@@ -1,0 +1,140 @@
+"""Run one notebook headlessly: checked parameters, an executed copy that is complete or absent, time and memory.
+
+The kernel is this interpreter, whatever kernels are installed, with one BLAS/OpenMP thread unless the notebook sets
+more: stages run side by side, and two processes with default threading slow each other down several times.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import psutil
+import yaml
+
+from coda_lib.errors import StageError, UserError
+from coda_lib.paths import display
+from coda_lib.processes import meanwhile
+from coda_study.owned import remove
+from coda_study.pipeline.kernel import Fork, kernel_manager
+
+TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
+ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermill, to the executed copy
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and the processes that this started."""
+
+    wall_s: float
+    peak_rss_mb: float
+
+
+def declared_parameters(notebook: Path) -> dict[str, str]:
+    """Return the parameters of the cell tagged `parameters`, each with its type as annotated ('None' without one)."""
+    import papermill
+
+    if not notebook.exists():
+        raise UserError(f"there is no notebook {display(notebook)}")
+    with warnings.catch_warnings():  # that the cell is missing is said where a parameter is asked for
+        warnings.simplefilter("ignore")
+        inspected = papermill.inspect_notebook(str(notebook))
+    return {name: entry["inferred_type_name"] for name, entry in inspected.items()}
+
+
+def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
+    """Raise UserError if the notebook does not declare a given parameter, or declares it with another type."""
+    declared = declared_parameters(notebook)
+    for name, value in given.items():
+        if name not in declared:
+            known = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
+            raise UserError(f"{display(notebook)}: unknown parameter {name!r}; it declares {known}")
+        allowed = TYPES.get(declared[name], (type(value),))
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise UserError(f"{display(notebook)}: parameter {name} must be {declared[name]}, not {value!r}")
+
+
+def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
+    """'name=value' pairs as values, text where the notebook declares text, else read as YAML; `check_parameters` checks them."""
+    declared = declared_parameters(notebook)
+    named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
+    return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
+
+
+def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> Cost:
+    """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or absent.
+
+    Its cells run in `kernel`, or in a new process.
+
+    Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception when a cell
+    fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
+    """
+    check_parameters(notebook, parameters)
+    import papermill
+    from nbclient.exceptions import CellTimeoutError, DeadKernelError
+
+    failed = executed.with_name(f"{executed.stem}.failed.ipynb")  # written cell by cell; becomes `executed` at the end
+    executed.parent.mkdir(parents=True, exist_ok=True)
+    remove(executed)
+    start = time.monotonic()
+    with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
+        try:
+            papermill.execute_notebook(
+                notebook, failed, dict(parameters), kernel_name="python3", language="python", progress_bar=False,
+                cwd=notebook.parent, kernel_manager_class=kernel_manager(sockets, kernel),
+            )  # fmt: skip
+        except papermill.PapermillExecutionError as error:
+            raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
+        except (DeadKernelError, CellTimeoutError) as error:
+            reason = f"the notebook's process died ({error}); it may have run out of memory"
+            raise StageError(_describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")) from error
+    os.replace(failed, executed)
+    return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
+
+
+@contextmanager
+def _peak_memory(interval_s: float = 1.0) -> Iterator[list[int]]:
+    """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used together."""
+    peak, me = [0], psutil.Process()
+
+    def watch() -> None:
+        together = 0
+        for child in me.children(recursive=True):
+            with suppress(psutil.Error):  # the child ends between the two lines
+                together += child.memory_info().rss
+        peak[0] = max(peak[0], together)
+
+    with meanwhile(watch, interval_s):
+        yield peak
+
+
+def _largest_child() -> int:
+    """Return the largest memory of any ended child in bytes, exact where sampling may miss a short peak."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
+
+
+def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
+    """Return one message: which notebook, which cell, what was raised, where to look."""
+    import nbformat
+
+    if not copy.exists():
+        return f"{display(notebook)}: {name}: {value}"
+    cells = nbformat.read(copy, as_version=4).cells
+    own = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
+    begun = [(number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")]
+    where = "before its first cell"
+    if begun:
+        number, cell = begun[-1]
+        first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+        where = f"cell {number} (`{first}`)"
+    return f"{display(notebook)}, {where}: {name}: {value}; see the partly executed copy {copy.absolute()}"

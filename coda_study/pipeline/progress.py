@@ -1,0 +1,67 @@
+"""What a person sees of a run: a line for each stage that ended and, on a terminal, a bar for each that runs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
+
+from coda_lib.files import read_json, write_json
+from coda_study.run import Run
+
+
+class Lines:
+    """One line for each stage that ended and, on a terminal, a bar for each that runs."""
+
+    def __init__(self, run: Run, stages: list[str], expected: dict[str, float], console: Console) -> None:
+        self.run, self.stages, self.expected, self.console = run, stages, expected, console
+        self.ended: dict[str, float] = {}
+        self.errors: list[str] = []
+        self.bars: dict[str, Any] = {}
+        columns = (TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}"))
+        self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+    def update(self, since: float) -> None:
+        """Look at the records of stages that were started after `since`."""
+        for stage in self.stages:
+            path = self.run.stage_record(stage)
+            if stage in self.ended or not path.exists():
+                continue
+            record = read_json(path)
+            if record["started"] < since:
+                continue
+            if record["state"] == "running":
+                self._running(stage, time.time() - record["started"])
+            else:
+                self._ended(stage, record)
+
+    def _running(self, stage: str, elapsed: float) -> None:
+        usual = self.expected.get(stage)
+        shown = clock(elapsed) + (f" of about {clock(usual)}" if usual else "")
+        if stage not in self.bars:
+            self.bars[stage] = self.progress.add_task(stage, total=usual, clock=shown)
+        self.progress.update(self.bars[stage], completed=elapsed, clock=shown)
+
+    def _ended(self, stage: str, record: dict[str, Any]) -> None:
+        self.ended[stage] = record["wall_s"]
+        if stage in self.bars:
+            self.progress.remove_task(self.bars.pop(stage))
+        usual = self.expected.get(stage)
+        words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (f", expected {clock(usual)}" if usual else "")
+        width = len(str(len(self.stages)))
+        self.console.print(
+            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False, soft_wrap=True
+        )  # soft_wrap: a line a stage in a log, too
+        if record["state"] == "done":
+            known = read_json(self.run.timings) if self.run.timings.exists() else {}
+            write_json(self.run.timings, known | {stage: record["wall_s"]})
+        else:
+            self.errors.append(f"stage {stage} failed: {record['error']}")
+
+
+def clock(seconds: float) -> str:
+    """Return seconds as a person reads them."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -1,0 +1,170 @@
+"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source code, small tables."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+from PIL import Image
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+
+from coda_lib.agent import Decision, ScriptAgent
+from coda_lib.config import Section
+from coda_lib.dataset import positives
+from coda_lib.judge import Rule, positive_steps, read_verdict
+from coda_lib.models.chat import Message
+from coda_lib.planner import Observation, is_cut
+from coda_lib.rollout import rollout
+from coda_lib.task import Task
+from coda_lib.trajectory import Step, Trajectory, encode_image
+from coda_study.evaluation import statistics
+from sciencedesk.env import ScienceDesk
+
+WIDTH = 100  # characters: longer lines are broken in the middle of words on a page
+
+# ---- code and settings -----------------------------------------------------------------------------------------------
+
+
+def source(*functions: Callable) -> HTML:
+    """The source of functions, as highlighted code."""
+    code = "\n\n".join(inspect.getsource(function) for function in functions)
+    box = "color: #1a1a1a; background: #ffffff; border: 1px solid #dddddd; padding: 0.5em"
+    text = "color: #1a1a1a; background: #ffffff; font: 11px/1.4 monospace; white-space: pre-wrap; word-break: normal"
+    return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, cssstyles=box, prestyles=text)))
+
+
+def settings_table(section: Section) -> pd.DataFrame:
+    """A part of a profile, a row for each value that is set."""
+    values = section.model_dump(exclude_none=True)
+    return pd.DataFrame({"value": map(str, values.values())}, index=pd.Index(values, name="setting"))
+
+
+# ---- episodes --------------------------------------------------------------------------------------------------------
+
+
+def first_state(task: Task) -> Observation:
+    """The first observation of a task; its `elements` are those of the application, for executors that read the widget tree."""
+    env = ScienceDesk(task.app)
+    screen = Image.fromarray(env.reset(task)[0])
+    return Observation(task.instruction, (), screen, screen, env.desk.elements)
+
+
+def scripted(task: Task) -> Trajectory:
+    """The task's script as an episode, ended with DONE, or with ANS where the task is a question."""
+    env = ScienceDesk(task.app)
+    from sciencedesk.script import read_step  # needs Qt, whose absence the line above explains
+
+    (trajectory,) = rollout(ScriptAgent({task.instruction: task.solution}, read_step), [(task, 0)], lambda: env, seed=0)
+    return trajectory
+
+
+def as_step(state: Observation, decision: Decision) -> Step:
+    """A decision as a step of an episode, for `pictures.draw_step`."""
+    return Step(encode_image(state.current), decision.plan, decision.reply, decision.actions, decision.error)
+
+
+def conversation(messages: Sequence[Message]) -> str:
+    """A prompt as text in lines of at most `WIDTH` characters; a picture is shown by its size."""
+    return "\n".join(f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages)
+
+
+def _as_text(part: Mapping) -> str:
+    if part["type"] == "image":
+        return "<picture {}x{}>\n".format(*part["image"].size)
+    return "\n".join(line if len(line) <= WIDTH else fill(line, WIDTH) for line in part["text"].split("\n"))
+
+
+def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> pd.DataFrame:
+    """A row for each episode: task_id, grade, run, stop, steps, unparsed, cut, success.
+
+    `unparsed` counts the steps without a readable reply, `cut` those whose plan was too long to be read whole.
+    """
+    grades = {task.id: task.grade for task in tasks}
+    rows = [
+        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), sum(bool(step.error) for step in t.steps),
+         sum(is_cut(step.plan) for step in t.steps), t.success)
+        for t in trajectories
+    ]  # fmt: skip
+    return pd.DataFrame(rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"])
+
+
+def by_stop(table: pd.DataFrame) -> pd.DataFrame:
+    """`episode_table` by stop reason: episodes, mean steps, unparsed steps, cut plans, successes."""
+    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed", "sum"),
+               "cut_plans": ("cut", "sum")}  # fmt: skip
+    return table.groupby("stop").agg(**columns, successes=("success", "sum")).round(1)
+
+
+def success_by_grade(episodes: pd.DataFrame) -> pd.DataFrame:
+    """Average@k and Pass@k of one system by grade: percent with 95 % interval as in Table 1.
+
+    Empty where no task has a check, such as those of a task generator.
+    """
+    checked, k, rows = episodes.dropna(subset="success"), episodes["run"].nunique(), {}
+    for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
+        success = part["success"].astype(float).groupby(part["task_id"])
+        average, passed = (statistics.mean_over_tasks([scores.to_numpy()]) for scores in (success.mean(), success.max()))
+        rows[grade] = (success.ngroups, _interval(average), _interval(passed))
+    return pd.DataFrame.from_dict(rows, "index", columns=["tasks", f"Average@{k}", f"Pass@{k}"]).rename_axis("grade")
+
+
+def _interval(estimate: statistics.Estimate) -> str:
+    """Percent with the interval; a dash where there is no estimate."""
+    value, low, high = (100 * share for share in (estimate.value, estimate.low, estimate.high))
+    return "–" if np.isnan(value) else f"{value:.1f} [{low:.1f}, {high:.1f}]"
+
+
+# ---- verdicts and labels ---------------------------------------------------------------------------------------------
+
+
+def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
+    """A row for each judged episode: numbers of votes by content, the outcome of the rule, and the environment's check.
+
+    `labels` counts the actions that may be learned from; `success` is the environment's check.
+    """
+    rows = []
+    for trajectory in judged:
+        verdicts, opinion = list(filter(None, map(read_verdict, trajectory.verdicts))), rule.outcome(trajectory.verdicts)
+        votes = (sum(verdict.correct for verdict in verdicts), sum(verdict.clean for verdict in verdicts), opinion.invalid)
+        labels = len(positive_steps(trajectory, rule))
+        rows.append((trajectory.task_id, *votes, opinion.success, labels, trajectory.success))
+    return pd.DataFrame(rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"])
+
+
+def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
+    """Precision and recall of `vote_table` by grade: percent with 95 % interval over tasks.
+
+    Empty where no task has a check, such as those of a task generator.
+    """
+    grades, rows = {task.id: task.grade for task in tasks}, {}
+    checked = votes.dropna(subset="success").assign(grade=lambda table: table["task_id"].map(grades))
+    for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
+        accepted, success = part["accepted"].astype(bool), part["success"].astype(bool)
+        estimates = statistics.precision_and_recall(part["task_id"], accepted, success)
+        rows[grade] = (len(part), success.sum(), accepted.sum(), *map(_interval, estimates))
+    columns = ["trajectories", "successes", "accepted", "precision", "recall"]
+    return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("grade")
+
+
+def label_table(judged: Mapping[str, Sequence[Trajectory]], rule: Rule) -> pd.DataFrame:
+    """What there is to learn from, a row for each application: labelled trajectories, their tasks, labelled steps."""
+    rows = {}
+    for app, trajectories in judged.items():
+        labelled = [(t.task_id, len(steps)) for t in trajectories if (steps := positive_steps(t, rule))]
+        labels, distinct = sum(count for _, count in labelled), len(distinct_steps(trajectories, rule))
+        rows[app] = (len(trajectories), len(labelled), len({task for task, _ in labelled}), labels, distinct)
+    columns = ["trajectories", "labelled", "tasks", "labelled steps", "distinct steps"]
+    return pd.DataFrame.from_dict(rows, "index", columns=columns)
+
+
+def distinct_steps(judged: Sequence[Trajectory], rule: Rule) -> list[tuple[Trajectory, int]]:
+    """The labelled steps (trajectory, index from 0), one for each instruction and action that occurs."""
+    steps = positives(judged, partial(positive_steps, rule=rule))
+    return list({(t.instruction, t.steps[i].actions): (t, i) for t, i in steps}.values())

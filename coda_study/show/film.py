@@ -1,0 +1,100 @@
+"""Recordings: episodes side by side, step by step, as an animated WebP that browsers and notebooks play."""
+
+from __future__ import annotations
+
+import base64
+import io
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+from PIL import Image, ImageDraw, ImageFont
+
+from coda_lib.trajectory import Trajectory, decode_image
+from coda_study.show.figures import GREEN, INK, VERMILION
+from coda_study.show.pictures import action_label
+
+STEP_S = 1.6  # seconds a step is shown
+END_S = 4.0  # seconds the last picture is shown
+_MARGIN, _LINE, _SIZE = 8, 19, 14  # pixels: around panels, from line to line, of letters
+_HEAD = 2  # lines above the panels, and of a plan
+_MARK = 9  # pixels from the middle of a mark to its ends
+
+
+@dataclass(frozen=True)
+class Film:
+    """A recording, a WebP, that a notebook shows and plays."""
+
+    data: bytes
+
+    def _repr_html_(self) -> str:
+        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no WebP."""
+        return f'<img alt="a recording" src="data:image/webp;base64,{base64.b64encode(self.data).decode()}">'
+
+
+def film(episodes: Mapping[str, Trajectory]) -> bytes:
+    """Episodes at one task, each under its name, as a WebP: a picture for each step, with its plan and the place of its action.
+
+    An episode that has ended waits for the longest one.  The same episodes give the same bytes.
+    """
+    length = max(len(episode.steps) for episode in episodes.values())
+    frames = [_frame(episodes, number) for number in range(length + 1)]
+    buffer, shown = io.BytesIO(), [round(1000 * STEP_S)] * length + [round(1000 * END_S)]
+    frames[0].save(
+        buffer, format="WEBP", save_all=True, append_images=frames[1:], duration=shown, loop=0, quality=70, method=6
+    )  # fmt: skip
+    return buffer.getvalue()
+
+
+def _frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
+    """The picture of a step, counted from 0; after the last step, of the end."""
+    first = next(iter(episodes.values()))
+    width, height = decode_image(first.final_screenshot).size
+    across = width + _MARGIN
+    head = _MARGIN + _HEAD * _LINE
+    sheet = Image.new("RGB", (across * len(episodes) + _MARGIN, head + _LINE + height + _HEAD * _LINE + 2 * _MARGIN), "white")
+    draw = ImageDraw.Draw(sheet)
+    _write(draw, (_MARGIN, _MARGIN), first.instruction, across * len(episodes) - _MARGIN, INK)
+    for i, (name, episode) in enumerate(episodes.items()):
+        left, top = _MARGIN + i * across, head
+        _write(draw, (left, top), f"{name}, step {min(number + 1, len(episode.steps))} of {len(episode.steps)}", width, INK)
+        if number < len(episode.steps):
+            step = episode.steps[number]
+            picture, text, color = decode_image(step.screenshot), step.plan or step.error or "", INK
+            actions = step.actions
+            text = text or "; ".join(action_label(action, picture.size) for action in actions)
+        else:
+            outcome = {True: "solved", False: "not solved", None: "not checked"}[episode.success]
+            picture, text, actions = decode_image(episode.final_screenshot), f"ended with {episode.stop}: {outcome}", ()
+            color = GREEN if episode.success else VERMILION
+        sheet.paste(picture, (left, top + _LINE))
+        for action in actions:
+            if action.x is not None:
+                _mark(draw, left + action.x * width, top + _LINE + action.y * height)
+        draw.rectangle((left - 1, top + _LINE - 1, left + width, top + _LINE + height), outline="#BBBBBB")
+        _write(draw, (left, top + _LINE + height + _MARGIN // 2), text, width, color)
+    return sheet
+
+
+def _mark(draw: ImageDraw.ImageDraw, x: float, y: float) -> None:
+    """A cross, on white so that it is seen on any picture."""
+    for color, thick in (("white", 5), (VERMILION, 3)):
+        for sign in (1, -1):
+            draw.line((x - _MARK, y - sign * _MARK, x + _MARK, y + sign * _MARK), fill=color, width=thick)
+
+
+def _write(draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, width: int, color: str) -> None:
+    """Text in lines of at most `width` pixels, two at most."""
+    letters = int(width / (_font().getlength("n" * 20) / 20))
+    lines = textwrap.wrap(text, letters, max_lines=_HEAD, placeholder=" …")
+    for i, line in enumerate(lines):
+        draw.text((place[0], place[1] + i * _LINE), line, fill=color, font=_font())
+
+
+@cache
+def _font() -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which matplotlib brings along: the same letters on every machine."""
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), _SIZE)

@@ -1,0 +1,260 @@
+"""Pictures: steps, trajectories and GRPO groups on their screenshots, widget trees, the idea of the kit at a glance."""
+
+from __future__ import annotations
+
+import io
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, assert_never
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, Rectangle
+from PIL import Image
+
+from coda_lib.action import Action, ActionType
+from coda_lib.grammar import action_text
+from coda_lib.trajectory import Step, Trajectory, decode_image
+from coda_study.show.figures import ADVANTAGE, BLUE, GREEN, GREY, INK, OUTLINE, VERMILION, Sheet, styled
+
+if TYPE_CHECKING:
+    from sciencedesk.desk.desk import Element
+
+_MARK_SIZES = {"x": 11, "o": 19, "s": 19, ".": 7}  # points
+
+
+def action_label(action: Action, size: tuple[int, int]) -> str:
+    """An action in words, with its coordinates in pixels of an image of `size` (width, height)."""
+    ends = [(action.x, action.y), (action.x2, action.y2)]
+    points = [f"({x * size[0]:.0f}, {y * size[1]:.0f})" for x, y in ends if x is not None]
+    text = "" if action.text is None else f"“{_shorten(action.text, 28)}”"
+    parts = [action.type.label, action.direction, text, " → ".join(points)]
+    return " ".join(part for part in parts if part)
+
+
+@styled
+def draw_step(step: Step, ax: Axes | None = None) -> Figure:
+    """The screenshot o_t under its plan p_t, with the action a_t drawn on it and written below.
+
+    A cross marks a click (ringed: double click; boxed: right click), a ring a hover, an arrow a drag or a scroll; what
+    has no place (typed text, keys, the end) is written on the screen.  The line below names the action, or the fault
+    of a reply that was none.
+    """
+    ax = Sheet(figsize=(5, 4.5)).add_subplot() if ax is None else ax
+    image = step.image
+    _show(ax, image, step.plan)
+    for action in step.actions:
+        _mark(ax, action, image.size, VERMILION)
+    placeless = [action_label(action, image.size) for action in step.actions if action.x is None]
+    ax.text(
+        *(0.5, 0.06), "\n".join(placeless), transform=ax.transAxes, ha="center", weight="bold", color=VERMILION,
+        path_effects=OUTLINE,
+    )  # fmt: skip
+    label = "; ".join(action_label(action, image.size) for action in step.actions) or "no action"
+    if step.error:
+        label = f"not an action: {_shorten(step.error, 90)}"
+    _below(ax, label, VERMILION if step.error else INK)
+    return ax.figure
+
+
+@styled
+def strip(trajectory: Trajectory, columns: int = 4) -> Sheet:
+    """A whole episode, a panel per step and one for the last screen, at most `columns` panels in a row."""
+    panels = len(trajectory.steps) + 1
+    columns = min(columns, panels)
+    rows = -(-panels // columns)
+    sheet = Sheet(figsize=(3.3 * columns, 3.05 * rows + 0.5))
+    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
+    for number, (ax, step) in enumerate(zip(axes, trajectory.steps, strict=False), start=1):
+        draw_step(step, ax)
+        ax.set_title(_wrap(f"{number}. {step.plan}", ax))
+    last = axes[panels - 1]
+    outcome = {True: "success", False: "no success", None: "not checked"}[trajectory.success]
+    _show(last, Image.open(io.BytesIO(trajectory.final_screenshot)), f"Ended with {trajectory.stop.value}: {outcome}")
+    _below(last, f"answer: {trajectory.answer}" if trajectory.answer is not None else "", INK)
+    for ax in axes[panels:]:
+        ax.set_axis_off()
+    heading = f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}: {trajectory.instruction}"
+    sheet.suptitle(textwrap.fill(heading, 42 * columns), x=0.01, ha="left", fontsize=10, weight="bold")
+    return sheet
+
+
+@styled
+def group_rewards(
+    image: Image.Image,
+    actions: Sequence[Action | None],
+    rewards: Sequence[float],
+    advantages: Sequence[float],
+    target: Action | None = None,
+) -> Sheet:
+    """One GRPO group: what the executor made of each of the G plans, its reward (eq. 1) and its advantage (eq. 2).
+
+    `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2], `advantages` their
+    group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is the labelled positive
+    action a_T, ringed in green.
+    """
+    reach = min(1.0, max(1e-9, float(np.abs(advantages).max())))  # full colour from one standard deviation on
+    colors = [ADVANTAGE(0.5 + advantage / reach / 2) for advantage in advantages]
+    names = ["no action" if action is None else action_label(action, image.size) for action in actions]
+    sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))
+    left, right = sheet.subplots(1, 2, width_ratios=[1.1, 1])
+    _show(left, image, f"The actions that {len(actions)} plans led to")
+    places: dict[tuple[float, float], list[str]] = {}  # plans whose actions start at about the same place share a label
+    for number, (action, color) in enumerate(zip(actions, colors, strict=True), start=1):
+        if action is not None and action.x is not None:
+            _mark(left, action, image.size, color)
+            near = [place for place in places if np.hypot(place[0] - action.x, place[1] - action.y) < 0.04]
+            places.setdefault(near[0] if near else (action.x, action.y), []).append(str(number))
+    for (x, y), numbers in places.items():
+        point = (x * image.width, y * image.height)
+        flip = -1 if x > 0.85 else 1
+        left.annotate(
+            ", ".join(numbers), point, (9 * flip, 9), textcoords="offset points", ha="left" if flip > 0 else "right",
+            fontsize=8, weight="bold", path_effects=OUTLINE, zorder=5,
+        )  # fmt: skip
+    if target is not None:
+        _mark(left, target, image.size, GREEN, ring=True)
+        _below(left, f"green: the labelled action a_T, {action_label(target, image.size)}", GREEN)
+    rows = np.arange(1, len(actions) + 1)
+    right.axvline(np.mean(rewards), color=INK, linewidth=0.8, linestyle=":")
+    right.barh(rows, rewards, color=colors, height=0.7)
+    for row, reward, advantage in zip(rows, rewards, advantages, strict=True):
+        text = f"{reward:.2f}   A = {advantage:+.2f}".replace("-", "−")
+        right.text(reward + 0.04, row, text, va="center", fontsize=8, path_effects=OUTLINE)
+    right.set_yticks(rows, [f"{name}   {row}" for row, name in zip(rows, names, strict=True)], fontsize=8)
+    right.invert_yaxis()
+    right.set(xlim=(0, 2.9), xticks=[0, 0.5, 1, 1.5, 2], xlabel="reward r (of 2); dotted: mean of the group")
+    right.set_title("Reward r and advantage A: blue above the mean, orange below")
+    return sheet
+
+
+def _show(ax: Axes, image: Image.Image, title: str) -> None:
+    _picture(ax, image)
+    ax.set(xlim=(-0.5, image.width - 0.5), ylim=(image.height - 0.5, -0.5), title=_wrap(title, ax))
+
+
+def _wrap(text: str, ax: Axes) -> str:
+    """`text` in lines as wide as the panel, three at most."""
+    inches = ax.figure.get_figwidth() / ax.get_gridspec().ncols
+    return "\n".join(textwrap.wrap(text, int(12.5 * inches), max_lines=3, placeholder=" …"))
+
+
+def _below(ax: Axes, text: str, color: str) -> None:
+    ax.set_xlabel(_wrap(text, ax), color=color, loc="left", fontsize=8)
+
+
+def _shorten(text: str, length: int) -> str:
+    shown = text.replace("\n", "⏎")
+    return shown if len(shown) <= length else shown[: length - 1] + "…"
+
+
+def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
+    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no cross."""
+    end = None
+    if action.x is None and action.type.optional:  # where the pointer is
+        return
+    match action.type:
+        case ActionType.CLICK:
+            shapes = "x"
+        case ActionType.DOUBLE_CLICK:
+            shapes = "xo"
+        case ActionType.RIGHT_CLICK:
+            shapes = "xs"
+        case ActionType.HOVER:
+            shapes = "o"
+        case ActionType.MOUSE_DOWN | ActionType.MOUSE_UP:
+            shapes = "."
+        case ActionType.DRAG:
+            shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
+        case ActionType.SCROLL:
+            step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[action.direction]
+            x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
+            shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
+        case ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP | ActionType.WAIT:
+            return
+        case ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+            return
+        case _:
+            assert_never(action.type)
+    x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
+    if end:
+        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+        ax.annotate("", end, (x, y), arrowprops=arrow | {"path_effects": OUTLINE})
+    for shape in "o" if ring else shapes:
+        ax.plot(
+            *(x, y, shape), markersize=28 if ring else _MARK_SIZES[shape], markeredgewidth=2.2, color=color,
+            fillstyle="none", path_effects=OUTLINE,
+        )  # fmt: skip
+
+
+@styled
+def idea(trajectory: Trajectory) -> Sheet:
+    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is trained."""
+    step, following = trajectory.steps[0], [later.screenshot for later in trajectory.steps[1:]]
+    before, after = step.image, decode_image([*following, trajectory.final_screenshot][0])
+    size = before.size
+    sheet = Sheet(figsize=(10.5, 3.7), layout="none")
+    canvas = sheet.add_axes((0, 0, 1, 1))
+    canvas.set(xlim=(0, 1), ylim=(0, 1))
+    canvas.set_axis_off()
+    shown = ((0.01, before, "the screen, and the action"), (0.72, after, "the next screen"))
+    for left, picture, title in shown:
+        ax = sheet.add_axes((left, 0.2, 0.27, 0.58))
+        _picture(ax, picture)
+        ax.set_title(title)
+        if picture is before and step.actions[0].x is not None:
+            ax.plot(step.actions[0].x * size[0], step.actions[0].y * size[1], "x", color=VERMILION, ms=12, mew=2.5)
+    canvas.text(0.01, 0.93, f"Task: {trajectory.instruction}", weight="bold")
+    _box(canvas, (0.34, 0.62), BLUE, "Planner (trained)", step.plan)
+    _box(canvas, (0.34, 0.1), GREY, "Executor (frozen)", action_text(step.actions, size))
+    for tail, head in (((0.285, 0.6), (0.33, 0.72)), ((0.285, 0.36), (0.33, 0.24)), ((0.67, 0.24), (0.715, 0.36))):
+        _arrow(canvas, tail, head, INK, "-")
+    _arrow(canvas, (0.42, 0.61), (0.42, 0.36), INK, "-")
+    canvas.text(0.41, 0.485, "plan", ha="right", va="center")
+    _arrow(canvas, (0.53, 0.36), (0.53, 0.61), VERMILION, "--")
+    canvas.text(0.54, 0.485, "reward of the action\n(training)", va="center", color=VERMILION)
+    return sheet
+
+
+def _box(ax: Axes, corner: tuple[float, float], color: str, title: str, text: str) -> None:
+    ax.add_patch(FancyBboxPatch(corner, 0.32, 0.24, boxstyle="round,pad=0.005", fc="white", ec=color, lw=2))
+    ax.text(corner[0] + 0.16, corner[1] + 0.17, title, ha="center", weight="bold", color=color)
+    ax.text(corner[0] + 0.16, corner[1] + 0.08, text, ha="center", va="center", fontsize=8.5)
+
+
+def _arrow(ax: Axes, tail: tuple[float, float], head: tuple[float, float], color: str, dashes: str) -> None:
+    ax.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes})
+
+
+@styled
+def screens(pictures: Mapping[str, Image.Image], columns: int = 2) -> Sheet:
+    """Pictures under their titles, `columns` in a row."""
+    rows = -(-len(pictures) // columns)
+    sheet = Sheet(figsize=(5 * columns, 4 * rows))
+    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
+    for ax, (title, picture) in zip(axes, pictures.items(), strict=False):
+        _picture(ax, picture)
+        ax.set_title(title)
+    for ax in axes[len(pictures) :]:
+        ax.set_axis_off()
+    return sheet
+
+
+@styled
+def draw_elements(image: Image.Image, elements: Sequence[Element]) -> Sheet:
+    """The widget tree on its screenshot: a box around everything that has a name, numbered as in the list."""
+    sheet = Sheet(figsize=(7, 5.4))
+    ax = sheet.add_subplot()
+    _picture(ax, image)
+    for number, element in enumerate(elements):
+        x, y, w, h = element.box
+        ax.add_patch(Rectangle((x - 0.5, y - 0.5), w, h, fill=False, ec=VERMILION, lw=1.2))
+        ax.text(x + 1, y + 1, str(number), va="top", fontsize=7, color=VERMILION, weight="bold", path_effects=OUTLINE)
+    return sheet
+
+
+def _picture(ax: Axes, image: Image.Image) -> None:
+    ax.imshow(image)
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(visible=True, color="#BBBBBB")

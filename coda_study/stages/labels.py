@@ -1,0 +1,80 @@
+"""Stage `labels`: the judges of Table 2 vote on the base planner's rollouts, and what each rule labels (notebook 11)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, get_args
+
+import pandas as pd
+
+from coda_lib.config import Variant
+from coda_lib.files import write_table
+from coda_lib.task import Task
+from coda_lib.trajectory import Trajectory, load_trajectories
+from coda_study.draws import stage_seed, train_tasks
+from coda_study.evaluation.votes import apply, cast, table2_rules, votes_of
+from coda_study.run import Run
+from coda_study.stages.common import begin, judge_labels
+from coda_study.stages.judges import load_judges
+
+if TYPE_CHECKING:
+    from coda_lib.dataset import Labeller
+
+__all__ = ["begin", "label_quality", "labeller", "run"]
+
+
+def run(here: Run, app: str) -> pd.DataFrame:
+    """Let the other judges of Table 2 vote on the base planner's rollouts; writes ablations/votes/{app}.parquet.
+
+    Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all votes that the rules of
+    Table 2 ask for.
+    """
+    profile, judged = here.profile(), load_trajectories(here.judged("base", app))
+    parts = [votes_of(judged, "judge")]
+    for name, load in load_judges(profile).items():
+        if name != "judge":
+            parts.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
+    table = pd.concat(parts, ignore_index=True)
+    write_table(here.label_votes(app), table)
+    return table
+
+
+def labeller(here: Run, app: str, labels: str) -> Labeller:
+    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth')."""
+    profile = here.profile()
+    if labels == "voting":
+        return judge_labels(profile, load_trajectories(here.judged("base", app)))
+    if labels == "truth":
+        return true_labels(train_tasks(here, app))
+    rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
+    clean = apply(rule, cast(pd.read_parquet(here.label_votes(app))))["clean"].to_dict()
+    return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
+
+
+def true_labels(tasks: Sequence[Task]) -> Labeller:
+    """The labels by the application's check: a trajectory is clean if it solves its task in no more steps than the script."""
+    scripts = {task.id: len(task.solution) + (task.ans is None) for task in tasks}
+    return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
+
+
+def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -> Sequence[int]:
+    unread = any(step.error for step in trajectory.steps)
+    return range(len(trajectory.steps)) if clean(trajectory) and not unread else ()
+
+
+def label_quality(here: Run) -> pd.DataFrame:
+    """The labels of the base planner's rollouts, a row for each way of labelling.
+
+    Columns: labels, attempts (clean), steps (trained on), failed (percent of these steps from attempts that failed).
+    """
+    profile, rows = here.profile(), []
+    for labels in get_args(Variant.model_fields["labels"].annotation):
+        clean = []
+        for app in profile.apps:
+            label = labeller(here, app, labels)
+            clean += [(len(steps), t.success) for t in load_trajectories(here.judged("base", app)) if (steps := label(t))]
+        steps, failed = sum(n for n, _ in clean), sum(n for n, success in clean if not success)
+        share = 100 * failed / steps if steps else float("nan")
+        rows.append({"labels": labels, "attempts": len(clean), "steps": steps, "failed": share})
+    return pd.DataFrame(rows)

@@ -1,0 +1,65 @@
+"""Stage `specialize`: stage 1 of CODA, one specialist planner an application by decoupled GRPO (paper, eq. 1-3; notebook 06)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+from coda_lib.config import EXPLORERS, Profile
+from coda_lib.dataset import grpo_rows
+from coda_lib.executor import Executor
+from coda_lib.trainer import Progress, specialize, together
+from coda_lib.trajectory import load_trajectories
+from coda_study.draws import stage_seed
+from coda_study.run import Run
+from coda_study.stages.common import begin, judge_labels
+from coda_study.stages.groups import KeepingReward
+from coda_study.stages.processes import launch
+from coda_study.usage import note_usage
+from sciencedesk.space import write_split
+
+__all__ = ["begin", "explorers", "run", "train"]
+
+
+def run(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
+    """Train the 'novice' or the 'specialist' of an application on the positive steps of the judged rollouts so far.
+
+    A novice begins as the base planner, and learns from what that explored; the specialist goes on from the novice, and learns
+    from what both explored.  Without a novice in the profile it begins as the base planner.  `progress(done, total)` is called
+    after each optimizer step.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO
+    groups.  Goes on after a kill.
+    """
+    if configuration := here.profile().specialize.accelerate:
+        launch(here, configuration, "specialize", planner, app)
+        return here.specialist(app, planner)
+    return train(here, planner, app, progress)
+
+
+def explorers(profile: Profile, planner: str) -> list[str]:
+    """The planners whose rollouts a novice or a specialist learns from, the one that it begins as last."""
+    return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
+
+
+def train(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
+    """`run` in this process, alone or as one of several that `processes.launch` has started."""
+    profile = here.profile()
+    before = explorers(profile, planner)
+    judged = [trajectory for name in before for trajectory in load_trajectories(here.judged(name, app))]
+    rows, executor = grpo_rows(judged, profile.prompts, judge_labels(profile, judged)), Executor.load(profile)
+    start, seed = here.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
+    rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
+    settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)
+    folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
+    write_split(here.specialist(app, planner), [app])
+    process = together().process_index  # each of several processes asks its own executor
+    name = f"specialize/{planner}/{app}"
+    note_usage(here, f"{name}-{process}" if process else name, executor=executor.model)
+    return folder
+
+
+if __name__ == "__main__":  # one of the processes that `launch` starts
+    here = Run(sys.argv[1])
+    torch.set_num_threads(here.profile().specialize.threads)
+    train(here, *sys.argv[2:])

@@ -1,0 +1,210 @@
+"""Goals, aims and the tasks composed of them.
+
+In the paper a large language model makes the train tasks from a few human tasks of each application (section 4), as
+`coda_study.generator` does.  Without one they are drawn from task spaces of human-written goals (`sciencedesk.space`).  The
+committed test tasks were drawn from the goals in data/tasks/seeds/APP.yaml.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+from coda_lib.applications import ALL_APPS
+from coda_lib.errors import UserError
+from coda_lib.files import read_yaml
+from coda_lib.paths import DATA, display
+from coda_lib.task import Task
+
+_SLACK = 4  # steps allowed beyond the scripted solution and its DONE
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A human-written goal with all its values; data/tasks/seeds/algebra.yaml explains the fields."""
+
+    app: str
+    name: str
+    say: str | Sequence[str]  # the goal in words; several are the wordings that a task may have
+    values: Mapping[str, Any]
+    solve: Sequence[Mapping[str, Any]]
+    key: str | None = None
+    check: Sequence[Mapping[str, Any]] = ()
+    setup: Mapping[str, Any] = field(default_factory=dict)
+    area: str | None = None
+    ask: bool = False
+    fact: str | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def wordings(self) -> Sequence[str]:
+        return [self.say] if isinstance(self.say, str) else self.say
+
+    @property
+    def areas(self) -> list[str]:
+        """The words of its area: goals that share one are not combined."""
+        return (self.area or self.name).split()
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A goal with one of its values, in one of its wordings."""
+
+    goal: Goal
+    word: str
+    wording: int = 0
+
+    @property
+    def value(self) -> Any:
+        return self.goal.values[self.word]
+
+    @property
+    def answer(self) -> str:
+        """What a question wants to hear: its value, or the last part of it."""
+        return str(self.value[-1] if isinstance(self.value, list) else self.value)
+
+    @property
+    def text(self) -> str:
+        return self.goal.wordings[self.wording].replace("{v}", self.word)
+
+    def fill(self, template: Any) -> Any:
+        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps its type."""
+        if isinstance(template, Mapping):
+            return {key: self.fill(value) for key, value in template.items()}
+        if isinstance(template, list):
+            return [self.fill(item) for item in template]
+        if not isinstance(template, str):
+            return template
+        parts = self.value if isinstance(self.value, list) else [self.value]
+        names = {"{v}": self.word, "{V}": self.word[:1].upper() + self.word[1:], "{value}": self.value,
+                 "{w}": self.goal.words.get(self.word, self.word)}  # fmt: skip
+        names |= {f"{{{i}}}": part for i, part in enumerate(parts)}
+        if template in names:
+            return names[template]
+        for name, value in names.items():
+            template = template.replace(name, str(value))
+        return template
+
+    @property
+    def solution(self) -> list[dict[str, Any]]:
+        """The script that reaches the goal, in names of widgets."""
+        steps = [{kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve]
+        return steps + ([{"answer": self.answer}] if self.goal.ask else [])
+
+    @staticmethod
+    def _texts(what: Any) -> Any:
+        return [str(item) for item in what] if isinstance(what, list) else str(what)
+
+    @cached_property
+    def checks(self) -> list[dict[str, Any]]:
+        """The conditions on the application's state, as in a task's `evaluate`."""
+        if self.goal.ask:
+            return [{"type": "stop", "value": "ANS", "args": [self.answer]}]
+        items = self.goal.check or [{"key": self.goal.key, "pred": "equals", "value": "{value}"}]
+        return [{"type": "state"} | self.fill(dict(item)) for item in items]
+
+
+@cache
+def goals(app: str) -> tuple[Goal, ...]:
+    """The human-written goals of an application.  UserError for an unknown one, and for one without a file of goals."""
+    if app not in ALL_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
+    path = DATA / "tasks" / "seeds" / f"{app}.yaml"
+    if not path.is_file():
+        raise UserError(f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there")
+    raw = read_yaml(path)["goals"]
+    lists = ({str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"] for item in raw)
+    return tuple(Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True))
+
+
+@cache
+def aims(app: str) -> list[Aim]:
+    """All goals of an application with all their values, in the order of the file."""
+    return [Aim(goal, word) for goal in goals(app) for word in goal.values]
+
+
+def sentence(parts: Sequence[Aim]) -> str:
+    """The instruction that asks for these aims."""
+    text = " and ".join(aim.text for aim in parts)
+    return text[0].upper() + text[1:] + ("?" if parts[-1].goal.ask else ".")
+
+
+def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identity: str) -> Task:
+    """A task of one to three aims, which starts in a state where none of them holds.
+
+    `defaults` are the application's (`Desk.defaults`); `identity` may hold '{grade}'.  ValueError if two aims are of one area and
+    contradict each other.
+
+    >>> task = compose("algebra", aims("algebra")[:1], {"grid": False}, "algebra/{grade}-01")
+    >>> task.id, task.instruction, task.solution
+    ('algebra/A-01', 'Turn the grid on.', ({'click': 'View'}, {'click': 'Grid'}))
+    """
+    if not are_apart([aim.goal for aim in parts]):
+        raise ValueError(f"aims of one area: {', '.join(aim.goal.area or aim.goal.name for aim in parts)}")
+    settings: dict[str, Any] = {}
+    for aim in parts:
+        settings |= aim.goal.setup
+        if aim.goal.key and (dict(defaults) | settings)[aim.goal.key] == aim.value:
+            settings[aim.goal.key] = next(v for v in aim.goal.values.values() if v != aim.value)
+    solution = [step for aim in parts for step in aim.solution]
+    grade = _grade(parts, solution)
+    return Task(
+        id=identity.replace("{grade}", grade),
+        app=app,
+        grade=grade,
+        instruction=sentence(parts),
+        steps=min(15, len(solution) + 1 + _SLACK),
+        initialize=tuple({"func": "set", "key": key, "value": value} for key, value in settings.items()),
+        evaluate=tuple(item for aim in parts for item in aim.checks),
+        ans=parts[-1].answer if parts[-1].goal.ask else None,
+        solution=tuple(solution),
+    )
+
+
+def _grade(parts: Sequence[Aim], solution: Sequence[Mapping[str, Any]]) -> str:
+    if len(parts) == 1:
+        return "A" if len(solution) <= 2 else "B"
+    return "C" if len(parts) == 2 and not parts[-1].goal.ask else "D"
+
+
+def are_apart(goals: Sequence[Goal]) -> bool:
+    """Whether no two of these goals are of one area."""
+    areas = [area for goal in goals for area in goal.areas]
+    return len(set(areas)) == len(areas)
+
+
+def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
+    """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a question comes last."""
+    drawn = itertools.permutations(aims(app), 2) if size == 2 else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
+    fit = [p for p in drawn if are_apart([aim.goal for aim in p]) and not any(aim.goal.ask for aim in p[:-1])]
+    rng.shuffle(fit)
+    return fit
+
+
+def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[Task]:
+    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone at most a third of a goal's values.
+
+    Runs read only the files that this seeded drawing gave, data/tasks/test.
+    """
+    rng = random.Random(f"test tasks of {app}")
+    quota = {"A": round(count * 0.25), "C": round(count * 0.25), "D": round(count * 0.16)}
+    quota["B"] = count - sum(quota.values())
+    values_left = {goal.name: max(1, len(goal.values) // 3) for goal in goals(app)}
+    singles = [(aim,) for aim in aims(app)]
+    rng.shuffle(singles)
+    drawn: dict[str, list[Task]] = {grade: [] for grade in "ABCD"}
+    goals_seen: set[str] = set()
+    for parts in [*singles, *combinations(app, 2, rng), *combinations(app, 3, rng)]:
+        task = compose(app, parts, defaults, f"{app}/{{grade}}-00")
+        tasks, name = drawn[task.grade], parts[0].goal.name
+        if len(tasks) == quota[task.grade] or task.goal in goals_seen or (len(parts) == 1 and not values_left[name]):
+            continue
+        if len(parts) == 1:
+            values_left[name] -= 1
+        goals_seen.add(task.goal)
+        tasks.append(replace(task, id=f"{app}/{task.grade}-{len(tasks) + 1:02d}"))
+    return [task for grade in "ABCD" for task in drawn[grade]]

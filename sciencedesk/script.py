@@ -1,0 +1,116 @@
+"""Scripts by names of widgets: they prove tasks solvable and give the base models their grounding data.
+
+A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]},
+{'scroll': [NAME, DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent sees the
+widget tree behind the names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from coda_lib.action import Action
+from coda_lib.environment import Environment
+from coda_lib.task import Task
+from coda_lib.trajectory import StopReason
+from sciencedesk.desk.desk import Element
+
+if TYPE_CHECKING:
+    from coda_lib.planner import Observation
+
+_POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
+_PLANS = {  # kind of a step: its plan, with the step's values
+    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.", "drag": "Drag '{}' to '{}'.",
+    "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.", "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
+}  # fmt: skip
+
+
+class ScriptError(LookupError):
+    """A script step that does not exist, or the name of no element on the screen."""
+
+
+def find(elements: Sequence[Element], name: str) -> Element:
+    """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
+    named = [e for e in elements if e.name == name]
+    if len(named) > 1:
+        named = [e for e in named if e.role != "value"]
+    if len(named) != 1:
+        raise ScriptError(f"{len(named)} elements are called {name!r}; visible: {', '.join(e.name for e in elements)}")
+    return named[0]
+
+
+def read_step(step: Mapping[str, Any], observation: Observation) -> tuple[str, tuple[Action, ...]]:
+    """Plan and action of a script step on the present screen, for `agent.ScriptAgent`."""
+    elements = observation.elements()
+    return to_plan(step), (action_of(step, lambda name: find(elements, name).center),)
+
+
+def to_action(desk: Any, step: Mapping[str, Any]) -> Action:
+    """The action that a script step stands for on the present screen."""
+    return action_of(step, lambda name: find(desk.elements(), name).center)
+
+
+def action_of(step: Mapping[str, Any], locate: Callable[[str], tuple[float, float]]) -> Action:
+    """The action of a script step; `locate` gives the point of a name, in fractions of the screen."""
+    ((kind, what),) = step.items()
+    match kind:
+        case "click" | "double" | "right":
+            return _POINTED[kind](*locate(what))
+        case "drag":
+            return Action.drag(*locate(what[0]), *locate(what[1]))
+        case "scroll":
+            return Action.scroll(*locate(what[0]), what[1])
+        case "type":
+            return Action.type_text(what)
+        case "press":
+            return Action.hotkey(what)
+        case "answer":
+            return Action.answer(what)
+        case "done":
+            return Action.done()
+    raise ScriptError(f"unknown script step {kind!r}")
+
+
+def to_plan(step: Mapping[str, Any]) -> str:
+    """The plan of a script step, as a planner writes it."""
+    ((kind, what),) = step.items()
+    if kind not in _PLANS:
+        raise ScriptError(f"unknown script step {kind!r}")
+    if kind == "type" and what.endswith("\n"):
+        return f"Type '{what.rstrip()}' and press Enter."
+    return _PLANS[kind].format(*(what if kind in ("drag", "scroll") else [what]))
+
+
+_STEPS = (  # the form of a plan, and the step of its parts
+    (re.compile(r"(Click|Double-click|Right-click) '(.+)'\."), lambda kind, name: {kind.partition("-")[0].lower(): name}),
+    (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
+    (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda direction, name: {"scroll": [name, direction]}),
+    (re.compile(r"Type '(.*)'( and press Enter)?\."), lambda text, enter: {"type": text + ("\n" if enter else "")}),
+    (re.compile(r"Press '(.+)'\."), lambda keys: {"press": keys}),
+)
+
+
+def to_step(plan: str) -> dict[str, Any]:
+    """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an element."""
+    for pattern, step in _STEPS:
+        if match := pattern.fullmatch(plan.strip()):
+            return step(*match.groups())
+    raise ScriptError(f"no step that can be carried out by name: {plan!r}")
+
+
+def solve(env: Environment, task: Task) -> bool:
+    """Whether the task's script solves it.  ScriptError if the script cannot run."""
+    env.reset(task)
+    answer = None
+    for step in task.solution:
+        env.step(action_of(step, lambda name: find(env.elements(), name).center))
+        answer = step.get("answer", answer)
+    return env.check(StopReason.ANS if answer is not None else StopReason.DONE, answer)
+
+
+def idle(env: Environment, task: Task) -> bool:
+    """Whether doing nothing solves the task (it must not)."""
+    env.reset(task)
+    return env.check(StopReason.DONE) or env.check(StopReason.ANS, "")

@@ -1,0 +1,321 @@
+"""Task spaces: the goals of an application with typed values, alone and combined, split once by content.
+
+data/tasks/spaces/APP.yaml has the goals; the file of Algebra explains its form.  The values of a goal come from ranges,
+vocabularies and their combinations.  A hash of what a task asks says whether it is to be trained on, decided on or tested with:
+nothing crosses, whatever is drawn by whichever seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from coda_lib.applications import SPACE_APPS
+from coda_lib.errors import UserError
+from coda_lib.files import read_object, reading, write_json
+from coda_lib.paths import DATA, display
+from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
+from sciencedesk.goals import Aim, Goal, are_apart, compose, sentence
+from sciencedesk.goals import aims as seed_aims
+
+REGIONS = ("train", "development", "test")
+_LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
+SPLIT = "split.json"  # in a checkpoint's folder
+FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
+_MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
+_SIZES = (1, 1, 2, 3)  # aims of a task, by chance
+_TRIES = 20_000  # draws in a row without a new task, after which there are none
+
+
+@dataclass(frozen=True)
+class Space:
+    """The goals of an application, and settings that a task may start with because no goal depends on them."""
+
+    app: str
+    goals: tuple[Goal, ...]
+    starts: Mapping[str, Sequence[Any]]
+    vocabularies: Mapping[str, Sequence[str]]
+
+    @cached_property
+    def aims(self) -> dict[str, list[Aim]]:
+        """Every goal with each of its values, by the goal's name."""
+        return {goal.name: [Aim(goal, word) for word in goal.values] for goal in self.goals}
+
+    @cached_property
+    def contents(self) -> dict[tuple[str, str], str]:
+        """What each aim asks, by goal and word."""
+        return {(aim.goal.name, aim.word): _asked(aim) for aims in self.aims.values() for aim in aims}
+
+    @cached_property
+    def regions(self) -> dict[tuple[str, str], str]:
+        """Where each aim alone belongs, by goal and word."""
+        return {(aim.goal.name, aim.word): _region_alone(aim) for aims in self.aims.values() for aim in aims}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have another one."""
+        parts = sorted(zip(self.contents.values(), self.regions.values(), strict=True))
+        return hashlib.sha256(json.dumps([self.app, parts]).encode()).hexdigest()[:16]
+
+
+@cache
+def space(app: str) -> Space:
+    """The task space of an application.  UserError for an unknown one, and for one that has none."""
+    if app not in SPACE_APPS:
+        raise UserError(f"unknown application {app!r}; there are {', '.join(SPACE_APPS)}")
+    if not has_space(app):
+        raise UserError(f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there")
+    return read_space(app, _file(app))
+
+
+def has_space(app: str) -> bool:
+    return _file(app).is_file()
+
+
+def _file(app: str) -> Path:
+    return DATA / "tasks" / "spaces" / f"{app}.yaml"
+
+
+def read_space(app: str, path: Path) -> Space:
+    with reading(path, "YAML"):
+        raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)  # the kit's own large file, which every stage reads
+    words = raw.get("vocabularies", {})
+    goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
+    return Space(app, goals, raw.get("starts", {}), words)
+
+
+def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The values of a goal by their words.
+
+    >>> expand({"numbers": [20, 60, 20]}, {})
+    {'20': 20, '40': 40, '60': 60}
+    >>> expand({"parts": [{"names": "peaks"}, [3, 4]], "word": "{0} into {1}"}, {"peaks": ["Ash", "Bay"]})
+    {'Ash into 3': ['Ash', 3], 'Ash into 4': ['Ash', 4], 'Bay into 3': ['Bay', 3], 'Bay into 4': ['Bay', 4]}
+    """
+    match values:
+        case list():
+            return {str(value): value for value in values}
+        case {"numbers": [first, last, step]}:
+            count = round((last - first) / step) + 1
+            return {f"{first + i * step:.10g}": round(first + i * step, 10) for i in range(count)}
+        case {"names": name}:
+            return {word: word for word in vocabularies[name]}
+        case {"parts": parts, "word": template, **others}:
+            lists = [list(expand(part, vocabularies).items()) for part in parts]
+            chosen = (row for row in itertools.product(*lists) if len({word for word, _ in row}) == len(row))
+            named = ((template.format(*(word for word, _ in row)), [value for _, value in row]) for row in chosen)
+            return {word: value for word, value in named if word not in others.get("without", ())}
+    return values
+
+
+# ---- the split -----------------------------------------------------------------------------------------------------------
+
+
+def content(here: Space, parts: Sequence[Aim]) -> str:
+    """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their order is no matter."""
+    return "\n".join(sorted(here.contents[aim.goal.name, aim.word] for aim in parts))
+
+
+def region(here: Space, parts: Sequence[Aim]) -> str | None:
+    """Where a task of these aims belongs: 'train', 'development' or 'test'; None for nowhere.
+
+    What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A combination of aims
+    that are all to be trained on goes by its own hash; one with aims of another region belongs there.
+    """
+    alone = {here.regions[aim.goal.name, aim.word] for aim in parts}
+    if len(parts) == 1:
+        return alone.pop()
+    if apart := alone - {"train"}:
+        return apart.pop() if len(apart) == 1 else None
+    known = {sentence([replace(aim, wording=0) for aim in parts]), goal_text(here.app, _items(parts))} & _committed(here.app)
+    return "test" if known else _hashed(content(here, parts))
+
+
+def _region_alone(aim: Aim) -> str:
+    asked = _asked(aim)
+    sentences = {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
+    if {asked, *sentences} & _committed(aim.goal.app):
+        return "test"
+    return "train" if len(aim.goal.values) < FEW else _hashed(asked)
+
+
+def _asked(aim: Aim) -> str:
+    return f"{aim.goal.app} asks {aim.goal.name} {aim.word}" if aim.goal.ask else goal_text(aim.goal.app, aim.checks)
+
+
+def _hashed(text: str) -> str:
+    fraction = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+    return next(name for name, limit in _LIMITS.items() if fraction < limit)
+
+
+def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
+    return [item for aim in parts for item in aim.checks]
+
+
+@cache
+def _committed(app: str) -> frozenset[str]:
+    """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
+    tasks = test_tasks(app)
+    return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
+
+
+@cache
+def aims_of(app: str, name: str) -> tuple[Aim, ...]:
+    """The aims that belong to a region by themselves, ready to be composed: their set-ups are drawn.
+
+    An application without a space, on which no model is trained, has the aims of data/tasks/seeds.
+    """
+    if not has_space(app):
+        return tuple(seed_aims(app)) if name == "train" else ()
+    here = space(app)
+    aims = (aim for of_goal in here.aims.values() for aim in of_goal)
+    return tuple(prepared(here, aim) for aim in aims if here.regions[aim.goal.name, aim.word] == name)
+
+
+def prepared(here: Space, aim: Aim) -> Aim:
+    """The aim with its set-up drawn (`setup`)."""
+    return replace(aim, goal=replace(aim.goal, setup=setup(here, aim)))
+
+
+# ---- drawing -------------------------------------------------------------------------------------------------------------
+
+
+def draw(
+    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+) -> list[Task]:
+    """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
+
+    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
+    application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
+    """
+    return [task for _, task in draw_with_aims(here, name, count, seed, defaults, mix)]
+
+
+def draw_with_aims(
+    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+) -> list[tuple[tuple[Aim, ...], Task]]:
+    """`draw`, each task with the aims that make it."""
+    if name not in REGIONS:
+        raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
+    rng = random.Random(f"{here.app} {name} {seed}")
+    wanted = {grade: int(count * share / sum(mix.values())) for grade, share in mix.items()}
+    wanted[max(mix, key=mix.get)] += count - sum(wanted.values())
+    drawn: dict[str, list[tuple[tuple[Aim, ...], Task]]] = {grade: [] for grade in mix}
+    taken: set[str] = set()
+    fruitless = 0
+    for parts in _combinations(here, rng):
+        fruitless += 1
+        if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
+            break
+        if content(here, parts) in taken or region(here, parts) != name or (task := _task(here, parts, defaults, rng)) is None:
+            continue
+        if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
+            fruitless = 0
+            taken.add(content(here, parts))
+            task = replace(task, id=f"{here.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
+            drawn[task.grade].append((parts, task))
+    if few := [f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in mix if len(drawn[grade]) < wanted[grade]]:
+        raise UserError(f"the {name} region of {here.app} has too few tasks: {', '.join(few)}; ask for fewer")
+    return [each for grade in GRADES for each in drawn.get(grade, ())]
+
+
+def _combinations(here: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
+    """One to three aims without end: of different areas, a question last, each in one of its wordings."""
+    while True:
+        goals = rng.sample(here.goals, rng.choice(_SIZES))
+        goals.sort(key=lambda goal: goal.ask)
+        if are_apart(goals) and sum(goal.ask for goal in goals) < 2:
+            aims = (rng.choice(here.aims[goal.name]) for goal in goals)
+            yield tuple(replace(aim, wording=rng.randrange(len(aim.goal.wordings))) for aim in aims)
+
+
+def _task(here: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random) -> Task | None:
+    """The task of these aims, which starts in a state of its own; None if they need different set-ups or too many steps."""
+    settings: dict[str, Any] = {}
+    for aim in parts:
+        for key, value in setup(here, aim).items():
+            if settings.setdefault(key, value) != value:
+                return None
+    task = compose(here.app, [prepared(here, aim) for aim in parts], defaults, "")
+    if len(task.solution) >= task.steps:
+        return None
+    bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {aim.goal.key for aim in parts}
+    chosen = draw_starts(here, {*task.settings, *bound}, rng)
+    return replace(task, initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())))
+
+
+def draw_starts(here: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
+    """Up to three settings to start with, none of those that are `bound`."""
+    free = [key for key in here.starts if key not in bound]
+    return {key: rng.choice(here.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
+
+
+def setup(here: Space, aim: Aim) -> dict[str, Any]:
+    """The settings that an aim starts with.
+
+    {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
+    """
+    return {key: _among(here, aim, value) if isinstance(value, dict) and "names" in value else aim.fill(value)
+            for key, value in aim.goal.setup.items()}  # fmt: skip
+
+
+def _among(here: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
+    rng = random.Random(f"{aim.goal.name} {aim.word}")
+    values = [aim.word, *(aim.value if isinstance(aim.value, list) else [aim.value])]  # of a question, the word
+    own = [word for word in here.vocabularies[spec["names"]] if word in values]
+    others = [word for word in here.vocabularies[spec["names"]] if word not in own]
+    names = own + rng.sample(others, spec["count"] - len(own))
+    rng.shuffle(names)
+    return names
+
+
+# ---- drawn sets as files -------------------------------------------------------------------------------------------------
+
+
+def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
+    """Write drawn tasks of one or several applications, with the fingerprints of their spaces, as JSON."""
+    spaces = {app: space(app).fingerprint for app in sorted({task.app for task in tasks})}
+    write_json(path, {"region": name, "seed": seed, "spaces": spaces, "tasks": [{"id": t.id} | task_record(t) for t in tasks]})
+
+
+def read_set(path: Path) -> list[Task]:
+    """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or of its split."""
+    raw = read_object(path, "spaces", "tasks")
+    with reading(path, "set of tasks"):
+        spaces, records = raw["spaces"], raw["tasks"]
+        tasks = [parse_task(record, str(record["id"]), f"{path}, task {number}") for number, record in enumerate(records, 1)]
+        if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
+            raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
+        spaces = dict(spaces)
+    for app in sorted({task.app for task in tasks}):
+        if spaces.get(app) != (present := space(app).fingerprint):
+            raise UserError(
+                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here {present}): draw it "
+                "again, since its tasks may be among those to be trained on"
+            )
+    return tasks
+
+
+def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
+    """Note in a checkpoint's folder on which splits of the task spaces it was trained."""
+    write_json(checkpoint / SPLIT, {app: space(app).fingerprint for app in apps if has_space(app)})
+
+
+def check_split(checkpoint: Path, app: str) -> None:
+    """UserError if a checkpoint was trained on another split of an application's space; one without a note is from elsewhere."""
+    known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
+    if known and known != (present := space(app).fingerprint):
+        raise UserError(
+            f"{checkpoint} was trained on another split of the task space of {app} ({known}, here {present}): it may have "
+            "learned these tasks; train it again, or evaluate it with the version of the kit that trained it"
+        )
