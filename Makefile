@@ -1,7 +1,7 @@
 # The commands of the kit. `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help reproduce check test test-apps smoke lint lab docs base-models
+.PHONY: help reproduce check test test-apps smoke lint lab docs bench base-models
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -31,7 +31,7 @@ test: lint  ## lint, unit tests, then every notebook in the smoke profile
 	@echo "lint, unit tests and smoke run passed; unit tests: $$(tail -n 1 $(VENV)/pytest.log)"
 
 test-apps: $(INSTALLED)  ## the tests of all real applications that are installed (coda apps install)
-	@$(PY) -m pytest -q -m "apps or not apps" tests/envs/desktop
+	@$(PY) -m pytest -q -m "apps or not apps" tests/sciencedesk/real
 
 smoke: $(INSTALLED)  ## run every notebook in the smoke profile, keeping what is up to date
 	@$(CODA) reproduce --profile smoke --until everything
@@ -47,6 +47,9 @@ lab: $(INSTALLED)  ## open the notebooks in JupyterLab
 docs: $(INSTALLED)  ## build docs/ and a run's notebooks, report and episodes (RUN=laptop; default: the newest) into build/book
 	@RUN=$(RUN) NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/book/index.html"
+
+bench: $(INSTALLED)  ## for maintainers: speed and memory here (ARGS=--apps, --fleet, or '--training --size 3b')
+	@$(PY) -m tools.bench $(ARGS)
 
 base-models: $(INSTALLED)  ## train the laptop's base models from scratch (some hours; replaces data/checkpoints)
 	@$(CODA) reproduce --profile laptop --run base-models --until base_models

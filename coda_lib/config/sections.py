@@ -214,7 +214,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """The hardware of `coda estimate` and `coda bench --training`: peaks of data sheets, and assumptions."""
+    """The hardware of `coda estimate` and `make bench ARGS=--training`: peaks of data sheets, and assumptions."""
 
     gpu: str
     nodes: Count

@@ -62,7 +62,7 @@ def apps_check(
 
     from coda_lib.files import write_bytes
     from coda_lib.trajectory import encode_image
-    from coda_study.bench.desktop import check_app
+    from sciencedesk.real.checks import check_app
 
     checks = []
     with err.status("") as status:
@@ -95,7 +95,7 @@ def apps_soak(
 ) -> None:
     """Play the scripts of all tasks again and again; show failures, growth of memory and remaining processes."""
     from coda_lib.files import write_text
-    from coda_study.bench.desktop import soak, soak_rows, strays
+    from sciencedesk.real.checks import soak, soak_rows, strays
 
     before = set(strays())
     with err.status("") as status:

@@ -1,13 +1,25 @@
-"""The command `coda check`."""
+"""The commands `coda check` and `coda grounding`."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import JsonOption, err, out, print_json, run_of, show
+from coda_study.cli.console import (
+    ExecutorOption,
+    JsonOption,
+    ProfileOption,
+    SettingsOption,
+    err,
+    local_checkpoint,
+    out,
+    print_json,
+    run_of,
+    show,
+)
 
 if TYPE_CHECKING:
     from coda_lib.config import Profile
@@ -66,3 +78,31 @@ def make(name: str = "check") -> Run:
         err.print("stopped; the same command starts over")
         raise typer.Exit(130) from None
     return made
+
+
+def grounding(
+    executor: ExecutorOption = None,
+    profile: ProfileOption = "paper",
+    width: Annotated[int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")] = 1600,
+    settings: SettingsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask an executor to click known buttons: how many it hits, and if few, in which coordinates it writes.
+
+    Exit code 1 if it does not write pixels of the picture that it is sent.
+    """
+    from coda_lib.config import load_profile
+    from coda_lib.executor import Executor
+    from coda_study.grounding import ADVICE, RIGHT, check_grounding
+
+    checkpoint = local_checkpoint("executor", executor) if executor else None
+    model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
+    found = check_grounding(model, model.model.sight, (width, width * 3 // 4))
+    advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
+    if as_json:
+        print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
+    else:
+        show(("coordinates read as", "hits"), ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()))
+        out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
+    if found.verdict != RIGHT:
+        raise typer.Exit(1)

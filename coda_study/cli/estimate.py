@@ -10,7 +10,7 @@ import typer
 from coda_study.cli.console import JsonOption, SettingsOption, out, print_json, show
 
 if TYPE_CHECKING:
-    from coda_study.bench.estimate import Estimate, Workload
+    from coda_study.estimate import Estimate, Workload
 
 
 def estimate(
@@ -20,7 +20,7 @@ def estimate(
 ) -> None:
     """Estimate what a profile costs: memory, tokens, operations and hours, and what this machine lacks for it."""
     from coda_lib.config import load_profile
-    from coda_study.bench import estimate as costs
+    from coda_study import estimate as costs
 
     costed = costs.estimate(load_profile(profile, tuple(settings or ())))
     if as_json:

@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperCommand
 
 from coda_lib.errors import UserError, expected, one_line
-from coda_study.cli import apps, bench, check, estimate, evaluate, fleet, play, study, tasks
+from coda_study.cli import apps, check, estimate, evaluate, fleet, play, study, tasks
 from coda_study.cli import view as viewer
 from coda_study.cli.console import (
     JsonOption,
@@ -192,7 +192,7 @@ def usage(
 
 plays = (play.episode, play.desk, evaluate.evaluate)
 studies = (study.audit, study.claims, study.power, study.seeds, tasks.convert, tasks.export)
-for command in (check.check, bench.bench, bench.grounding, *plays, estimate.estimate, viewer.view, *studies):
+for command in (check.check, check.grounding, *plays, estimate.estimate, viewer.view, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

@@ -14,16 +14,15 @@ from coda_lib.errors import UserError
 from coda_lib.paths import REFERENCE, display
 from coda_lib.rollout import jobs, rollout
 from coda_lib.trajectory import Trajectory, load_trajectories
-from coda_study.bench.desktop import Check, check_app, script_agent
-from coda_study.bench.fleet import typing_task
 from coda_study.evaluation import grid
 from coda_study.run import Run
 from coda_study.show.film import Film, film
 from coda_study.show.pictures import Sheet, screens, strip
-from sciencedesk.board.fake import FakeMachine
+from sciencedesk.board.fake import FakeMachine, typing_task
 from sciencedesk.board.machine import Machine, Machines
 from sciencedesk.board.tasks import AppTask, app_task, app_tasks
 from sciencedesk.real import app_class
+from sciencedesk.real.checks import Check, check_app, script_agent
 
 EPISODES = REFERENCE / "apps"
 TRAINED = REFERENCE / "desktop"  # a run of the profile desktop

@@ -29,8 +29,10 @@ from urllib.parse import parse_qs
 import numpy as np
 from PIL import Image
 
+from sciencedesk.board.files import BoardTask
 from sciencedesk.board.guest import Timing
 from sciencedesk.board.machine import Machine
+from sciencedesk.board.tasks import AppTask
 
 HOST = "127.0.0.1"
 SIZE, REAL_SIZE = (160, 120), (1280, 800)  # (width, height) of the screen in pixels
@@ -208,6 +210,17 @@ def _lacks(received: bytes) -> bool:
     head, end, body = received.partition(b"\r\n\r\n")
     length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
     return not end or len(body) < int(length[1] if length else 0)
+
+
+def typing_task(words: int = 2) -> AppTask:
+    """A task for a fake machine: type some words, one a step.  Its check counts the actions, clicks too."""
+    script = [f"type(content='word {number}')" for number in range(words)]
+    board = BoardTask.model_validate(
+        {"type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.", "version": "0",
+         "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
+         "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
+    )  # fmt: skip
+    return AppTask(f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
 
 
 @cache

@@ -40,7 +40,7 @@ class App(Screen, BoardState):
     idles: ClassVar[bool] = True  # whether it takes no processor time between actions
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
     settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
-    step_s: ClassVar[float] = 0.15  # target of `coda bench` for a step
+    step_s: ClassVar[float] = 0.15  # target of `make bench` for a step
     defaults: ClassVar[Mapping[str, Any]] = {}  # facts after a start, of the keys that goals of its task space are about
     lost = False
 

@@ -24,7 +24,7 @@ from coda_lib.trajectory import save_trajectories
 from coda_study.run import Run
 from coda_study.stages import generalize
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 pytest_plugins = ("tiny_checkpoints",)
 TWO = "profiles/accelerate/cpu-2.yaml"

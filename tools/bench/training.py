@@ -1,4 +1,4 @@
-"""Optimizer steps of stage 1, stock TRL against shared prefixes: `coda bench --training`.
+"""Optimizer steps of stage 1, stock TRL against shared prefixes: `make bench ARGS=--training`.
 
 Both ways train one planner on the same rows, plans and random numbers, one after the other in this process.  What is measured
 is `trainer.specialize` itself.  The laptop's networks are those of its profile.  The 3B and the 7B have random weights and
@@ -32,12 +32,12 @@ from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.trainer import SpecializeTrainer, specialize
-from coda_study.bench.cost import Network
-from coda_study.bench.estimate import network
-from coda_study.bench.laptop import scripted_rows
-from coda_study.bench.noise import Noise
-from coda_study.bench.operations import Operations
+from coda_study.cost import Network
+from coda_study.estimate import network
 from coda_study.evaluation.provenance import hardware, package_versions
+from tools.bench.laptop import scripted_rows
+from tools.bench.noise import Noise
+from tools.bench.operations import Operations
 
 SIZES = {"laptop": None, "3b": "Qwen/Qwen2.5-VL-3B-Instruct", "7b": "Qwen/Qwen2.5-VL-7B-Instruct"}
 WAYS = {"shared prefix": True, "stock TRL": False}  # the smaller peak first: a process does not give memory back

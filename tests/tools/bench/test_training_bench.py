@@ -1,4 +1,4 @@
-"""`coda bench --training` on a CPU: the trainer's own steps, stock TRL and shared prefixes, with tiny networks."""
+"""`make bench ARGS=--training` on a CPU: the trainer's own steps, stock TRL and shared prefixes, with tiny networks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 
 from coda_lib import trainer
 from coda_lib.config import Profile, load_profile
-from coda_study.bench import training
-from coda_study.bench.operations import Operations
-from coda_study.bench.training import WAYS, Clock, Report, measure_training
+from tools.bench import training
+from tools.bench.operations import Operations
+from tools.bench.training import WAYS, Clock, Report, measure_training
 
 pytest.importorskip("peft")
 PHASES = {"prepare", "plans", "actions", "reference", "policy", "update"}

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from app_tests import installed
 
-from coda_study.bench import desktop as app_checks
-from coda_study.bench.desktop import soak, soak_rows, strays
 from sciencedesk.board.tasks import app_tasks
+from sciencedesk.real import checks as app_checks
+from sciencedesk.real.checks import soak, soak_rows, strays
 from sciencedesk.real.display import Display, lacking
 
 

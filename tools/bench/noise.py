@@ -21,7 +21,7 @@ from coda_lib.models.chat import Message
 from coda_lib.models.local import ImageTextProcessor, ScreenshotProcessor, encode
 from coda_lib.planner import Observation, planner_messages
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
-from coda_study.bench.cost import Network
+from coda_study.cost import Network
 
 _VOCABULARY = 2000  # tokens that prompts and plans use, at most; the networks have all of their configuration
 _TOKENS = {

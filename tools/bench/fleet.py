@@ -1,4 +1,4 @@
-"""How many machines a fleet on this computer keeps busy: `coda bench --fleet`."""
+"""How many machines a fleet on this computer keeps busy: `make bench ARGS=--fleet`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from coda_lib.processes import dies_with_its_parent, meanwhile
 from coda_lib.rollout import jobs
 from coda_study.fleet.collect import collect
 from coda_study.fleet.workers import WorkerSpec
-from sciencedesk.board.fake import ACTION_S, HOST, RESET_S, SCREENSHOT_S
-from sciencedesk.board.files import BoardTask
+from sciencedesk.board.fake import ACTION_S, HOST, RESET_S, SCREENSHOT_S, typing_task
 from sciencedesk.board.guest import Timing
 from sciencedesk.board.machine import Machine, Machines
-from sciencedesk.board.tasks import AppTask
 
 COUNTS = (8, 30, 60, 120, 480)
 EPISODES = 3  # of each machine
@@ -101,17 +99,6 @@ def episode_s() -> float:
     looks = max(0, ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look)))  # after the first, until it is settled
     look = SCREENSHOT_S + looks * (SCREENSHOT_S + timing.look)
     return RESET_S + timing.item + look + STEPS * (ACTION_S + timing.after + look) + look
-
-
-def typing_task(words: int = 2) -> AppTask:
-    """A task for a fake machine: type some words, one a step.  Its check counts the actions, clicks too."""
-    script = [f"type(content='word {number}')" for number in range(words)]
-    board = BoardTask.model_validate(
-        {"type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.", "version": "0",
-         "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
-         "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
-    )  # fmt: skip
-    return AppTask(f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
 
 
 @contextmanager

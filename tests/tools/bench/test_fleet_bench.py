@@ -1,4 +1,4 @@
-"""Fake machines, and a fleet measured on them; at full length by hand: `coda bench --fleet`, `pytest -m chaos`."""
+"""Fake machines, and a fleet measured on them; at full length by hand: `make bench ARGS=--fleet`, `pytest -m chaos`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ import pytest
 
 from coda_lib.rollout import jobs, play
 from coda_lib.trajectory import StopReason
-from coda_study.bench import fleet as bench_fleet
 from coda_study.fleet.collect import Collection, read_status
 from coda_study.fleet.workers import Job
 from sciencedesk.board.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
 from sciencedesk.board.guest import Guest, Timing, decoded
 from sciencedesk.board.machine import Machine, ScienceBoard
+from tools.bench import fleet as bench_fleet
 
 CHAOS_MIN, CHAOS_MACHINES = 10, 120
 
@@ -63,7 +63,8 @@ def test_a_fleet_is_measured(monkeypatch, coda):
 MASTER = """
 import sys
 from pathlib import Path
-from coda_study.bench.fleet import STEPS, Clicker, typing_task
+from tools.bench.fleet import STEPS, Clicker
+from sciencedesk.board.fake import typing_task
 from sciencedesk.board.guest import Timing
 from sciencedesk.board.machine import Machine, Machines
 from coda_study.fleet.collect import collect

@@ -1,19 +1,16 @@
-"""Checks, speed and endurance of the real applications on this machine: `coda apps check | soak`, `coda bench --apps`."""
+"""Do the real applications work on this machine, and keep working: `coda apps check`, `coda apps soak`."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import psutil
-from rich.console import Console
 
 from coda_lib.agent import ScriptAgent
 from coda_lib.applications import DESKTOP_APPS
@@ -21,14 +18,11 @@ from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from coda_lib.grammar import parse_actions
 from coda_lib.rollout import play
-from coda_study.bench.laptop import Measurement, timed
-from sciencedesk.board.tasks import AppTask, app_tasks, solution
+from sciencedesk.board.tasks import AppTask, app_tasks
 from sciencedesk.real import app_class
 from sciencedesk.real.app import SIZE, App
 from sciencedesk.real.display_process import HOME_PREFIX
 
-IDLE_S = 3.0  # time over which the load of an idle application is measured
-RESET_S, MEMORY_GB = 2.0, 3.0  # targets
 FLAT = 1.1  # largest ratio of memory after and before a soak that does not count as growth
 
 
@@ -67,45 +61,14 @@ def check_app(kind: str) -> Check:
         app.close()
 
 
-def measure_apps(console: Console) -> list[dict[str, Any]]:
-    """Step and reset times over the scripts of all tasks, idle load and memory of each application, and the memory of all."""
-    rows, running = [], []
-    with ExitStack() as at_end, console.status("") as status:
-        for kind in DESKTOP_APPS:
-            status.update(kind)
-            running.append(app := app_class(kind)())
-            at_end.callback(app.close)
-            rows += app_rows(app)
-        memory = sum(_memory(app) for app in running) / 1e9
-        name = f"{len(running)} applications at once: memory"
-        rows.append(Measurement(name, memory, "GB", f"< {MEMORY_GB:g}", memory < MEMORY_GB))
-    return [asdict(row) for row in rows]
+def timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
+    """Wall-clock seconds of a call, and its result."""
+    start = time.perf_counter()
+    result = call(*args, **kwargs)
+    return time.perf_counter() - start, result
 
 
-def app_rows(app: App) -> list[Measurement]:
-    steps, resets = [], []
-    for task in app_tasks(app.kind):
-        resets.append(timed(app.reset, task)[0])
-        steps += [timed(app.step, action)[0] for action in solution(task, app.size)]
-    app.reset(task)
-    before = _seconds(app)
-    time.sleep(IDLE_S)
-    busy = 100 * (_seconds(app) - before) / IDLE_S
-    step, reset, most = statistics.median(steps), statistics.median(resets[1:]), app.step_s
-    return [
-        Measurement(f"{app.kind}: step (action, settled, screenshot), median", step, "s", f"< {most:g}", step < most),
-        Measurement(f"{app.kind}: reset, median", reset, "s", f"< {RESET_S:g}", reset < RESET_S),
-        Measurement(f"{app.kind}: at rest", busy, "% of a core", "0", round(busy) == 0),
-        Measurement(f"{app.kind}: memory", _memory(app) / 1e9, "GB"),
-    ]
-
-
-def _seconds(app: App) -> float:
-    """Processor time of all processes on the application's display, in s."""
-    return sum(sum(process.cpu_times()[:2]) for process in app.display.processes())
-
-
-def _memory(app: App) -> int:
+def memory_of(app: App) -> int:
     """Bytes of all processes on the application's display; shared memory counts once."""
     return sum(process.memory_full_info().pss for process in app.display.processes())
 
@@ -134,7 +97,7 @@ def soak(minutes: float, kinds: Sequence[str] = DESKTOP_APPS, tell: Callable[[st
                 rows.append({
                     "kind": kind, "minute": (time.monotonic() - start) / 60,
                     "tasks": len(tasks), "solved": len(tasks) - len(failed), "failed": "; ".join(failed),
-                    "memory_mb": _memory(app) / 1e6, "processes": len(app.display.processes()),
+                    "memory_mb": memory_of(app) / 1e6, "processes": len(app.display.processes()),
                 })  # fmt: skip
     finally:
         for app in running.values():

@@ -1,8 +1,9 @@
-"""`coda bench`: which figures there are, and what happens without models."""
+"""`make bench`: which figures there are, and what happens without models."""
 
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from rich.console import Console
 from coda_lib.applications import APPS
 from coda_lib.config import load_profile
 from coda_lib.task import test_tasks
-from coda_study.bench import laptop as bench
+from tools.bench import __main__ as command
+from tools.bench import laptop as bench
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -49,3 +51,12 @@ def test_all_figures(tiny_planner: Path, tiny_executor: Path, capsys: pytest.Cap
 def test_without_checkpoints_the_rest_is_measured(tmp_path: Path) -> None:
     rows, said = measured(f"models.executor={tmp_path / 'none'}", f"models.planner={tmp_path / 'none'}")
     assert len(rows) == 10 and "models are not measured: the planner checkpoint" in said
+
+
+def test_the_command_shows_the_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+    row = {"name": "desk steps", "value": 345.678, "unit": "steps/s", "target": "at least 300"}
+    monkeypatch.setattr(bench, "measure", lambda console: [row])
+    command.bench(as_json=True)
+    assert json.loads(capsys.readouterr().out) == [row]
+    command.bench()
+    assert "345.7" in capsys.readouterr().out

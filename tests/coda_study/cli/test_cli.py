@@ -12,7 +12,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import nbformat
 import pandas as pd
@@ -408,15 +407,6 @@ def test_evaluate_deletes_no_episodes_but_its_own_fleets(coda, scripted, kept, t
     assert code == 0 and "astron" in shown and not (kept / "episodes").exists()
     code, _, errors = coda(*words, "--keep", str(tmp_path / "mine"))
     assert code == 2 and "--keep needs --workers" in errors
-
-
-def test_bench(coda, monkeypatch):
-    row = {"name": "desk steps", "value": 345.678, "unit": "steps/s", "target": "at least 300"}
-    bench = ModuleType("coda_study.bench.laptop")
-    bench.measure = lambda console: [row]
-    monkeypatch.setitem(sys.modules, "coda_study.bench.laptop", bench)
-    assert json.loads(coda("bench", "--json")[1]) == [row]
-    assert "345.7" in coda("bench")[1]
 
 
 def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):

@@ -9,7 +9,7 @@ import pytest
 from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling, Sight
 from coda_lib.task import test_tasks as tasks_of_tests
-from coda_study.bench.grounding import ABSOLUTE, ADVICE, FRACTION, RIGHT, THOUSANDTH, TWICE, check_grounding, point_of
+from coda_study.grounding import ABSOLUTE, ADVICE, FRACTION, RIGHT, THOUSANDTH, TWICE, check_grounding, point_of
 from sciencedesk.env import ScienceDesk
 
 SCREEN, APPS = (1600, 1200), ("gis", "astron")

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from coda_lib.models.chat import image, text
 from coda_lib.models.local import encode, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
-from coda_study.bench.cost import Network
+from coda_study.cost import Network
 
 
 def counted(path, size: tuple[int, int], words: str, reply: int) -> tuple[Network, int, int, int]:

@@ -1,4 +1,4 @@
-"""The command `coda bench`."""
+"""Benchmarks for maintainers: `make bench`, with `ARGS=--apps`, `--fleet` or `--training`."""
 
 from __future__ import annotations
 
@@ -7,21 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from coda_study.cli.console import (
-    ExecutorOption,
-    JsonOption,
-    ProfileOption,
-    SettingsOption,
-    err,
-    local_checkpoint,
-    out,
-    print_json,
-    show,
-)
+from coda_lib.errors import UserError
+from coda_study.cli.console import JsonOption, err, out, print_json, show
 
 if TYPE_CHECKING:
-    from coda_study.bench.fleet import Scale
-    from coda_study.bench.training import Report
+    from tools.bench.fleet import Scale
+    from tools.bench.training import Report
 
 
 def bench(
@@ -37,50 +28,22 @@ def bench(
 ) -> None:
     """Measure speed and memory on this machine, beside their targets."""
     if training:
-        from coda_study.bench.training import measure_training
+        from tools.bench.training import measure_training
 
         return _show_training(measure_training(err, size), as_json)
     if fleet:
-        from coda_study.bench.fleet import COUNTS, measure_scale
+        from tools.bench.fleet import COUNTS, measure_scale
 
         return _show_scale(measure_scale(err, machines or COUNTS), as_json)
     if apps:
-        from coda_study.bench.desktop import measure_apps as measure
+        from tools.bench.apps import measure_apps as measure
     else:
-        from coda_study.bench.laptop import measure
+        from tools.bench.laptop import measure
     rows = measure(err)
     if as_json:
         print_json(rows)
         return
     show(("what", "measured", "unit", "target"), ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows))
-
-
-def grounding(
-    executor: ExecutorOption = None,
-    profile: ProfileOption = "paper",
-    width: Annotated[int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")] = 1600,
-    settings: SettingsOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask an executor to click known buttons: how many it hits, and if few, in which coordinates it writes.
-
-    Exit code 1 if it does not write pixels of the picture that it is sent.
-    """
-    from coda_lib.config import load_profile
-    from coda_lib.executor import Executor
-    from coda_study.bench.grounding import ADVICE, RIGHT, check_grounding
-
-    checkpoint = local_checkpoint("executor", executor) if executor else None
-    model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
-    found = check_grounding(model, model.model.sight, (width, width * 3 // 4))
-    advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
-    if as_json:
-        print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
-    else:
-        show(("coordinates read as", "hits"), ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()))
-        out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
-    if found.verdict != RIGHT:
-        raise typer.Exit(1)
 
 
 def _show_scale(rows: list[Scale], as_json: bool) -> None:
@@ -135,3 +98,10 @@ def _print_training(report: Report) -> None:
             markup=False,
             soft_wrap=True,
         )
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(bench)
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from error

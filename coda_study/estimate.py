@@ -26,7 +26,7 @@ from coda_lib.errors import UserError
 from coda_lib.models.chat import Sight
 from coda_lib.paths import DATA, RESULTS, checkpoint_path
 from coda_lib.task import Task, test_tasks
-from coda_study.bench.cost import Network
+from coda_study.cost import Network
 from sciencedesk.env import desk_class
 from sciencedesk.space import draw, space
 

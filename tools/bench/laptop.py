@@ -1,4 +1,4 @@
-"""Speed and memory of the kit on this machine, beside their targets: `coda bench`.
+"""Speed and memory of the kit on this machine, beside their targets: `make bench`.
 
 Times of ScienceDesk are processor time of one core and independent of other work on the machine.  All others are wall-clock times
 and need an idle machine.
@@ -12,7 +12,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,6 +38,7 @@ from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import StopReason, from_png
 from sciencedesk.board.fake import REAL_SIZE, screen
 from sciencedesk.env import ScienceDesk
+from sciencedesk.real.checks import timed
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -191,13 +192,6 @@ def endpoint_row() -> Measurement:
         server.shutdown()
     added = 1000 * (statistics.median(requests[1:]) - statistics.median(bytes_alone[1:]))
     return Measurement("served model: added to a request with two screenshots", added, "ms", "< 3", added < 3)
-
-
-def timed(call: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[float, Any]:
-    """Wall-clock seconds of a call, and its result."""
-    start = time.perf_counter()
-    result = call(*args, **kwargs)
-    return time.perf_counter() - start, result
 
 
 def memory_row() -> Measurement:

@@ -34,7 +34,7 @@ from coda_study.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, jo
 from coda_study.run import Run
 from sciencedesk.env import ScienceDesk
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ from coda_study.fleet.collect import collect
 from coda_lib.rollout import jobs
 from coda_study.fleet.workers import WorkerSpec
 
-FIXTURES = Path(__file__).parents[1] / "fixtures"
+FIXTURES = Path(__file__).parents[2] / "fixtures"
 if __name__ == "__main__":
     log, folder = Path({log!r}), Path({folder!r})
     specs = [WorkerSpec(Clicker(), [partial(Counter, log, 0.1)] * 4, True, 7) for _ in range(2)]

@@ -22,8 +22,8 @@ from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel, load_network
 from coda_lib.paths import REPO
 from coda_lib.trainer import specialize
-from coda_study.bench.cost import Network
-from coda_study.bench.estimate import Request, estimate, network
+from coda_study.cost import Network
+from coda_study.estimate import Request, estimate, network
 
 pytest_plugins = ("tiny_checkpoints",)
 PUBLISHED = {
