@@ -64,11 +64,11 @@ def explored(pattern, *apps):
 
 
 def learned_from(wildcards):
-    """The judged rollouts that a novice or a specialist learns from, and the novice that a specialist begins as."""
+    """The judged rollouts that a round-1 planner or a specialist learns from, and the round-1 planner that a specialist begins as."""
     base, app = explored("judged/base/{app}.parquet", wildcards.app), wildcards.app
-    if wildcards.trained == "novice" or "novice" not in P.explore:
+    if wildcards.trained == "round1" or "round1" not in P.explore:
         return base
-    return [*base, f"judged/novice/{app}.parquet", f"novice/{app}/done.json"]
+    return [*base, f"judged/round1/{app}.parquet", f"round1/{app}/done.json"]
 
 
 def settings(*fields):
@@ -83,7 +83,7 @@ def model(role):
 def planner_files(wildcards):
     """The files of the checkpoint behind a planner or a system of Table 1."""
     made = {"specialist": f"specialist/{wildcards.app}/done.json", "stage1": f"specialist/{wildcards.app}/done.json"}
-    made |= {"novice": f"novice/{wildcards.app}/done.json"}
+    made |= {"round1": f"round1/{wildcards.app}/done.json"}
     made |= {"generalist": "generalist/done.json", "stage2": "generalist/done.json", "executor": []}
     name = wildcards.get("planner", wildcards.get("system"))
     return model("planner") if name == "base" else made[name]
@@ -134,8 +134,8 @@ STAGE = (
 wildcard_constraints:
     app="|".join(SPACE_APPS),
     variant="[a-z0-9-]+",
-    planner="base|novice|specialist",
-    trained="novice|specialist",
+    planner="base|round1|specialist",
+    trained="round1|specialist",
     system="|".join(SYSTEMS),
 
 

@@ -6,7 +6,7 @@ PUBLIC = {  # module: names
     "walks": ["collect", "typed_words"],
     "rows": ["grounding_row"],
     "hindsight": ["hindsights", "planner_row"],
-    "lessons": ["alike", "demonstrations", "judge_lessons"],
+    "training_tasks": ["alike", "demonstrations", "judge_lessons"],
     "attempts": ["AttemptMaker"],
     "checks": ["grounding"],
     "recipe": ["train_all"],

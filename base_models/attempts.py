@@ -15,9 +15,9 @@ from itertools import islice
 from typing import Any
 
 from base_models.hindsight import leads_to, reached, reworded
-from base_models.lessons import Lesson, alike, judge_lessons
 from base_models.replies import State, effects_of, ending, script_verdict, whole_reply
 from base_models.rows import PROMPTS, READING, Row, description, without_pictures
+from base_models.training_tasks import Lesson, alike, judge_lessons
 from base_models.walks import Transition, by_goal, perform, random_step, screenshot
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.judge import Verdict, judge_messages

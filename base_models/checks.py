@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from base_models.attempts import Attempt, AttemptMaker, by_task
 from base_models.hindsight import hindsights, planner_row
-from base_models.lessons import alike, demonstrate, unseen_lessons
 from base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from base_models.sources import Walks
+from base_models.training_tasks import alike, demonstrate, unseen_lessons
 from base_models.walks import Transition, typed_words
 from base_models.windows import opened, through_faults
 from coda_lib.action import Action, ActionError, ActionType

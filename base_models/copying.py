@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 
-from base_models.lessons import Lesson, lessons, planned_row, text_row
 from base_models.rows import Row
 from base_models.text_attempts import names
+from base_models.training_tasks import Lesson, lessons, planned_row, text_row
 from base_models.walks import Transition
 from coda_lib.applications import APPS
 from coda_lib.trajectory import decode_image
@@ -36,8 +36,8 @@ def plain_names(app: str) -> tuple[str, ...]:
 @cache
 def _held_out(app: str) -> tuple[str, ...]:
     """What the aims of the development and test regions ask for, in all their wordings."""
-    here = space(app)
-    aims = (aim for of_goal in here.aims.values() for aim in of_goal if here.regions[aim.goal.name, aim.word] != "train")
+    task_space = space(app)
+    aims = (aim for of_goal in task_space.aims.values() for aim in of_goal if task_space.regions[aim.goal.name, aim.word] != "train")
     return tuple({replace(aim, wording=i).text.lower() for aim in aims for i in range(len(aim.goal.wordings))})
 
 

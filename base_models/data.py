@@ -16,10 +16,10 @@ from typing import Any
 from base_models.attempts import Attempt, Question, labelled_attempts
 from base_models.checks import unseen_attempts
 from base_models.hindsight import Hindsight
-from base_models.lessons import demonstrations, judge_tasks, unseen_lessons
 from base_models.sources import UNSURE
 from base_models.store import cached
 from base_models.text_attempts import text_attempts
+from base_models.training_tasks import demonstrations, judge_tasks, unseen_lessons
 from base_models.walks import Transition, collect
 from base_models.windows import Made, opened
 from coda_lib.action import Action, ActionType

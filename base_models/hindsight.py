@@ -128,7 +128,7 @@ def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 
-def curiosity(walk: Sequence[Transition], index: int, instruction: str, rng: random.Random) -> Hindsight:
+def undirected_step(walk: Sequence[Transition], index: int, instruction: str, rng: random.Random) -> Hindsight:
     """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do with it."""
     now = walk[index]
     past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == now.walk)

@@ -16,8 +16,8 @@ from typing import Any
 
 from base_models import checks, sources
 from base_models.architecture import PIXELS
+from base_models.checkpointing import Journal, Kept
 from base_models.data import SEED, Data, Recipe, are_real
-from base_models.kept import Journal, Kept
 from base_models.reading import Reading
 from base_models.sources import BATCH
 from base_models.training import Network, build_processor, new_network, train_language, train_vision

@@ -14,10 +14,19 @@ from base_models import hindsight
 from base_models.attempts import Attempt, AttemptMaker
 from base_models.copying import draw_value_row
 from base_models.hindsight import Hindsight
-from base_models.lessons import how_to_row, lessons
-from base_models.pages import draw_page
-from base_models.rows import Row, Shown, copying_row, description_row, element_row, grounding_row, moving, shown
+from base_models.rows import (
+    Row,
+    Shown,
+    copying_row,
+    description_row,
+    element_row,
+    grounding_row,
+    moving,
+    shown,
+)
+from base_models.synthetic_screens import draw_page
 from base_models.text_attempts import names, renamed
+from base_models.training_tasks import how_to_row, lessons
 from base_models.walks import Transition, by_goal, typed_words, unambiguous
 from sciencedesk.goals import Aim
 
@@ -169,7 +178,7 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
         walk = walks[i]
         if dice < 0.15:
             _, task = rng.choice(lessons(walk[0].app))
-            return hindsight.planner_row(hindsight.curiosity(walk, rng.randrange(len(walk)), task.instruction, rng))
+            return hindsight.planner_row(hindsight.undirected_step(walk, rng.randrange(len(walk)), task.instruction, rng))
         if dice < 0.2 and (question := hindsight.reading(rng.choice(walk), rng)):
             return hindsight.planner_row(question)
         steps, done = rng.choice(of_goals[i])

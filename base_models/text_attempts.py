@@ -11,8 +11,8 @@ from functools import cache, lru_cache
 from itertools import islice
 
 from base_models.attempts import Attempt, Question
-from base_models.lessons import Lesson, alike, judge_lessons
 from base_models.replies import NOTHING, ending, script_verdict, whole_reply
+from base_models.training_tasks import Lesson, alike, judge_lessons
 from base_models.walks import random_step
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.environment import Environment

@@ -19,11 +19,11 @@ from transformers import Qwen2_5_VLForConditionalGeneration as Network
 from transformers import get_cosine_schedule_with_warmup
 
 from base_models.architecture import configuration, processor, tokenizer
-from base_models.kept import Kept, skip
-from base_models.lessons import lessons
+from base_models.checkpointing import Kept, skip
 from base_models.reading import Reading, fast_products
 from base_models.rows import Row, Shown
 from base_models.sources import BATCH, Source, Walks
+from base_models.training_tasks import lessons
 from base_models.walks import typed_words
 from coda_lib.models.local import ImageTextProcessor, encode
 from coda_lib.trajectory import decode_image

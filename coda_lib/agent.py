@@ -123,9 +123,9 @@ def models_of(agent: Agent) -> dict[str, ChatModel]:
     return {role: part.model for role, part in parts.items() if hasattr(part, "model")}
 
 
-def sight_of(agent: Agent) -> Fit:
+def resize_rule_of(agent: Agent) -> Fit:
     """From a screen's size to that of the pictures an agent sees: the executor's, or the planner's if only that is a model."""
-    return [*models_of(agent).values()][-1].sight
+    return [*models_of(agent).values()][-1].resize_rule
 
 
 def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:

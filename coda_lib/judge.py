@@ -85,7 +85,7 @@ def judge_messages(
 
 
 @dataclass(frozen=True)
-class Opinion:
+class VoteOutcome:
     """The outcome of the votes on one trajectory."""
 
     success: bool  # enough votes say correct
@@ -136,7 +136,7 @@ class Rule:
     def votes(self) -> int:
         return sum(number for _, number in self.ballots)
 
-    def outcome(self, replies: Sequence[str]) -> Opinion:
+    def outcome(self, replies: Sequence[str]) -> VoteOutcome:
         """The outcome of raw replies.  A reply that is no verdict is counted in `invalid` and agrees with nothing.
 
         Raises ValueError if the votes are too few to decide.
@@ -146,7 +146,7 @@ class Rule:
         if self.is_open(correct, clean, len(verdicts)):
             raise ValueError(f"{self.name}: {len(verdicts)} of {self.votes} votes do not decide, {self.needed} must agree")
         named = (v.redundant + (v.first_error_step,) * (v.first_error_step is not None) for v in verdicts if v and v.correct)
-        return Opinion(correct >= self.needed, clean >= self.needed, verdicts.count(None), frozenset(chain(*named)))
+        return VoteOutcome(correct >= self.needed, clean >= self.needed, verdicts.count(None), frozenset(chain(*named)))
 
     def undecided(self, replies: Sequence[str]) -> bool:
         """Whether further votes can change the outcome."""
@@ -182,11 +182,11 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
     >>> positive_steps(clean, Rule("voting@2", (("judge", 2),), needed=2))
     (0, 1, 2)
     """
-    opinion, steps = rule.outcome(trajectory.verdicts), range(len(trajectory.steps))
+    outcome, steps = rule.outcome(trajectory.verdicts), range(len(trajectory.steps))
     unread = [i for i in steps if trajectory.steps[i].error]
-    if opinion.clean and not unread:
+    if outcome.clean and not unread:
         return tuple(steps)
-    return tuple(i for i in steps if i + 1 not in opinion.needless and i not in unread) if rule.trim and opinion.success else ()
+    return tuple(i for i in steps if i + 1 not in outcome.needless and i not in unread) if rule.trim and outcome.success else ()
 
 
 @dataclass(frozen=True)
@@ -228,9 +228,9 @@ class JudgeScore:
 def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
     """The score of a voting rule.  Trajectories without an outcome (the environment failed) are left out."""
     checked = [trajectory for trajectory in trajectories if trajectory.success is not None]
-    opinions = [rule.outcome(trajectory.verdicts) for trajectory in checked]
-    invalid = sum(opinion.invalid for opinion in opinions)
-    return JudgeScore.of([opinion.success for opinion in opinions], [bool(t.success) for t in checked], invalid)
+    outcomes = [rule.outcome(trajectory.verdicts) for trajectory in checked]
+    invalid = sum(outcome.invalid for outcome in outcomes)
+    return JudgeScore.of([outcome.success for outcome in outcomes], [bool(t.success) for t in checked], invalid)
 
 
 # ---- one vote --------------------------------------------------------------------------------------------------------

@@ -19,13 +19,13 @@ def stage_seed(profile: Profile, *names: str) -> int:
     return int.from_bytes(digest[:4], "big") % 2**31
 
 
-def train_tasks(here: Run, app: str, planner: str = "base") -> list[Task]:
+def train_tasks(run: Run, app: str, planner: str = "base") -> list[Task]:
     """The train tasks of a planner: drawn for it, or what the run's generator has made so far, the same for every planner."""
-    profile = here.explorer().profile()
+    profile = run.explorer().profile()
     if profile.models.generator:
         from coda_study.generator import load_rounds  # few runs have one
 
-        return [task for round in load_rounds(here.generated(app), app) for task in round.tasks]
+        return [task for round in load_rounds(run.generated(app), app) for task in round.tasks]
     return template_tasks(profile, planner, app)
 
 
@@ -43,10 +43,10 @@ def drawn_tasks(app: str, count: int, grades: Mapping[str, float], seed: int) ->
     return draw(space(app), "train", count, seed, defaults(app), grades)
 
 
-def held_out_tasks(here: Run, app: str) -> list[Task]:
+def held_out_tasks(run: Run, app: str) -> list[Task]:
     """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
-    seed = stage_seed(here.explorer().profile(), "test tasks", app)
-    return _draw(test_tasks(app), here.profile().test_tasks, seed)
+    seed = stage_seed(run.explorer().profile(), "test tasks", app)
+    return _draw(test_tasks(app), run.profile().test_tasks, seed)
 
 
 def sealed_tasks(profile: Profile, app: str) -> list[Task]:

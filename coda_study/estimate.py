@@ -23,7 +23,7 @@ from transformers import AutoConfig, Qwen2_5_VLConfig
 
 from coda_lib.config import ExploreSettings, Hardware, Profile, TrainingSettings
 from coda_lib.errors import UserError
-from coda_lib.models.chat import Sight
+from coda_lib.models.chat import ResizeRule
 from coda_lib.paths import DATA, RESULTS, checkpoint_path
 from coda_lib.task import Task, test_tasks
 from coda_study.cost import Network
@@ -87,7 +87,7 @@ def action_request(executor: Network, hardware: Hardware) -> Request:
 
 
 def _resized(reader: Network, hardware: Hardware) -> tuple[int, int]:
-    return Sight(reader.patch, *hardware.pixels)(hardware.screen)
+    return ResizeRule(reader.patch, *hardware.pixels)(hardware.screen)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
         ("ablations", "base_models", "claims.json", "curve", "evaluation", "figures", "fleet", "generalist", "generated",
-         "judged", "judges", "manifest.json", "notebooks", "novice", "profile.yaml", "report.html", "rollouts", "seeds",
+         "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml", "report.html", "rollouts", "seeds",
          "snakemake.log", ".snakemake", "specialist", "stages", "tables", "timings.json", "usage", "view", "view.html")
     ),
     "view": frozenset(("view", "view.html")),

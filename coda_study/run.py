@@ -97,7 +97,7 @@ class Run:
         return self.folder / "judges" / f"{app}.parquet"
 
     def specialist(self, app: str, planner: str = "specialist") -> Path:
-        """Checkpoint folder of an application's specialist, or of the 'novice' before it; `checkpoints/` inside is the trainer's,
+        """Checkpoint folder of an application's specialist, or of the 'round1' before it; `checkpoints/` inside is the trainer's,
         for resuming.
         """
         return self.folder / planner / app
@@ -212,13 +212,13 @@ class Run:
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:
-        """Return the checkpoint behind a planner ('base', 'novice', 'specialist', 'generalist') or a system of Table 1.
+        """Return the checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system of Table 1.
 
         Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the generalist).
         """
         if planner in ("specialist", "stage1"):
             return str(self.specialist(app))
-        if planner == "novice":
+        if planner == "round1":
             return str(self.specialist(app, planner))
         if planner in ("generalist", "stage2"):
             return str(self.generalist)
@@ -226,5 +226,5 @@ class Run:
             return None
         if planner == "base":
             return checkpoint_path(self.profile().models.planner)
-        known = "base, executor, novice, specialist, generalist, stage1 or stage2"
+        known = "base, executor, round1, specialist, generalist, stage1 or stage2"
         raise UserError(f"unknown planner or system {planner!r}: choose {known}")

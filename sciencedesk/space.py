@@ -121,24 +121,24 @@ def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, 
 # ---- the split -----------------------------------------------------------------------------------------------------------
 
 
-def content(here: Space, parts: Sequence[Aim]) -> str:
+def content(task_space: Space, parts: Sequence[Aim]) -> str:
     """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their order is no matter."""
-    return "\n".join(sorted(here.contents[aim.goal.name, aim.word] for aim in parts))
+    return "\n".join(sorted(task_space.contents[aim.goal.name, aim.word] for aim in parts))
 
 
-def region(here: Space, parts: Sequence[Aim]) -> str | None:
+def region(task_space: Space, parts: Sequence[Aim]) -> str | None:
     """Where a task of these aims belongs: 'train', 'development' or 'test'; None for nowhere.
 
     What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A combination of aims
     that are all to be trained on goes by its own hash; one with aims of another region belongs there.
     """
-    alone = {here.regions[aim.goal.name, aim.word] for aim in parts}
+    alone = {task_space.regions[aim.goal.name, aim.word] for aim in parts}
     if len(parts) == 1:
         return alone.pop()
     if apart := alone - {"train"}:
         return apart.pop() if len(apart) == 1 else None
-    known = {sentence([replace(aim, wording=0) for aim in parts]), goal_text(here.app, _items(parts))} & _committed(here.app)
-    return "test" if known else _hashed(content(here, parts))
+    known = {sentence([replace(aim, wording=0) for aim in parts]), goal_text(task_space.app, _items(parts))} & _committed(task_space.app)
+    return "test" if known else _hashed(content(task_space, parts))
 
 
 def _region_alone(aim: Aim) -> str:
@@ -177,103 +177,103 @@ def aims_of(app: str, name: str) -> tuple[Aim, ...]:
     """
     if not has_space(app):
         return tuple(seed_aims(app)) if name == "train" else ()
-    here = space(app)
-    aims = (aim for of_goal in here.aims.values() for aim in of_goal)
-    return tuple(prepared(here, aim) for aim in aims if here.regions[aim.goal.name, aim.word] == name)
+    task_space = space(app)
+    aims = (aim for of_goal in task_space.aims.values() for aim in of_goal)
+    return tuple(prepared(task_space, aim) for aim in aims if task_space.regions[aim.goal.name, aim.word] == name)
 
 
-def prepared(here: Space, aim: Aim) -> Aim:
+def prepared(task_space: Space, aim: Aim) -> Aim:
     """The aim with its set-up drawn (`setup`)."""
-    return replace(aim, goal=replace(aim.goal, setup=setup(here, aim)))
+    return replace(aim, goal=replace(aim.goal, setup=setup(task_space, aim)))
 
 
 # ---- drawing -------------------------------------------------------------------------------------------------------------
 
 
 def draw(
-    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
 ) -> list[Task]:
     """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
     Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
     application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
     """
-    return [task for _, task in draw_with_aims(here, name, count, seed, defaults, mix)]
+    return [task for _, task in draw_with_aims(task_space, name, count, seed, defaults, mix)]
 
 
 def draw_with_aims(
-    here: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
 ) -> list[tuple[tuple[Aim, ...], Task]]:
     """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
         raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
-    rng = random.Random(f"{here.app} {name} {seed}")
+    rng = random.Random(f"{task_space.app} {name} {seed}")
     wanted = {grade: int(count * share / sum(mix.values())) for grade, share in mix.items()}
     wanted[max(mix, key=mix.get)] += count - sum(wanted.values())
     drawn: dict[str, list[tuple[tuple[Aim, ...], Task]]] = {grade: [] for grade in mix}
     taken: set[str] = set()
     fruitless = 0
-    for parts in _combinations(here, rng):
+    for parts in _combinations(task_space, rng):
         fruitless += 1
         if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
-        if content(here, parts) in taken or region(here, parts) != name or (task := _task(here, parts, defaults, rng)) is None:
+        if content(task_space, parts) in taken or region(task_space, parts) != name or (task := _task(task_space, parts, defaults, rng)) is None:
             continue
         if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
             fruitless = 0
-            taken.add(content(here, parts))
-            task = replace(task, id=f"{here.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
+            taken.add(content(task_space, parts))
+            task = replace(task, id=f"{task_space.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
             drawn[task.grade].append((parts, task))
     if few := [f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in mix if len(drawn[grade]) < wanted[grade]]:
-        raise UserError(f"the {name} region of {here.app} has too few tasks: {', '.join(few)}; ask for fewer")
+        raise UserError(f"the {name} region of {task_space.app} has too few tasks: {', '.join(few)}; ask for fewer")
     return [each for grade in GRADES for each in drawn.get(grade, ())]
 
 
-def _combinations(here: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
+def _combinations(task_space: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
     """One to three aims without end: of different areas, a question last, each in one of its wordings."""
     while True:
-        goals = rng.sample(here.goals, rng.choice(_SIZES))
+        goals = rng.sample(task_space.goals, rng.choice(_SIZES))
         goals.sort(key=lambda goal: goal.ask)
         if are_apart(goals) and sum(goal.ask for goal in goals) < 2:
-            aims = (rng.choice(here.aims[goal.name]) for goal in goals)
+            aims = (rng.choice(task_space.aims[goal.name]) for goal in goals)
             yield tuple(replace(aim, wording=rng.randrange(len(aim.goal.wordings))) for aim in aims)
 
 
-def _task(here: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random) -> Task | None:
+def _task(task_space: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random) -> Task | None:
     """The task of these aims, which starts in a state of its own; None if they need different set-ups or too many steps."""
     settings: dict[str, Any] = {}
     for aim in parts:
-        for key, value in setup(here, aim).items():
+        for key, value in setup(task_space, aim).items():
             if settings.setdefault(key, value) != value:
                 return None
-    task = compose(here.app, [prepared(here, aim) for aim in parts], defaults, "")
+    task = compose(task_space.app, [prepared(task_space, aim) for aim in parts], defaults, "")
     if len(task.solution) >= task.steps:
         return None
     bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {aim.goal.key for aim in parts}
-    chosen = draw_starts(here, {*task.settings, *bound}, rng)
+    chosen = draw_starts(task_space, {*task.settings, *bound}, rng)
     return replace(task, initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())))
 
 
-def draw_starts(here: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
+def draw_starts(task_space: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
     """Up to three settings to start with, none of those that are `bound`."""
-    free = [key for key in here.starts if key not in bound]
-    return {key: rng.choice(here.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
+    free = [key for key in task_space.starts if key not in bound]
+    return {key: rng.choice(task_space.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
 
 
-def setup(here: Space, aim: Aim) -> dict[str, Any]:
+def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
     """The settings that an aim starts with.
 
     {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
     """
-    return {key: _among(here, aim, value) if isinstance(value, dict) and "names" in value else aim.fill(value)
+    return {key: _among(task_space, aim, value) if isinstance(value, dict) and "names" in value else aim.fill(value)
             for key, value in aim.goal.setup.items()}  # fmt: skip
 
 
-def _among(here: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
+def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     rng = random.Random(f"{aim.goal.name} {aim.word}")
     values = [aim.word, *(aim.value if isinstance(aim.value, list) else [aim.value])]  # of a question, the word
-    own = [word for word in here.vocabularies[spec["names"]] if word in values]
-    others = [word for word in here.vocabularies[spec["names"]] if word not in own]
+    own = [word for word in task_space.vocabularies[spec["names"]] if word in values]
+    others = [word for word in task_space.vocabularies[spec["names"]] if word not in own]
     names = own + rng.sample(others, spec["count"] - len(own))
     rng.shuffle(names)
     return names

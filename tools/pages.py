@@ -186,7 +186,7 @@ def judge_section(folder: Path) -> str:
 def labels_section(folder: Path) -> str:
     """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has written."""
     profile, parts = Run(str(folder)).profile(), []
-    for planner, who in {"base": "base planner", "novice": "novices", "specialist": "specialists"}.items():
+    for planner, who in {"base": "base planner", "round1": "round-1 planners", "specialist": "specialists"}.items():
         scores = [read_json(path) for app in profile.apps if (path := folder / "judged" / planner / f"{app}.json").is_file()]
         if scores:
             accepted = [one["true_positive"] + one["false_positive"] for one in scores]

@@ -34,8 +34,23 @@ from coda_study.evaluation.report import (
     write_tables,
 )
 from coda_study.evaluation.results import save_tables
-from coda_study.evaluation.tables import comparisons, load_episodes, load_seeds, over_seeds, siblings, table1, table_settings
-from coda_study.evaluation.votes import compare_rules, judge_table, load_table2_votes, load_votes, table2, voting_rules
+from coda_study.evaluation.tables import (
+    comparisons,
+    load_episodes,
+    load_seeds,
+    over_seeds,
+    siblings,
+    table1,
+    table_settings,
+)
+from coda_study.evaluation.votes import (
+    compare_rules,
+    judge_table,
+    load_table2_votes,
+    load_votes,
+    table2,
+    voting_rules,
+)
 from coda_study.formats.export import copy_planner, trained_planners
 from coda_study.run import Run
 from coda_study.show.figures import judge_bars, save, table1_bars

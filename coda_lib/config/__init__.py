@@ -61,7 +61,7 @@ class Profile(Section):
     fleet: FleetSettings = FleetSettings()
     prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full", "turns"]
-    explore: dict[Explorer, ExploreSettings]  # without a novice, specialists are trained in one round
+    explore: dict[Explorer, ExploreSettings]  # without round1, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
     sealed: SealedSettings | None = None  # None: the test tasks alone

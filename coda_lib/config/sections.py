@@ -26,7 +26,7 @@ class Section(BaseModel):
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
-EXPLORERS = ("base", "novice", "specialist")  # the planners that explore: the base one, after one round of training, after all
+EXPLORERS = ("base", "round1", "specialist")  # the planners that explore: the base one, after one round of training, after all
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]

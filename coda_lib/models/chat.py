@@ -69,7 +69,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class Sight:
+class ResizeRule:
     """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that have no network."""
 
     factor: int  # pixels: sides are multiples of it

@@ -18,7 +18,7 @@ from coda_lib.models.chat import Usage
 from coda_lib.trajectory import screenshot_png
 
 if TYPE_CHECKING:
-    from coda_lib.models.chat import Message, Sampling, Sight
+    from coda_lib.models.chat import Message, ResizeRule, Sampling
 
 
 _MOST_TOKENS = 2**40  # of one answer
@@ -84,11 +84,13 @@ class EndpointModel:
         return answer
 
     @cached_property
-    def sight(self) -> Sight:
+    def resize_rule(self) -> ResizeRule:
         """That of the checkpoint which the model is named after.  UserError if it cannot be found."""
-        from coda_lib.models.local import load_processor  # takes torch along, which a client does without otherwise
+        from coda_lib.models.local import (
+            load_processor,  # takes torch along, which a client does without otherwise
+        )
 
-        return load_processor(self.name).image_processor.sight
+        return load_processor(self.name).image_processor.resize_rule
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:

@@ -18,10 +18,14 @@ def load_model(profile: Profile, role: Role, checkpoint: str) -> ChatModel:
     """
     path, where = checkpoint_path(checkpoint), getattr(profile.serving, role)
     if where == "local":
-        from coda_lib.models.local import LocalModel  # takes torch along, which a process whose models are served does without
+        from coda_lib.models.local import (
+            LocalModel,  # takes torch along, which a process whose models are served does without
+        )
 
         return LocalModel(path, max(8, profile.concurrency // 2) if role == "judge" else profile.concurrency)
-    from coda_lib.models.endpoint import EndpointModel  # takes a second, which a process whose models are local does without
+    from coda_lib.models.endpoint import (
+        EndpointModel,  # takes a second, which a process whose models are local does without
+    )
 
     address = _started(path, profile.serving.options) if where == "started" else where
     return EndpointModel(address, path, concurrency=profile.concurrency)

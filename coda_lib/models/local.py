@@ -30,7 +30,7 @@ from transformers.utils import logging
 
 from coda_lib.errors import UserError, one_line
 from coda_lib.files import reading
-from coda_lib.models.chat import Message, Sampling, Sight
+from coda_lib.models.chat import Message, ResizeRule, Sampling
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
 
@@ -63,8 +63,8 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
         return patches
 
     @property
-    def sight(self) -> Sight:
-        return Sight(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
+    def resize_rule(self) -> ResizeRule:
+        return ResizeRule(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a hub holds them: those of the class that everybody has."""
@@ -210,8 +210,8 @@ class LocalModel:
         return replies
 
     @property
-    def sight(self) -> Sight:
-        return self.processor.image_processor.sight
+    def resize_rule(self) -> ResizeRule:
+        return self.processor.image_processor.resize_rule
 
     @torch.inference_mode()
     def _generate(self, conversations: Sequence[list[Message]], sampling: Sampling) -> list[str]:

@@ -97,7 +97,7 @@ def grounding(
 
     checkpoint = local_checkpoint("executor", executor) if executor else None
     model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
-    found = check_grounding(model, model.model.sight, (width, width * 3 // 4))
+    found = check_grounding(model, model.model.resize_rule, (width, width * 3 // 4))
     advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
     if as_json:
         print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})

@@ -73,7 +73,7 @@ def evaluate(
     """
     import pandas as pd
 
-    from coda_lib.agent import sight_of
+    from coda_lib.agent import resize_rule_of
     from coda_lib.config import load_profile
     from coda_lib.files import locked, safe_name, write_table
     from coda_lib.paths import RESULTS
@@ -104,7 +104,7 @@ def evaluate(
     if not on and planner != "none":
         for task_set in sets:
             check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
-    sets = [each.fitted(sight_of(agent)) if each.threads else each for each in sets]  # threads: a screen of its own size
+    sets = [each.fitted(resize_rule_of(agent)) if each.threads else each for each in sets]  # threads: a screen of its own size
     folders = [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
     with ExitStack() as stack:
         for folder in folders:  # until the results are printed: no other call takes these episodes for its own, or deletes them

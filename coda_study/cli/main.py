@@ -176,13 +176,13 @@ def usage(
     from coda_lib.paths import display
     from coda_study.usage import usage_table
 
-    here = run_of(run)
-    models = usage_table(here)
+    run = run_of(run)
+    models = usage_table(run)
     if as_json:
         print_json(models.to_dict("records"))
         return
     if models.empty:
-        raise UserError(f"no model of {display(here.folder)} was served: see `serving` in the profile")
+        raise UserError(f"no model of {display(run.folder)} was served: see `serving` in the profile")
     rows = []
     for row in [*models.to_dict("records"), {"stage": "together", "role": "", **models.sum(numeric_only=True, min_count=1)}]:
         counts = [f"{row[name]:,.0f}" for name in ("requests", "prompt_tokens", "completion_tokens")]

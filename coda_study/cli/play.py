@@ -43,7 +43,7 @@ def episode(
     as_json: JsonOption = False,
 ) -> None:
     """Play one task and show plan and actions of each step."""
-    from coda_lib.agent import sight_of
+    from coda_lib.agent import resize_rule_of
     from coda_lib.config import load_profile
     from coda_lib.rollout import rollout
     from sciencedesk.make import environment
@@ -57,7 +57,7 @@ def episode(
     seed, played = settings.seed if seed is None else seed, {}
     for name in (planner, *([beside] if beside else [])):
         agent = chosen_agent(settings, name, executor)
-        make = partial(environment, wanted.app, sight_of(agent) if wanted.app in DESKTOP_APPS else None)
+        make = partial(environment, wanted.app, resize_rule_of(agent) if wanted.app in DESKTOP_APPS else None)
         (played[agent.name],) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
     told = [{"stop": str(one.stop), "success": one.success, "steps": _steps(one)} for one in played.values()]
     if as_json:

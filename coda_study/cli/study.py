@@ -11,7 +11,16 @@ from rich.progress import Progress
 
 from coda_lib.errors import UserError
 from coda_lib.files import new_folder, read_text, records, require_new, safe_name
-from coda_study.cli.console import JsonOption, RunArgument, err, out, print_json, run_of, save_folder_option, show
+from coda_study.cli.console import (
+    JsonOption,
+    RunArgument,
+    err,
+    out,
+    print_json,
+    run_of,
+    save_folder_option,
+    show,
+)
 
 RunsArgument = Annotated[
     list[str], typer.Argument(metavar="RUN...", help="Runs that differ in the seed alone: names under results/, or folders.")
@@ -97,13 +106,20 @@ def judge_votes(
     as_json: JsonOption = False,
 ) -> None:
     """Apply every voting rule to the votes of a run: precision, recall, labels."""
-    from coda_study.evaluation.votes import compare_rules, grouped, load_table2_votes, load_votes, table2_rules, voting_rules
+    from coda_study.evaluation.votes import (
+        compare_rules,
+        grouped,
+        load_table2_votes,
+        load_votes,
+        table2_rules,
+        voting_rules,
+    )
 
     if unknown := set(by or ()) - {"app", "planner"}:
         raise UserError(f"--by {' '.join(sorted(unknown))}: choose app or planner")
-    here = run_of(run)
-    profile = here.profile()
-    votes = load_table2_votes(here) if table2 else load_votes(here)
+    run = run_of(run)
+    profile = run.profile()
+    votes = load_table2_votes(run) if table2 else load_votes(run)
     rules = table2_rules(profile.judge) if table2 else voting_rules(profile.judge)
     compared = grouped(votes, by, rules) if by else compare_rules(votes, rules)
     if as_json:

@@ -17,7 +17,15 @@ from coda_lib.judge import Rule
 from coda_lib.paths import DATA
 from coda_study.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
 from coda_study.evaluation.statistics import RESAMPLES
-from coda_study.evaluation.tables import PAPER_MODELS, Matrices, compare, load_seeds, numbered_on, read_episodes, success_matrices
+from coda_study.evaluation.tables import (
+    PAPER_MODELS,
+    Matrices,
+    compare,
+    load_seeds,
+    numbered_on,
+    read_episodes,
+    success_matrices,
+)
 from coda_study.evaluation.votes import TRAJECTORY, difference
 from coda_study.run import Run
 

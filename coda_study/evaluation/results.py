@@ -15,24 +15,24 @@ from coda_study.run import Run
 
 
 def save_results(
-    here: Run, table: pd.DataFrame, compared: pd.DataFrame, claims: pd.DataFrame, **others: pd.DataFrame
+    run: Run, table: pd.DataFrame, compared: pd.DataFrame, claims: pd.DataFrame, **others: pd.DataFrame
 ) -> list[Path]:
     """Write the tables of a run (csv, md, tex), its claims, its deviations and its manifest, then report.html.
 
     `table` is that of `table1`, `compared` that of `comparisons`, `claims` that of `decide_claims`; `others` become
     tables/{name}.csv.  Returns the files of Table 1 and of the comparisons, and the page.
     """
-    write_json(here.claims, records(claims))
-    files = write_tables(here.tables, table, compared, here.folder.name)
-    save_tables(here, claims=claims, **others)
-    write_text(here.tables / "deviations.csv", ledger(here.profile()).to_csv(index=False))
-    write_manifest(here, here.profile())
-    return [*files, html_report(here.folder)]
+    write_json(run.claims, records(claims))
+    files = write_tables(run.tables, table, compared, run.folder.name)
+    save_tables(run, claims=claims, **others)
+    write_text(run.tables / "deviations.csv", ledger(run.profile()).to_csv(index=False))
+    write_manifest(run, run.profile())
+    return [*files, html_report(run.folder)]
 
 
-def save_tables(here: Run, **tables: pd.DataFrame) -> None:
+def save_tables(run: Run, **tables: pd.DataFrame) -> None:
     """Write tables/{name}.csv for each table, with the run's provenance as its last column."""
-    provenance = Provenance.of(here.profile())
+    provenance = Provenance.of(run.profile())
     for name, table in tables.items():
         content = table.assign(provenance=provenance).to_csv(index=False, float_format="%.6g")
-        write_text(here.tables / f"{name}.csv", content)
+        write_text(run.tables / f"{name}.csv", content)

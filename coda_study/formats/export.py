@@ -27,7 +27,7 @@ from coda_study.draws import train_tasks
 from coda_study.evaluation.provenance import code_state
 from coda_study.run import Run
 
-PLANNERS = ("base", "novice", "specialist")  # whose rollouts a run judges
+PLANNERS = ("base", "round1", "specialist")  # whose rollouts a run judges
 LEFT_OUT = ("done.json", "fingerprint.json", "training_args.bin")  # of a checkpoint's folder: the pipeline's and the trainer's
 _TEXTS = ("task_id", "app", "instruction", "planner", "stop", "answer")
 _STEP = {"screenshot": Image(), "plan": Value("string"), "reply": Value("string"), "action": Value("string"),

@@ -188,12 +188,12 @@ def _check_explored(run: Run, profile: Profile, until: str) -> None:
 
 def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:
     memory_mb = psutil.virtual_memory().total // 2**20
-    here = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
-    there = ["--workflow-profile", cluster and cluster.resolve()]
+    local = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
+    elsewhere = ["--workflow-profile", cluster and cluster.resolve()]
     command = [
         sys.executable, "-m", "coda_study.pipeline.scheduler", f"until_{until}",
         "--rerun-incomplete", "--nolock", "--nocolor",  # our own lock cannot go stale
-        "--snakefile", SNAKEFILE, "--directory", run.folder, *(there if cluster else here), "--scheduler", "greedy",
+        "--snakefile", SNAKEFILE, "--directory", run.folder, *(elsewhere if cluster else local), "--scheduler", "greedy",
         "--rerun-triggers", "mtime", "params", "input", "--max-checksum-file-size", CHECKSUM_LIMIT, "--profile", "none",
         "--config", f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}",  # stays last
         *([] if cluster else ["attached=1"]),

@@ -131,10 +131,10 @@ def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
     """
     rows = []
     for trajectory in judged:
-        verdicts, opinion = list(filter(None, map(read_verdict, trajectory.verdicts))), rule.outcome(trajectory.verdicts)
-        votes = (sum(verdict.correct for verdict in verdicts), sum(verdict.clean for verdict in verdicts), opinion.invalid)
+        verdicts, outcome = list(filter(None, map(read_verdict, trajectory.verdicts))), rule.outcome(trajectory.verdicts)
+        votes = (sum(verdict.correct for verdict in verdicts), sum(verdict.clean for verdict in verdicts), outcome.invalid)
         labels = len(positive_steps(trajectory, rule))
-        rows.append((trajectory.task_id, *votes, opinion.success, labels, trajectory.success))
+        rows.append((trajectory.task_id, *votes, outcome.success, labels, trajectory.success))
     return pd.DataFrame(rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"])
 
 

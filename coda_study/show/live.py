@@ -29,8 +29,8 @@ def progress(unit: str) -> Iterator[Move]:
     def move(done: int, total: int) -> None:
         if not at_start:
             at_start.append(max(0, done - 1))
-        elapsed, here = time.monotonic() - start, done - at_start[0]
-        expected = f" of about {clock(elapsed / here * (total - at_start[0]))}" if here and done < total else ""
+        elapsed, run = time.monotonic() - start, done - at_start[0]
+        expected = f" of about {clock(elapsed / run * (total - at_start[0]))}" if run and done < total else ""
         bar = "█" * round(30 * done / total)
         _show(handle.update, f"{bar:░<30} {done} of {total} {unit}, {clock(elapsed)}{expected}")
 

@@ -28,9 +28,9 @@ def rounds_by_hand() -> tuple[list[Round], list[str]]:
     return rounds, messages
 
 
-def rounds_of(here: Run, app: str) -> list[Round]:
+def rounds_of(run: Run, app: str) -> list[Round]:
     """The rounds of a run's own generator; none if its tasks come from templates."""
-    return load_rounds(here.generated(app), app)
+    return load_rounds(run.generated(app), app)
 
 
 def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:

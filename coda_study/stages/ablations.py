@@ -36,7 +36,9 @@ def train_variant(run: Run, name: str, progress: Progress = lambda done, total: 
     Writes ablations/{name}/{app or 'all'}/.  Goes on after a kill.
     """
     from coda_lib.trainer import specialize
-    from coda_study.stages.coupled import specialize_coupled  # TRL takes seconds to load, and tables need none of it
+    from coda_study.stages.coupled import (
+        specialize_coupled,  # TRL takes seconds to load, and tables need none of it
+    )
 
     profile, variant = run.profile(), run.profile().ablations[name]
     train = specialize_coupled if variant.coupled else specialize

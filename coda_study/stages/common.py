@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from coda_lib.agent import Agent, load_agent, sight_of
+from coda_lib.agent import Agent, load_agent, resize_rule_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
 from coda_lib.judge import Rule, positive_steps
@@ -27,15 +27,15 @@ from sciencedesk.make import environment
 Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
 
 
-def begin(run: str, profile: str, threads: int = 1) -> Run:
+def begin(name: str, profile: str, threads: int = 1) -> Run:
     """Open a run for a stage: use so many torch threads, and keep the profile with the run if it has none yet.
 
-    `run` names a folder under results/.  Threads are part of the result to the last bit.  UserError as of `Run.profile`.
+    `name` is a folder under results/.  Threads are part of the result to the last bit.  UserError as of `Run.profile`.
     """
     torch.set_num_threads(threads)
-    here = Run(run)
-    here.store(here.profile(profile))
-    return here
+    run = Run(name)
+    run.store(run.profile(profile))
+    return run
 
 
 def part_of(progress: Progress, before: int, total: int) -> Progress:
@@ -54,7 +54,7 @@ def play(
     """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder` meanwhile."""
     profile, played = run.profile(), TaskSet(app, tasks, partial(environment, app), threads=app in DESKTOP_APPS)
     if app in DESKTOP_APPS:
-        played = played.fitted(sight_of(agent))
+        played = played.fitted(resize_rule_of(agent))
     settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
     return play_tasks(played, agent, jobs(tasks, runs), seed, *settings, progress=progress)
 

@@ -38,26 +38,26 @@ __all__ = ["begin", "curve_table", "label_supply", "run"]
 UNTRAINED = (0, "base")  # the base planner's place among the points
 
 
-def run(here: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame:
+def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Explore, label, train and play the held-out tasks for each number of tasks and way of labelling of the profile's `curve`.
 
     Writes curve/{tasks}-judged.parquet (the attempts), curve/{tasks}-{labels}/ (the specialist) and
     curve/{tasks}-{labels}.parquet (its episodes), for each of `starts` its name in the place of the labels; what is there is not
     done again.  Returns `curve_table`.  UserError for a profile without `curve`, and if there is no labelled step to learn from.
     """
-    wanted = here.profile().curve
+    wanted = run.profile().curve
     if not wanted:
-        raise UserError(f"profile {here.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does")
+        raise UserError(f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does")
     points = points_of(wanted)
     for done, point in enumerate(points):
         progress(done, len(points))
-        if not (path := here.curve(*point)).is_file():
-            agent = system_agent(here, "base", wanted.app) if point == UNTRAINED else load_agent(
-                here.profile(), path.stem, str(train(here, *point))
+        if not (path := run.curve(*point)).is_file():
+            agent = system_agent(run, "base", wanted.app) if point == UNTRAINED else load_agent(
+                run.profile(), path.stem, str(train(run, *point))
             )  # fmt: skip
-            write_table(path, play_held_out(here, agent, wanted.app))
+            write_table(path, play_held_out(run, agent, wanted.app))
     progress(len(points), len(points))
-    return curve_table(here)
+    return curve_table(run)
 
 
 def points_of(wanted: CurveSettings) -> list[tuple[int, str]]:
@@ -65,25 +65,28 @@ def points_of(wanted: CurveSettings) -> list[tuple[int, str]]:
     return [UNTRAINED, *product(wanted.tasks, (*wanted.labels, *wanted.starts))]
 
 
-def train(here: Run, tasks: int, name: str) -> Path:
+def train(run: Run, tasks: int, name: str) -> Path:
     """Train the planner of a point: by stage 1 on these labels, or by stage 2 from this start; returns its folder.
 
     Goes on after a kill.
     """
-    from coda_lib.dataset import grpo_rows, sft_rows  # TRL takes seconds to load, and the table needs none of it
+    from coda_lib.dataset import (  # TRL takes seconds to load, and the table needs none of it
+        grpo_rows,
+        sft_rows,
+    )
     from coda_lib.executor import Executor
     from coda_lib.trainer import generalize, specialize
 
-    profile, folder = here.profile(), here.curve(tasks, name).with_suffix("")
+    profile, folder = run.profile(), run.curve(tasks, name).with_suffix("")
     planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "curve", str(tasks), name)
     if name not in profile.curve.starts:
-        judged, label = labelled(here, tasks, name)
+        judged, label = labelled(run, tasks, name)
         rows = grpo_rows(judged, profile.prompts, label)
         return specialize(rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed)
-    judged, label = labelled(here, tasks, "voting")
+    judged, label = labelled(run, tasks, "voting")
     rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
     known = profile.curve.starts[name]
-    start = beginning(checkpoint_path(known) if known else None, planner, here.curve(0, name).with_suffix(""), profile.seed)
+    start = beginning(checkpoint_path(known) if known else None, planner, run.curve(0, name).with_suffix(""), profile.seed)
     return generalize(rows, start, profile.generalize, folder, seed)
 
 
@@ -108,50 +111,50 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
     return folder
 
 
-def attempts(here: Run, tasks: int) -> list[Trajectory]:
+def attempts(run: Run, tasks: int) -> list[Trajectory]:
     """The judged attempts of the base planner at so many train tasks: as many episodes in all as the profile says."""
-    profile, path = here.profile(), here.curve(tasks, "judged")
+    profile, path = run.profile(), run.curve(tasks, "judged")
     if not path.is_file():
-        wanted, seed, folder = profile.curve, stage_seed(profile, "curve", str(tasks)), here.fleet("curve", str(tasks), "base")
-        agent, drawn = system_agent(here, "base", wanted.app), train_tasks(here, tasks)
-        played = play(here, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None)
+        wanted, seed, folder = profile.curve, stage_seed(profile, "curve", str(tasks)), run.fleet("curve", str(tasks), "base")
+        agent, drawn = system_agent(run, "base", wanted.app), train_tasks(run, tasks)
+        played = play(run, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None)
         save_trajectories(path, Judge.load(profile).vote(played, seed))
         Collection(folder).clear()
     return load_trajectories(path)
 
 
-def labelled(here: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Labeller]:
+def labelled(run: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Labeller]:
     """The attempts at so many tasks, and their labels: by the judge ('voting') or by the application's check ('truth')."""
-    judged = attempts(here, tasks)
-    return judged, judge_labels(here.profile(), judged) if labels == "voting" else true_labels(train_tasks(here, tasks))
+    judged = attempts(run, tasks)
+    return judged, judge_labels(run.profile(), judged) if labels == "voting" else true_labels(train_tasks(run, tasks))
 
 
-def train_tasks(here: Run, tasks: int) -> list[Task]:
+def train_tasks(run: Run, tasks: int) -> list[Task]:
     """So many train tasks, of the grades that the base planner explores."""
-    profile = here.profile()
+    profile = run.profile()
     return drawn_tasks(profile.curve.app, tasks, profile.explore["base"].grades, stage_seed(profile, "curve tasks"))
 
 
-def label_supply(here: Run) -> pd.DataFrame:
+def label_supply(run: Run) -> pd.DataFrame:
     """What there was to learn from, a row for each trained point: labelled attempts, their tasks, percent that solved theirs."""
-    profile, rows = here.profile(), []
+    profile, rows = run.profile(), []
     told = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
     for tasks, labels in product(profile.curve.tasks, told):
-        judged, label = labelled(here, tasks, labels)
+        judged, label = labelled(run, tasks, labels)
         clean = [attempt for attempt in judged if label(attempt)]
         solved = 100 * sum(bool(attempt.success) for attempt in clean) / len(clean) if clean else float("nan")
         rows.append((tasks, labels, len(clean), len({attempt.task_id for attempt in clean}), solved))
     return pd.DataFrame(rows, columns=["tasks", "labels", "labelled attempts", "labelled tasks", "solved"])
 
 
-def curve_table(here: Run) -> pd.DataFrame:
+def curve_table(run: Run) -> pd.DataFrame:
     """A row for each point, the base planner first, as far as they are there.
 
     Columns: tasks, labels (or a start's name), value, low, high (Average@k in percent, 95 % interval over held-out tasks).
     """
-    wanted, rows = here.profile().curve, []
+    wanted, rows = run.profile().curve, []
     for tasks, labels in points_of(wanted):
-        if (path := here.curve(tasks, labels)).is_file():
+        if (path := run.curve(tasks, labels)).is_file():
             episodes = read_episodes(path)
             apps = dict.fromkeys(episodes["task_id"], wanted.app)
             scores = task_average(success_matrix(episodes, apps, episodes["run"].unique(), path.stem))

@@ -14,24 +14,24 @@ from coda_study.usage import note_usage
 __all__ = ["begin", "run"]
 
 
-def run(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Roll out a planner ('base', 'novice' or 'specialist') on its train tasks; writes rollouts/{planner}/{app}.parquet.
+def run(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
+    """Roll out a planner ('base', 'round1' or 'specialist') on its train tasks; writes rollouts/{planner}/{app}.parquet.
 
     Where the profile has a generator, it makes the tasks while the base planner explores (`stages.rounds`).
     """
-    profile = here.profile()
+    profile = run.profile()
     if profile.models.generator and planner == "base":
         from coda_study.stages.rounds import explore_in_rounds
 
-        trajectories = explore_in_rounds(here, app, progress)
+        trajectories = explore_in_rounds(run, app, progress)
     else:
-        agent, tasks = system_agent(here, planner, app), train_tasks(here, app, planner)
-        seed, folder = stage_seed(profile, "explore", planner, app), here.fleet("explore", planner, app)
-        trajectories = play(here, agent, app, tasks, profile.explore[planner].runs, seed, folder, progress)
-        note_usage(here, f"explore/{planner}/{app}", **models_of(agent))
-    save_trajectories(here.rollouts(planner, app), trajectories)
-    Collection(here.fleet("explore", planner, app)).clear()
+        agent, tasks = system_agent(run, planner, app), train_tasks(run, app, planner)
+        seed, folder = stage_seed(profile, "explore", planner, app), run.fleet("explore", planner, app)
+        trajectories = play(run, agent, app, tasks, profile.explore[planner].runs, seed, folder, progress)
+        note_usage(run, f"explore/{planner}/{app}", **models_of(agent))
+    save_trajectories(run.rollouts(planner, app), trajectories)
+    Collection(run.fleet("explore", planner, app)).clear()
     if planner == "base":
-        for attempts in here.generated(app).glob("*/attempts.parquet"):
+        for attempts in run.generated(app).glob("*/attempts.parquet"):
             remove(attempts)
     return trajectories

@@ -20,30 +20,30 @@ from sciencedesk.space import write_split
 __all__ = ["begin", "run", "train"]
 
 
-def run(here: Run, progress: Progress = lambda done, total: None) -> Path:
+def run(run: Run, progress: Progress = lambda done, total: None) -> Path:
     """Fine-tune a fresh base planner on the positive steps of all specialists' judged rollouts.
 
     `progress(done, total)` is called after each optimizer step.  Returns generalist/, which then holds its checkpoint.
     Goes on after a kill.
     """
-    if configuration := here.profile().generalize.accelerate:
-        launch(here, configuration, "generalize")
-        return here.generalist
-    return train(here, progress)
+    if configuration := run.profile().generalize.accelerate:
+        launch(run, configuration, "generalize")
+        return run.generalist
+    return train(run, progress)
 
 
-def train(here: Run, progress: Progress = lambda done, total: None) -> Path:
+def train(run: Run, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
-    profile = here.profile()
-    judged = [t for app in profile.apps for t in load_trajectories(here.judged("specialist", app))]
+    profile = run.profile()
+    judged = [t for app in profile.apps for t in load_trajectories(run.judged("specialist", app))]
     seed = stage_seed(profile, "generalize")
     rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged), profile.generalize.endings, seed)
-    folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, here.generalist, seed, progress)
-    write_split(here.generalist, profile.apps)
+    folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, run.generalist, seed, progress)
+    write_split(run.generalist, profile.apps)
     return folder
 
 
 if __name__ == "__main__":  # one of the processes that `launch` starts
-    here = Run(sys.argv[1])
-    torch.set_num_threads(here.profile().generalize.threads)
-    train(here)
+    run = Run(sys.argv[1])
+    torch.set_num_threads(run.profile().generalize.threads)
+    train(run)

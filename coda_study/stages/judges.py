@@ -22,23 +22,23 @@ __all__ = ["begin", "load_judges", "mix", "run"]
 _SEED = "raters"  # part of the stage's seeds: another word would draw another mix
 
 
-def run(here: Run, app: str) -> pd.DataFrame:
+def run(run: Run, app: str) -> pd.DataFrame:
     """Let every judge of Table 2 give all its votes on the mix; writes judges/{app}.parquet, columns as of `votes.find_votes`."""
-    profile, trajectories = here.profile(), mix(here, app)
+    profile, trajectories = run.profile(), mix(run, app)
     parts = []
     for name, load in load_judges(profile, rule=None).items():
         judged = load().vote(trajectories, stage_seed(profile, _SEED, app, name))
         parts.append(votes_of(judged, name))
     table = pd.concat(parts, ignore_index=True)
-    write_table(here.judges(app), table)
+    write_table(run.judges(app), table)
     return table
 
 
-def mix(here: Run, app: str) -> list[Trajectory]:
+def mix(run: Run, app: str) -> list[Trajectory]:
     """A seeded draw of trajectories with an outcome: as many of the base planner, of the specialist and of the generalist."""
-    profile = here.profile()
+    profile = run.profile()
     drawn: list[Trajectory] = []
-    for path in (here.rollouts("base", app), here.rollouts("specialist", app), here.trajectories("stage2", app)):
+    for path in (run.rollouts("base", app), run.rollouts("specialist", app), run.trajectories("stage2", app)):
         known = [trajectory for trajectory in load_trajectories(path) if trajectory.success is not None]
         rng = random.Random(stage_seed(profile, _SEED, app, path.parent.name))
         drawn += rng.sample(known, min(profile.judges.trajectories, len(known)))

@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 __all__ = ["begin", "label_quality", "labeller", "run"]
 
 
-def run(here: Run, app: str) -> pd.DataFrame:
+def run(run: Run, app: str) -> pd.DataFrame:
     """Let the other judges of Table 2 vote on the base planner's rollouts; writes ablations/votes/{app}.parquet.
 
     Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all votes that the rules of
     Table 2 ask for.
     """
-    profile, judged = here.profile(), load_trajectories(here.judged("base", app))
+    profile, judged = run.profile(), load_trajectories(run.judged("base", app))
     parts = [votes_of(judged, "judge")]
     for name, load in load_judges(profile).items():
         if name != "judge":
             parts.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
     table = pd.concat(parts, ignore_index=True)
-    write_table(here.label_votes(app), table)
+    write_table(run.label_votes(app), table)
     return table
 
 
-def labeller(here: Run, app: str, labels: str) -> Labeller:
+def labeller(run: Run, app: str, labels: str) -> Labeller:
     """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth')."""
-    profile = here.profile()
+    profile = run.profile()
     if labels == "voting":
-        return judge_labels(profile, load_trajectories(here.judged("base", app)))
+        return judge_labels(profile, load_trajectories(run.judged("base", app)))
     if labels == "truth":
-        return true_labels(train_tasks(here, app))
+        return true_labels(train_tasks(run, app))
     rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
-    clean = apply(rule, cast(pd.read_parquet(here.label_votes(app))))["clean"].to_dict()
+    clean = apply(rule, cast(pd.read_parquet(run.label_votes(app))))["clean"].to_dict()
     return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
 
 
@@ -63,17 +63,17 @@ def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -
     return range(len(trajectory.steps)) if clean(trajectory) and not unread else ()
 
 
-def label_quality(here: Run) -> pd.DataFrame:
+def label_quality(run: Run) -> pd.DataFrame:
     """The labels of the base planner's rollouts, a row for each way of labelling.
 
     Columns: labels, attempts (clean), steps (trained on), failed (percent of these steps from attempts that failed).
     """
-    profile, rows = here.profile(), []
+    profile, rows = run.profile(), []
     for labels in get_args(Variant.model_fields["labels"].annotation):
         clean = []
         for app in profile.apps:
-            label = labeller(here, app, labels)
-            clean += [(len(steps), t.success) for t in load_trajectories(here.judged("base", app)) if (steps := label(t))]
+            label = labeller(run, app, labels)
+            clean += [(len(steps), t.success) for t in load_trajectories(run.judged("base", app)) if (steps := label(t))]
         steps, failed = sum(n for n, _ in clean), sum(n for n, success in clean if not success)
         share = 100 * failed / steps if steps else float("nan")
         rows.append({"labels": labels, "attempts": len(clean), "steps": steps, "failed": share})

@@ -19,16 +19,16 @@ from coda_study.stages.common import Progress, play, system_agent
 from coda_study.usage import note_usage
 
 
-def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
+def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
     """Make tasks, try them, ask the judge once about each attempt, and so on; keeps the rounds in generated/{app}.
 
     What an interrupted stage has done is not done again.  StageError as of `Generator.next_round`, and if no task
     is left of all rounds.
     """
-    profile, folder = here.profile(), here.generated(app)
+    profile, folder = run.profile(), run.generated(app)
     model = load_model(profile, "generator", profile.models.generator)
     generator = Generator.of(model, Sampling.of(profile.generator), app, profile.generator.tasks)
-    agent, judge = system_agent(here, "base", app), Judge.load(profile, votes=1)
+    agent, judge = system_agent(run, "base", app), Judge.load(profile, votes=1)
     trajectories, last = [], []
     for number in range(1, profile.generator.rounds + 1):
         name, attempts = f"explore-{number:02d}", folder / f"{number:02d}" / "attempts.parquet"
@@ -38,12 +38,12 @@ def explore_in_rounds(here: Run, app: str, progress: Progress = lambda done, tot
                 rounds.append(generator.next_round(folder, feedback_of(last), stage_seed(profile, "generate", app, name)))
             tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
             seed = stage_seed(profile, name, "base", app)
-            played = play(here, agent, app, tasks, profile.explore["base"].runs, seed, fleet, progress)
+            played = play(run, agent, app, tasks, profile.explore["base"].runs, seed, fleet, progress)
             save_trajectories(attempts, judge.vote(played, stage_seed(profile, "judge", app, name)))
             remove(fleet)
         last = load_trajectories(attempts)
         trajectories += [replace(attempt, verdicts=()) for attempt in last]  # the judge's own stage asks for all votes
     if not trajectories:
         raise StageError(f"no task of {generator.model.name} for {app} is left: {display(folder)} says why")
-    note_usage(here, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=judge.model)
+    note_usage(run, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=judge.model)
     return trajectories

@@ -23,43 +23,43 @@ from sciencedesk.space import write_split
 __all__ = ["begin", "explorers", "run", "train"]
 
 
-def run(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
-    """Train the 'novice' or the 'specialist' of an application on the positive steps of the judged rollouts so far.
+def run(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
+    """Train the 'round1' or the 'specialist' of an application on the positive steps of the judged rollouts so far.
 
-    A novice begins as the base planner, and learns from what that explored; the specialist goes on from the novice, and learns
-    from what both explored.  Without a novice in the profile it begins as the base planner.  `progress(done, total)` is called
+    The round-1 planner begins as the base planner, and learns from what that explored; the specialist goes on from the round-1 planner, and learns
+    from what both explored.  Without a round 1 in the profile it begins as the base planner.  `progress(done, total)` is called
     after each optimizer step.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO
     groups.  Goes on after a kill.
     """
-    if configuration := here.profile().specialize.accelerate:
-        launch(here, configuration, "specialize", planner, app)
-        return here.specialist(app, planner)
-    return train(here, planner, app, progress)
+    if configuration := run.profile().specialize.accelerate:
+        launch(run, configuration, "specialize", planner, app)
+        return run.specialist(app, planner)
+    return train(run, planner, app, progress)
 
 
 def explorers(profile: Profile, planner: str) -> list[str]:
-    """The planners whose rollouts a novice or a specialist learns from, the one that it begins as last."""
+    """The planners whose rollouts a round-1 planner or a specialist learns from, the one that it begins as last."""
     return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
 
 
-def train(here: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
+def train(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
-    profile = here.profile()
+    profile = run.profile()
     before = explorers(profile, planner)
-    judged = [trajectory for name in before for trajectory in load_trajectories(here.judged(name, app))]
+    judged = [trajectory for name in before for trajectory in load_trajectories(run.judged(name, app))]
     rows, executor = grpo_rows(judged, profile.prompts, judge_labels(profile, judged)), Executor.load(profile)
-    start, seed = here.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
-    rewarding = KeepingReward(executor, seed, profile.specialize, here.groups(app, planner))
-    settings = (profile.specialize, profile.planner, here.specialist(app, planner), seed)
+    start, seed = run.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
+    rewarding = KeepingReward(executor, seed, profile.specialize, run.groups(app, planner))
+    settings = (profile.specialize, profile.planner, run.specialist(app, planner), seed)
     folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
-    write_split(here.specialist(app, planner), [app])
+    write_split(run.specialist(app, planner), [app])
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
-    note_usage(here, f"{name}-{process}" if process else name, executor=executor.model)
+    note_usage(run, f"{name}-{process}" if process else name, executor=executor.model)
     return folder
 
 
 if __name__ == "__main__":  # one of the processes that `launch` starts
-    here = Run(sys.argv[1])
-    torch.set_num_threads(here.profile().specialize.threads)
-    train(here, *sys.argv[2:])
+    run = Run(sys.argv[1])
+    torch.set_num_threads(run.profile().specialize.threads)
+    train(run, *sys.argv[2:])

@@ -120,25 +120,25 @@ def executors(profile: Profile) -> dict[str, Executor]:
     return {"tree": WidgetTreeExecutor(), "coder": CoderExecutor(usual, coder, usual.sampling)}
 
 
-def agents(here: Run, app: str) -> list[Agent]:
+def agents(run: Run, app: str) -> list[Agent]:
     """Base planner and generalist with each new executor.
 
     In an application that is not of the run: with the usual executor, and the executor alone.
     """
-    profile, planners = here.profile(), ("base", "stage2")
+    profile, planners = run.profile(), ("base", "stage2")
     if app not in profile.apps:
-        return [system_agent(here, system, app) for system in ("base", "executor", "stage2")]
+        return [system_agent(run, system, app) for system in ("base", "executor", "stage2")]
     new = executors(profile)
-    loaded = {name: Planner.load(profile, here.planner_checkpoint(name, app)) for name in planners}
+    loaded = {name: Planner.load(profile, run.planner_checkpoint(name, app)) for name in planners}
     return [DualAgent(loaded[name], new[kind], f"{name}, {kind}") for kind, name in product(new, planners)]
 
 
-def run(here: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
+def run(run: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
     """Play the held-out tasks of an application with all these agents; writes ablations/transfer/{app}.parquet."""
-    profile, players = here.profile(), agents(here, app)
-    each = len(held_out_tasks(here, app)) * profile.evaluation_runs  # episodes of an agent
+    profile, players = run.profile(), agents(run, app)
+    each = len(held_out_tasks(run, app)) * profile.evaluation_runs  # episodes of an agent
     moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]
-    parts = [play_held_out(here, agent, app, move) for agent, move in zip(players, moves, strict=True)]
+    parts = [play_held_out(run, agent, app, move) for agent, move in zip(players, moves, strict=True)]
     table = pd.concat(parts, ignore_index=True)
-    write_table(here.transfer(app), table)
+    write_table(run.transfer(app), table)
     return table

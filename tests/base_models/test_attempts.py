@@ -10,11 +10,11 @@ from tiny_models import made_up
 
 from base_models.attempts import Attempt, AttemptMaker, Question, labelled_attempts
 from base_models.hindsight import reached
-from base_models.lessons import judge_lessons, judge_tasks
 from base_models.replies import NOTHING, held, needless
 from base_models.rows import READING
 from base_models.sources import JUDGE_BATCH, RULINGS, judge_source, ruling_source
 from base_models.text_attempts import names, renamed, text_attempts, text_lessons
+from base_models.training_tasks import judge_lessons, judge_tasks
 from base_models.walks import Transition, screenshot
 from coda_lib.action import Action
 from coda_lib.applications import APPS

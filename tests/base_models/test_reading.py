@@ -10,10 +10,10 @@ import torch
 from tiny_models import save_tiny
 
 from base_models.architecture import PATCH
-from base_models.pages import draw_page
 from base_models.reading import Reading, _symbol
 from base_models.rows import Shown, shown
 from base_models.sources import page_source, screens_source, shown_names
+from base_models.synthetic_screens import draw_page
 from base_models.training import train_language, train_vision
 from base_models.walks import unambiguous
 from coda_lib.grammar import parse_actions

@@ -9,10 +9,18 @@ from dataclasses import replace
 import pytest
 
 from base_models.copying import draw_value_row
-from base_models.hindsight import achievements, curiosity, distracted, hindsights, planner_row, with_more, with_past
-from base_models.lessons import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
+from base_models.hindsight import (
+    achievements,
+    distracted,
+    hindsights,
+    planner_row,
+    undirected_step,
+    with_more,
+    with_past,
+)
 from base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
 from base_models.sources import GROUP, SCREENS, UNSURE, executor_source, how_to_source, planner_source
+from base_models.training_tasks import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
 from base_models.walks import by_goal, typed_words
 from coda_lib.applications import APPS
 from coda_lib.grammar import parse_actions
@@ -250,5 +258,5 @@ def test_more_may_be_asked(walks):
 
 def test_curiosity_is_what_the_walk_did(walks):
     walk = walks[1]
-    curious = curiosity(walk, 40, "Anything.", random.Random(0))
+    curious = undirected_step(walk, 40, "Anything.", random.Random(0))
     assert curious.step == walk[40].step and all(past in walk[37:40] for past in curious.history)

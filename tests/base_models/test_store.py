@@ -15,9 +15,9 @@ from kit import kit_files
 from base_models import data
 from base_models.attempts import AttemptMaker, labelled_attempts
 from base_models.hindsight import hindsights
-from base_models.lessons import demonstrations
 from base_models.store import cached, read, write
 from base_models.text_attempts import text_attempts
+from base_models.training_tasks import demonstrations
 from coda_lib.errors import UserError
 
 PLAIN = [(), [1, -2.5, 1e300, float("inf"), True, None, "é\ud800\x00", b"\x89"], {"a": (1, [2]), 3: {}}, ["row", 0], ["list"]]

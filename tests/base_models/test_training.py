@@ -13,9 +13,9 @@ from tiny_models import NO, YES, made_up, save_tiny
 from base_models import data, recipe
 from base_models.attempts import AttemptMaker, Question
 from base_models.checks import judging, paired, unseen_attempts
-from base_models.lessons import judge_tasks, unseen_lessons
 from base_models.rows import Row
 from base_models.training import batch_of, packed_batch
+from base_models.training_tasks import judge_tasks, unseen_lessons
 from coda_lib.action import Action
 from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.environment import EnvironmentFault

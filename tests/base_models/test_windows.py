@@ -12,8 +12,8 @@ import pytest
 from app_tests import installed
 
 from base_models.architecture import processor, tokenizer
-from base_models.lessons import judge_lessons, lessons, unseen_lessons
 from base_models.recipe import load_checkpoint
+from base_models.training_tasks import judge_lessons, lessons, unseen_lessons
 from base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
 from base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.action import Action
@@ -162,13 +162,13 @@ def test_an_application_without_names_says_so():
 @pytest.mark.parametrize("folder", ["desktop/planner", "desktop/executor", "desktop/judge", "desktop/base_judge",
                                     "kalgebra/planner", "kalgebra/executor"])  # fmt: skip
 def test_screens_are_seen_at_the_size_they_were_learned_at(folder):
-    assert load_processor(str(CHECKPOINTS / folder)).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
+    assert load_processor(str(CHECKPOINTS / folder)).image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)
 
 
 def test_models_to_be_trained_see_screens_at_the_size_of_windows(tmp_path):
     """New ones, and those that begin as ScienceDesk's executor, also when they have been saved and loaded."""
-    assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.sight(SIZE) == (WIDTH, HEIGHT)
+    assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)
     words, _ = load_checkpoint(CHECKPOINTS / "executor")
     words.save_pretrained(tmp_path)
     shutil.copy(CHECKPOINTS / "executor" / "config.json", tmp_path)
-    assert load_processor(tmp_path).image_processor.sight(SIZE) == words.image_processor.sight(SIZE) == (WIDTH, HEIGHT)
+    assert load_processor(tmp_path).image_processor.resize_rule(SIZE) == words.image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)

@@ -208,7 +208,7 @@ def test_the_parts_of_a_run_are_those_of_its_layout():
     parts |= set(re.findall(r'self\.folder / "([^"]+)"', inspect.getsource(Run)))
     outputs = re.findall(r"(?ms)^    output:\n(.*?)^    \w", (REPO / "Snakefile").read_text())
     paths = [path for block in outputs for path in re.findall(r'"([^"]+)"', block)]
-    parts |= {re.match(r"[\w.]+", path.replace("{trained}", name))[0] for path in paths for name in ("novice", "specialist")}
+    parts |= {re.match(r"[\w.]+", path.replace("{trained}", name))[0] for path in paths for name in ("round1", "specialist")}
     assert len(parts) >= 20 and parts <= BELONGS["run"]
 
 

@@ -155,8 +155,8 @@ def test_clean_is_correct_with_nothing_redundant_and_no_error(verdict, clean):
     ],
 )
 def test_only_all_votes_together_are_a_yes(replies, success, clean, invalid):
-    opinion = RULE.outcome(replies)
-    assert (opinion.success, opinion.clean, opinion.invalid) == (success, clean, invalid)
+    outcome = RULE.outcome(replies)
+    assert (outcome.success, outcome.clean, outcome.invalid) == (success, clean, invalid)
 
 
 @pytest.mark.parametrize(
@@ -202,8 +202,8 @@ def test_a_rule_that_cannot_be_is_refused(change, message):
     ],
 )  # fmt: skip
 def test_enough_votes_are_a_yes(needed, replies, success, clean):
-    opinion = Rule("", (("judge", 4),), needed).outcome(replies)
-    assert (opinion.success, opinion.clean) == (success, clean)
+    outcome = Rule("", (("judge", 4),), needed).outcome(replies)
+    assert (outcome.success, outcome.clean) == (success, clean)
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.lists(st.sampled_from([YES, UNCLEAN, NO, NONSENSE]), min_size=5, max_size=5))

@@ -10,7 +10,16 @@ from tiny_models import pictures_of, screen, words_of
 from coda_lib.action import Action
 from coda_lib.grammar import LONGEST_REPLY
 from coda_lib.models.chat import Message, ReplayModel, Sampling
-from coda_lib.planner import HISTORY, Observation, Planner, Turn, control_action, format_plan, is_cut, read_plan
+from coda_lib.planner import (
+    HISTORY,
+    Observation,
+    Planner,
+    Turn,
+    control_action,
+    format_plan,
+    is_cut,
+    read_plan,
+)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,22 @@ import re
 import pytest
 
 from coda_lib.executor import Executor
-from coda_lib.models.chat import ReplayModel, Sampling, Sight
+from coda_lib.models.chat import ReplayModel, ResizeRule, Sampling
 from coda_lib.task import test_tasks as tasks_of_tests
-from coda_study.grounding import ABSOLUTE, ADVICE, FRACTION, RIGHT, THOUSANDTH, TWICE, check_grounding, point_of
+from coda_study.grounding import (
+    ABSOLUTE,
+    ADVICE,
+    FRACTION,
+    RIGHT,
+    THOUSANDTH,
+    TWICE,
+    check_grounding,
+    point_of,
+)
 from sciencedesk.env import ScienceDesk
 
 SCREEN, APPS = (1600, 1200), ("gis", "astron")
-SIGHT = Sight(28, 100 * 28 * 28, 1_000_000)  # a limit of pixels, so that the picture is smaller than the screen
+SIGHT = ResizeRule(28, 100 * 28 * 28, 1_000_000)  # a limit of pixels, so that the picture is smaller than the screen
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +68,7 @@ def test_points_are_read_in_all_ways():
 
 def test_the_command_says_what_to_do(coda, places, monkeypatch):
     executor = writing(places, (1000, 1000))
-    executor.model.sight = SIGHT
+    executor.model.resize_rule = SIGHT
     monkeypatch.setattr(Executor, "load", lambda settings, checkpoint=None: executor)
     monkeypatch.setattr(check_grounding, "__defaults__", (SCREEN, APPS))
     code, shown, _ = coda("grounding", "--profile", "smoke")

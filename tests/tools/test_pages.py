@@ -30,7 +30,16 @@ from coda_lib.task import Task
 from coda_study.evaluation.report import html_report, to_markdown
 from coda_study.generator import Dropped, Round
 from coda_study.markup import as_html, as_markdown, clean_html, without_html
-from coda_study.show import conversation, episode_table, figures, markdown, markdown_table, rounds_table, strip, vote_table
+from coda_study.show import (
+    conversation,
+    episode_table,
+    figures,
+    markdown,
+    markdown_table,
+    rounds_table,
+    strip,
+    vote_table,
+)
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 

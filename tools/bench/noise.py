@@ -77,9 +77,9 @@ class Noise:
         screen = Image.fromarray(np.roll(np.asarray(self.screen), 64 * number, axis=1))
         shortest = Observation(self.text(1), (), screen, screen)
         messages = planner_messages(shortest, self.prompts)
-        sight = processor.image_processor.sight
-        width, height = sight(screen.size)
-        pictures = 2 * (width // sight.factor) * (height // sight.factor)
+        resize_rule = processor.image_processor.resize_rule
+        width, height = resize_rule(screen.size)
+        pictures = 2 * (width // resize_rule.factor) * (height // resize_rule.factor)
         missing = self.hardware.prompt_tokens + pictures - prompt_tokens(processor, messages)
         png = encode_image(screen)
         step = Step(png, "", "", (Action.click(0.5, 0.5),))

@@ -261,7 +261,7 @@ def _read_votes(run: Run, profile: Profile, evidence: Evidence, apps: Sequence[s
 
 
 def read_groups(run: Run, planner: str, app: str, evidence: Evidence, prefix: str = "") -> None:
-    """Add the GRPO groups that the training of a novice or a specialist has kept."""
+    """Add the GRPO groups that the training of a round-1 planner or a specialist has kept."""
     for path in sorted(run.groups(app, planner).glob("*.parquet")):
         evidence.groups += [_group(group, prefix + planner, app, evidence) for group in pq.read_table(path).to_pylist()]
 

@@ -18,7 +18,14 @@ from matplotlib import cbook
 from matplotlib.colors import LightSource
 from scipy import ndimage
 
-from sciencedesk.apps.gis.names import FIRST_MARKS, FIRST_PEAKS, MADE_LAYERS, MORE_MARKS, MORE_PEAKS, MORE_ZONES
+from sciencedesk.apps.gis.names import (
+    FIRST_MARKS,
+    FIRST_PEAKS,
+    MADE_LAYERS,
+    MORE_MARKS,
+    MORE_PEAKS,
+    MORE_ZONES,
+)
 
 EAST, NORTH = 30, 32  # km; the map's size, whose south-west corner is (0, 0)
 RASTERS = {"Elevation": "m", "Slope": "degrees", "Hillshade": "light", "Classes": "class"}  # layer: unit

@@ -30,7 +30,7 @@ def test_a_model_runs_where_the_profile_says():
     assert isinstance(local, LocalModel) and local.batch_size == near.concurrency
     assert isinstance(served, EndpointModel) and served.url == ADDRESS
     assert served.name == local.name and Path(served.name).is_dir()
-    assert served.sight == local.sight
+    assert served.resize_rule == local.resize_rule
     assert isinstance(load_model(far, "executor", near.models.executor), LocalModel)
 
 

@@ -19,7 +19,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLIm
 
 from base_models.architecture import CHAT_TEMPLATE, PATCH, tokenizer
 from coda_lib.errors import UserError
-from coda_lib.models.chat import Message, ReplayModel, Sampling, Sight, image, text
+from coda_lib.models.chat import Message, ReplayModel, ResizeRule, Sampling, image, text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, encode, load_network, load_processor
 
 pytest_plugins = ("tiny_checkpoints",)
@@ -216,8 +216,8 @@ def test_a_model_says_at_which_size_it_sees_a_picture(real_settings, tiny_planne
         model = LocalModel(path)
         (_, rows, columns), = encode(model.processor, [ask(noise(*size, 1), "x")])["image_grid_thw"].tolist()
         patch = model.processor.image_processor.patch_size
-        assert model.sight(size) == (columns * patch, rows * patch)
-    assert LocalModel(real_settings).sight((1280, 800)) == (1288, 812) and model.sight((336, 252)) == (336, 252)
+        assert model.resize_rule(size) == (columns * patch, rows * patch)
+    assert LocalModel(real_settings).resize_rule((1280, 800)) == (1288, 812) and model.resize_rule((336, 252)) == (336, 252)
 
 
 def test_sizes_are_seen_as_the_image_processor_computes_them():
@@ -230,7 +230,7 @@ def test_sizes_are_seen_as_the_image_processor_computes_them():
         most = least * rng.choice((1, 4, 100, 10000))
         if max(size) / min(size) <= 200:  # the processor refuses others
             height, width = smart_resize(size[1], size[0], factor, least, most)
-            assert Sight(factor, least, most)(size) == (width, height)
+            assert ResizeRule(factor, least, most)(size) == (width, height)
 
 
 def test_pictures_seen_before_give_the_same_patches(real_settings, monkeypatch):

@@ -43,7 +43,7 @@ class Recorder:
     """A model whose conversations and replies are kept."""
 
     def __init__(self, model):
-        self.model, self.name, self.sight, self.conversations, self.replies = model, model.name, model.sight, [], []
+        self.model, self.name, self.resize_rule, self.conversations, self.replies = model, model.name, model.resize_rule, [], []
 
     def generate(self, conversations, sampling, seed) -> list[str]:
         replies = self.model.generate(conversations, sampling, seed)

@@ -6,7 +6,13 @@ import subprocess
 
 from coda_lib.config import load_profile
 from coda_lib.files import read_json, sha256, write_json, write_text
-from coda_study.evaluation.provenance import build_manifest, code_state, hardware, package_versions, write_manifest
+from coda_study.evaluation.provenance import (
+    build_manifest,
+    code_state,
+    hardware,
+    package_versions,
+    write_manifest,
+)
 from coda_study.run import Run
 
 

@@ -197,9 +197,9 @@ def test_a_run_that_shares_an_exploration_has_its_votes(run, tmp_path):
     other = Run(str(tmp_path / "other"))
     other.store(load_profile("laptop", ("seed=8", f"explored={run.folder.name}")))
     save_trajectories(other.judged("specialist", "algebra"), [made_up(2, planner="specialist", verdicts=[YES, NO])])
-    save_trajectories(other.judged("novice", "algebra"), [made_up(3, planner="novice", verdicts=[NO])])
+    save_trajectories(other.judged("round1", "algebra"), [made_up(3, planner="round1", verdicts=[NO])])
     votes = load_votes(other)
-    assert list(votes["planner"].unique()) == ["script", "novice", "specialist"]
+    assert list(votes["planner"].unique()) == ["script", "round1", "specialist"]
     of_base = load_votes(run).query("planner == 'script'").reset_index(drop=True)
     pd.testing.assert_frame_equal(votes.query("planner == 'script'").reset_index(drop=True), of_base)
     assert votes.query("planner == 'specialist'")["vote"].tolist() == [0, 1]

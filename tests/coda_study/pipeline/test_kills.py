@@ -20,7 +20,7 @@ from coda_study.run import Run
 VICTIMS = ("driver", "scheduler", "runner", "kernel")
 MOMENTS = 5  # kills of each
 PATIENCE_S = 10.0  # after which nothing may run any more
-RESULTS = ("rollouts", "judged", "novice", "specialist", "generalist", "evaluation", "judges", "ablations", "tables", "figures")
+RESULTS = ("rollouts", "judged", "round1", "specialist", "generalist", "evaluation", "judges", "ablations", "tables", "figures")
 AWAY = ("fingerprint.json", "done.json", "metrics.jsonl")  # hold times, paths and the number of tries
 
 

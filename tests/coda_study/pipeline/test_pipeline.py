@@ -78,10 +78,10 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
 
 
 def test_a_second_round_goes_on_from_the_first(run, fake_notebooks, fake_checkpoints):
-    novice = "explore.novice={tasks: 4, grades: {A: 1}, runs: 2}"
-    stages = preview(run, load_profile("smoke", (*fake_checkpoints, novice)), "results", fake_notebooks)
+    round1 = "explore.round1={tasks: 4, grades: {A: 1}, runs: 2}"
+    stages = preview(run, load_profile("smoke", (*fake_checkpoints, round1)), "results", fake_notebooks)
     assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 1
-    order = ["judge/base/gis", "specialize/novice/gis", "explore/novice/gis", "judge/novice/gis", "specialize/specialist/gis",
+    order = ["judge/base/gis", "specialize/round1/gis", "explore/round1/gis", "judge/round1/gis", "specialize/specialist/gis",
              "explore/specialist/gis", "judge/specialist/gis", "generalize"]  # fmt: skip
     assert sorted(order, key=stages.index) == order
 

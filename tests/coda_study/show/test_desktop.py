@@ -18,7 +18,15 @@ from coda_lib.errors import UserError
 from coda_lib.paths import REFERENCE
 from coda_lib.trajectory import save_trajectories
 from coda_study.run import Run
-from coda_study.show.desktop import before_and_after, outcomes, played_on, repeated, requests, study_table, typing_task
+from coda_study.show.desktop import (
+    before_and_after,
+    outcomes,
+    played_on,
+    repeated,
+    requests,
+    study_table,
+    typing_task,
+)
 from sciencedesk.board.fake import FakeMachine
 from sciencedesk.board.guest import Timing
 

@@ -7,7 +7,7 @@ from PIL import Image
 from tiny_models import SIZE, screen, words_of
 
 from coda_lib.action import ActionError, ActionType
-from coda_lib.agent import DualAgent, SoloAgent, carry_out, sight_of
+from coda_lib.agent import DualAgent, SoloAgent, carry_out, resize_rule_of
 from coda_lib.applications import APPS
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
@@ -121,8 +121,8 @@ def test_a_planner_before_the_widget_tree_sees_pictures_of_its_own_size():
     class Seeing(ReplayModel):
         def __init__(self, width: int):
             super().__init__([])
-            self.sight = lambda size: (width, width * size[1] // size[0])
+            self.resize_rule = lambda size: (width, width * size[1] // size[0])
 
     planner, executor = Planner(Seeing(400), GREEDY), Executor(Seeing(200), GREEDY)
-    assert sight_of(DualAgent(planner, WidgetTreeExecutor(), "base, tree"))((640, 480)) == (400, 300)
-    assert sight_of(DualAgent(planner, executor, "base"))((640, 480)) == sight_of(SoloAgent(executor))((640, 480)) == (200, 150)
+    assert resize_rule_of(DualAgent(planner, WidgetTreeExecutor(), "base, tree"))((640, 480)) == (400, 300)
+    assert resize_rule_of(DualAgent(planner, executor, "base"))((640, 480)) == resize_rule_of(SoloAgent(executor))((640, 480)) == (200, 150)

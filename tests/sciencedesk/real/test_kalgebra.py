@@ -8,7 +8,15 @@ import signal
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized, play_script
+from app_tests import (
+    check_drawn,
+    check_refused,
+    check_task,
+    check_tasks,
+    installed,
+    parametrized,
+    play_script,
+)
 
 from coda_lib.action import Action
 from coda_lib.environment import EnvironmentFault

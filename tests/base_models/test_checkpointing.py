@@ -10,9 +10,9 @@ import pytest
 import torch
 from tiny_models import save_tiny
 
-from base_models import kept, recipe
+from base_models import checkpointing, recipe
+from base_models.checkpointing import Journal, Kept
 from base_models.data import Data, Recipe
-from base_models.kept import Journal, Kept
 from base_models.recipe import load_checkpoint
 
 
@@ -39,7 +39,7 @@ def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> 
     with monkeypatch.context() as patch:
         patch.setattr(torch.optim.AdamW, "step", counted)
         patch.setattr(recipe.sources, "SCREENS", 2)
-        patch.setattr(kept, "EVERY", 2)
+        patch.setattr(checkpointing, "EVERY", 2)
         recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl"))
     entries = [json.loads(line) for line in (folder / "executor.jsonl").read_text().splitlines()]
     return network.state_dict(), [{name: entry[name] for name in entry if name != "seconds"} for entry in entries]
@@ -60,14 +60,14 @@ def test_a_killed_training_ends_with_the_same_weights_and_log(tmp_path, walks, m
 
 def test_what_is_kept_of_another_part_is_not_taken(tmp_path):
     layer = torch.nn.Linear(2, 2)
-    one = Kept(tmp_path / "kept.pt", "executor")
+    one = Kept(tmp_path / "checkpointing.pt", "executor")
     assert one.begin(layer=layer) == (0, {})
     one.finish()
     one.keep(5, 5, {"average": 0.5})
-    assert (Kept(tmp_path / "kept.pt", "executor").stage, Kept(tmp_path / "kept.pt", "planner").stage) == (1, 0)
+    assert (Kept(tmp_path / "checkpointing.pt", "executor").stage, Kept(tmp_path / "checkpointing.pt", "planner").stage) == (1, 0)
     other = torch.nn.Linear(2, 2)
-    assert Kept(tmp_path / "kept.pt", "planner").begin(layer=other) == (0, {})
-    assert Kept(tmp_path / "kept.pt", "executor").begin(layer=other) == (5, {"average": 0.5})
+    assert Kept(tmp_path / "checkpointing.pt", "planner").begin(layer=other) == (0, {})
+    assert Kept(tmp_path / "checkpointing.pt", "executor").begin(layer=other) == (5, {"average": 0.5})
     assert torch.equal(other.weight, layer.weight)
     Kept().keep(1, 1, {})  # nowhere
 
@@ -84,5 +84,5 @@ def test_a_journal_goes_back(tmp_path):
 def test_skipping_draws_what_was_drawn():
     rng, other = random.Random(0), random.Random(0)
     drawn = [rng.random() for _ in range(7)]
-    kept.skip(partial(random.Random.random), 6, other)
+    checkpointing.skip(partial(random.Random.random), 6, other)
     assert other.random() == drawn[6]
