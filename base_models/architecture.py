@@ -1,4 +1,6 @@
-"""Tiny models of the real architecture: Qwen2.5-VL's configuration, tokenizer and image processor at laptop size."""
+"""Tiny models of the real architecture: Qwen2.5-VL's configuration, tokenizer and image processor at laptop
+size.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,24 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 from coda_lib.models.local import ImageTextProcessor, ScreenshotProcessor
 
 PATCH = 14  # px, as in Qwen2.5-VL: a letter or two of the applications' names
-TOKEN = 28  # px, as in Qwen2.5-VL; 2 x 2 patches are merged to an image token: 12 x 9 = 108 tokens for a 336 x 252 screenshot
-# of a picture, at least and at most: a pixel more than a window has, for with none to spare rounding makes 336 x 224 of 640 x 480
+# px, as in Qwen2.5-VL; 2 x 2 patches are merged to an image token: 12 x 9 = 108 tokens for a 336 x 252
+# screenshot
+TOKEN = 28
+# of a picture, at least and at most: a pixel more than a window has, for with none to spare rounding makes
+# 336 x 224 of 640 x 480
 PIXELS = {"shortest_edge": TOKEN * TOKEN, "longest_edge": 336 * 252 + 1}
 GRID = 4  # px; coordinates are written on this grid, so that each is one token
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
-# Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is the same.
+_SPECIAL = (
+    "<|endoftext|>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|vision_start|>",
+    "<|vision_end|>",
+    "<|image_pad|>",
+    "<|video_pad|>",
+)
+# Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is
+# the same.
 _PIECES = (
     "click(start_box='(", "left_double(start_box='(", "right_single(start_box='(", "drag(start_box='(", ")', end_box='(",
     "scroll(start_box='(", ")', direction='", "hotkey(key='", "type(content='", "\\n')", ")')", "')", "finished()", "wait()",
@@ -31,7 +45,9 @@ CHAT_TEMPLATE = (
 
 
 def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of this corpus; grammar pieces and the numbers of the coordinate grid are single tokens."""
+    """A byte-level BPE tokenizer of this corpus; grammar pieces and the numbers of the coordinate grid are
+    single tokens.
+    """
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -39,7 +55,10 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
     raw.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     raw.train_from_iterator(
-        corpus, trainers.BpeTrainer(vocab_size=vocabulary, special_tokens=list(_SPECIAL), initial_alphabet=sorted(alphabet))
+        corpus,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary, special_tokens=list(_SPECIAL), initial_alphabet=sorted(alphabet)
+        ),
     )
     numbers = [str(n) for n in range(8, 340, GRID)]
     raw.add_tokens([AddedToken(piece, normalized=False) for piece in (*_PIECES, *numbers)])
@@ -50,7 +69,9 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
-    """Screenshots are normalised with their own statistics: screens are almost white, and photographs' constants hide them."""
+    """Screenshots are normalised with their own statistics: screens are almost white, and photographs'
+    constants hide them.
+    """
     pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
         size=PIXELS,
@@ -58,7 +79,9 @@ def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float
     return ImageTextProcessor(pictures, words, CHAT_TEMPLATE)
 
 
-def configuration(words: PreTrainedTokenizerFast, width: int = 128, layers: int = 4, vision_layers: int = 3) -> Qwen2_5_VLConfig:
+def configuration(
+    words: PreTrainedTokenizerFast, width: int = 128, layers: int = 4, vision_layers: int = 3
+) -> Qwen2_5_VLConfig:
     """Qwen2.5-VL with heads of 32 and full attention in the vision tower."""
     ids = words.convert_tokens_to_ids
     text = dict(

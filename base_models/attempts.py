@@ -1,8 +1,10 @@
-"""Attempts for the judge to learn from: stretches of walks, scripts and rollouts, labelled by the application's state.
+"""Attempts for the judge to learn from: stretches of walks, scripts and rollouts, labelled by the
+application's state.
 
-The judge replies what each step did, what holds at the end, and then its verdict.  From verdicts alone, one bit an attempt, a
-tiny model learns which instructions are hard, and does not look.  (The paper's judge learned from captions of frames, too.)
-Encoding pictures is what costs, so each attempt has several questions.  All ask what is to be trained on.
+The judge replies what each step did, what holds at the end, and then its verdict.  From verdicts alone, one
+bit an attempt, a tiny model learns which instructions are hard, and does not look.  (The paper's judge
+learned from captions of frames, too.) Encoding pictures is what costs, so each attempt has several questions.
+All ask what is to be trained on.
 """
 
 from __future__ import annotations
@@ -35,8 +37,8 @@ SHORT = "AB"  # grades of the tasks that a base planner solves now and then
 class Question:
     """The instruction to judge an attempt by, the answer that it gave, and the judge's reply.
 
-    Without `whole` the reply ends with `Correctness`: the states do not tell the redundant steps.  About a single screen the
-    reply may also be its description.
+    Without `whole` the reply ends with `Correctness`: the states do not tell the redundant steps.  About a
+    single screen the reply may also be its description.
     """
 
     instruction: str
@@ -47,7 +49,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Attempt:
-    """PNG screenshots in order, and questions about them; the first of an attempt with `plans` has a whole reply.
+    """PNG screenshots in order, and questions about them; the first of an attempt with `plans` has a whole
+    reply.
 
     `plans` are those of all steps, with the one that ended the attempt; a single screen has none.
     """
@@ -64,11 +67,15 @@ class Attempt:
 
     @property
     def rulings(self) -> list[Row]:
-        """The whole replies without pictures: what each step did is given; what holds at the end and the verdict are learned."""
+        """The whole replies without pictures: what each step did is given; what holds at the end and the
+        verdict are learned.
+        """
         rows = []
         for question in (q for q in self.questions if q.whole and self.plans):
             steps, _, ruling = question.reply.partition("\n")
-            rows.append(without_pictures(Row(self._messages(question, self.pictures), ruling, given=f"{steps}\n")))
+            rows.append(
+                without_pictures(Row(self._messages(question, self.pictures), ruling, given=f"{steps}\n"))
+            )
         return rows
 
     def _messages(self, question: Question, pictures: Sequence[Any]) -> list[Message]:
@@ -79,7 +86,9 @@ class Attempt:
 
 
 class AttemptMaker:
-    """Makes attempts of one application, from a random walk that also tells how often each aim holds by chance."""
+    """Makes attempts of one application, from a random walk that also tells how often each aim holds by
+    chance.
+    """
 
     def __init__(self, walk: Sequence[Transition]):
         self.walk, self.app = walk, walk[0].app
@@ -94,7 +103,9 @@ class AttemptMaker:
             self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in own]
 
     def screen(self, rng: random.Random) -> Attempt:
-        """A single screen to read out and to be asked about: most of a judge's work is to see what a screen shows."""
+        """A single screen to read out and to be asked about: most of a judge's work is to see what a screen
+        shows.
+        """
         transition = rng.choice(self.walk)
         read = Question(READING, None, description(transition))
         return Attempt((transition.screen,), (read, *self._questions(transition.before, (), rng, most=8)))
@@ -102,11 +113,14 @@ class AttemptMaker:
     def stretch(self, rng: random.Random) -> Attempt:
         """A stretch of the walk, judged as an attempt at three aims that it reached or came near to.
 
-        A walk without a purpose looks like most rollouts of a base planner, and its states tell for certain what it achieved.
+        A walk without a purpose looks like most rollouts of a base planner, and its states tell for certain
+        what it achieved.
         """
         start = rng.randrange(len(self.walk))
         if rng.random() < 0.5:  # from the beginning of a walk, as an episode
-            start = next(i for i in range(start, -1, -1) if not i or self.walk[i - 1].walk != self.walk[i].walk)
+            start = next(
+                i for i in range(start, -1, -1) if not i or self.walk[i - 1].walk != self.walk[i].walk
+            )
         length = rng.choice([1, 1, 1, 2, 2, 2, 3, 3, 4, 5, 6])
         part = [t for t in self.walk[start : start + length] if t.walk == self.walk[start].walk]
         states = [part[0].before, *(t.after for t in part)]
@@ -122,10 +136,11 @@ class AttemptMaker:
         return Attempt(tuple(pictures), (*questions.values(), *more), tuple(plans))
 
     def script(self, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> Attempt:
-        """An attempt at a task by its script, in three of five cases with a fault, in three of ten with a redundant step.
+        """An attempt at a task by its script, in three of five cases with a fault, in three of ten with a
+        redundant step.
 
-        Faults: an aim of a composition or a step is left out, the script of another value is played, the script ends early,
-        random steps replace the rest of it or all of it.
+        Faults: an aim of a composition or a step is left out, the script of another value is played, the
+        script ends early, random steps replace the rest of it or all of it.
         """
         parts, task = lesson
         script, first_error = _with_fault(parts, task, [other for _, other in others], rng)
@@ -147,7 +162,10 @@ class AttemptMaker:
                 first_error = min(i, len(script) if first_error is None else first_error)
                 break
         last_plan, success = ending(self.env, answer)
-        pictures, plans = [*(t.screen for t in taken), screenshot(desk)], [*(t.plan for t in taken), last_plan]
+        pictures, plans = (
+            [*(t.screen for t in taken), screenshot(desk)],
+            [*(t.plan for t in taken), last_plan],
+        )
         verdict = Verdict(success, tuple(redundant), None if success else (first_error or 0) + 1)
         return self._attempt(parts, task.instruction, answer, verdict, pictures, plans, rng)
 
@@ -155,7 +173,9 @@ class AttemptMaker:
         """A rollout at one of the judge's tasks, played again for the state at its end."""
         parts, task = lesson
         plans = [step.plan for step in trajectory.steps]
-        verdict = script_verdict(task, [plan for plan in plans if plan != "DONE"], bool(trajectory.success), len(plans))
+        verdict = script_verdict(
+            task, [plan for plan in plans if plan != "DONE"], bool(trajectory.success), len(plans)
+        )
         self.env.reset(task)
         desk = window_of(self.env)
         for action in (action for step in trajectory.steps for action in step.actions):
@@ -174,7 +194,12 @@ class AttemptMaker:
         return Attempt(tuple(pictures), (question, *more), tuple(plans))
 
     def _questions(
-        self, state: State, instructions: Sequence[str], rng: random.Random, effects: Sequence[str] = (), most: int = 4
+        self,
+        state: State,
+        instructions: Sequence[str],
+        rng: random.Random,
+        effects: Sequence[str] = (),
+        most: int = 4,
     ) -> list[Question]:
         """Other questions about the same attempt, answered by the state at its end.
 
@@ -202,7 +227,9 @@ class AttemptMaker:
         free = [aim for aim in self.aims if not reached(aim, states[0])]
         done = [aim for aim in free if reached(aim, states[-1])]
         missed = [aim for aim in free if aim not in done]
-        changed = {aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])}
+        changed = {
+            aim.goal.name for aim in self.aims if reached(aim, states[-1]) and not reached(aim, states[0])
+        }
         near = [aim for aim in missed if aim.goal.name in changed] or missed
         return (rng.choice(done), True) if done and rng.random() < 0.6 else (rng.choice(near), False)
 
@@ -210,7 +237,9 @@ class AttemptMaker:
 def _with_fault(
     parts: Sequence[Aim], task: Task, others: Sequence[Task], rng: random.Random
 ) -> tuple[list[Mapping[str, Any] | None], int | None]:
-    """A task's script, perhaps with a fault (None stands for a random step), and the index of its first error."""
+    """A task's script, perhaps with a fault (None stands for a random step), and the index of its first
+    error.
+    """
     script: list[Mapping[str, Any] | None] = list(task.solution)
     if len(parts) > 1 and rng.random() < 0.2:  # half of what was asked looks much like all of it
         k = rng.randrange(len(parts))
@@ -236,7 +265,9 @@ def _redundant(part: Sequence[Transition], aim: Aim) -> tuple[int, ...]:
     """The steps, counted from 1, but for the last one that reached an aim and those that led to it."""
     i = max(i for i, t in enumerate(part) if reached(aim, t.after) and not reached(aim, t.before))
     needed = {i}
-    while i and (leads_to(part[i - 1], part[i]) or not str(part[i - 1].step.get("type", "\n")).endswith("\n")):
+    while i and (
+        leads_to(part[i - 1], part[i]) or not str(part[i - 1].step.get("type", "\n")).endswith("\n")
+    ):
         i -= 1  # what is typed and not yet entered is part of a form
         needed.add(i)
     return tuple(i + 1 for i in range(len(part)) if i not in needed)
@@ -246,15 +277,20 @@ def by_task(rollouts: Sequence[Trajectory]) -> dict[str, list[list[Trajectory]]]
     """The rollouts of each task, those that solved it and those that did not, as far as there are any."""
     outcomes: dict[str, dict[bool, list[Trajectory]]] = {}
     for trajectory in rollouts:
-        outcomes.setdefault(trajectory.task_id, {}).setdefault(bool(trajectory.success), []).append(trajectory)
+        outcomes.setdefault(trajectory.task_id, {}).setdefault(bool(trajectory.success), []).append(
+            trajectory
+        )
     return {task: list(lists.values()) for task, lists in outcomes.items()}
 
 
-def labelled_attempts(walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int | str) -> list[Attempt]:
-    """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by rollouts if any.
+def labelled_attempts(
+    walk: Sequence[Transition], rollouts: Sequence[Trajectory], count: int, seed: int | str
+) -> list[Attempt]:
+    """`count` attempts at the judge's tasks in the application of a walk: by script, and three of five by
+    rollouts if any.
 
-    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the verdict.  Such tasks
-    are at least half of those drawn.  EnvironmentFault as in `through_faults`.
+    Of a task with both outcomes, half of the rollouts drawn are of each: otherwise its words would tell the
+    verdict.  Such tasks are at least half of those drawn.  EnvironmentFault as in `through_faults`.
     """
     maker, rng = AttemptMaker(walk), random.Random(f"attempts {walk[0].app} {seed}")
     lessons = {lesson[1].id: lesson for lesson in judge_lessons(maker.app)}

@@ -1,4 +1,6 @@
-"""A training that goes on after a kill, exactly where it was: its state is kept every `EVERY` steps, in one file a recipe."""
+"""A training that goes on after a kill, exactly where it was: its state is kept every `EVERY` steps, in one
+file a recipe.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,8 @@ class Part(Protocol):
 class Kept:
     """The state of the stage that a part of a recipe is in; without a path nothing is kept.
 
-    `begin` gives it back if it is of this part and stage, `keep` writes it.  `stage` is the one to go on with.
+    `begin` gives it back if it is of this part and stage, `keep` writes it.  `stage` is the one to go on
+    with.
     """
 
     def __init__(self, path: Path | None = None, part: str = "", **parts: Part):
@@ -50,7 +53,10 @@ class Kept:
         if self.path and (steps % EVERY == 0 or steps == of):
             states = {name: part.state_dict() for name, part in self.parts.items()}
             with atomic_path(self.path) as temporary:
-                torch.save({"part": self.part, "stage": self.stage, "steps": steps, "told": told, "parts": states}, temporary)
+                torch.save(
+                    {"part": self.part, "stage": self.stage, "steps": steps, "told": told, "parts": states},
+                    temporary,
+                )
 
     def finish(self) -> None:
         """The next stage begins."""

@@ -35,11 +35,12 @@ def unseen_words(app: str) -> list[str]:
 def grounding(
     model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int, texts: Texts = unseen_words
 ) -> dict[str, Any]:
-    """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact texts, also unseen.
+    """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact
+    texts, also unseen.
 
-    `click_inside_APP` is the share in one application, where there are several.  `click_moving` is that among rows of lists,
-    drawn objects and handles, which are not always at one place; `click_swapped` is that of clicks with the screenshot of another
-    state: it must be lower for a model that looks.
+    `click_inside_APP` is the share in one application, where there are several.  `click_moving` is that among
+    rows of lists, drawn objects and handles, which are not always at one place; `click_swapped` is that of
+    clicks with the screenshot of another state: it must be lower for a model that looks.
     """
     rng = random.Random(seed)
     unseen = [[t for t in walk if t.screen not in known] for walk in walks]
@@ -52,7 +53,9 @@ def grounding(
     blind, _ = _hits(model, drawn, _swapped(rows, walks, rng))
     screens = sum(len({t.screen for t in walk}) for walk in unseen)
     apps, moving = [walk[0].app for walk in walks], [click.inside for click in clicks if click.moving]
-    by_app = {f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps}
+    by_app = {
+        f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps
+    }
     return {
         "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share([click.inside for click in clicks]),
         **(by_app if len(apps) > 1 else {}),
@@ -62,7 +65,9 @@ def grounding(
 
 
 class _Click(NamedTuple):
-    """An action with a point: whether it points at what is not always at one place, and lies inside what is named."""
+    """An action with a point: whether it points at what is not always at one place, and lies inside what is
+    named.
+    """
 
     app: str
     moving: bool
@@ -74,10 +79,14 @@ def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]
     return [swap_pictures(row, lambda: decode_image(rng.choice(screens))) for row in rows]
 
 
-def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]) -> tuple[list[_Click], list[bool]]:
+def _hits(
+    model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Sequence[Row]
+) -> tuple[list[_Click], list[bool]]:
     """The actions with a point, and whether each typed text is right."""
     clicks, typed = [], []
-    for (transition, row), reply in zip(drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True):
+    for (transition, row), reply in zip(
+        drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True
+    ):
         (right,) = parse_actions(row.reply, SIZE)
         try:
             actions = parse_actions(reply, SIZE)
@@ -87,7 +96,9 @@ def _hits(model: ChatModel, drawn: Sequence[tuple[Transition, Row]], rows: Seque
             typed.append(actions == (right,))
         elif right.x is not None:
             moving = any(e.role in MOVING and _is_middle(e, (right.x, right.y)) for e in transition.elements)
-            is_inside = len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0])
+            is_inside = (
+                len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0])
+            )
             clicks.append(_Click(transition.app, moving, is_inside))
     return clicks, typed
 
@@ -99,7 +110,9 @@ def _inside(transition: Transition, right: Action, action: Action) -> bool:
     ends = [((right.x, right.y), (action.x, action.y))]
     if right.x2 is not None:
         ends.append(((right.x2, right.y2), (action.x2, action.y2)))
-    return all(any(_is_middle(e, a) and _holds(e, a) and _holds(e, b) for e in transition.elements) for a, b in ends)
+    return all(
+        any(_is_middle(e, a) and _holds(e, a) and _holds(e, b) for e in transition.elements) for a, b in ends
+    )
 
 
 def _holds(element: Any, point: tuple[float, float]) -> bool:
@@ -113,8 +126,9 @@ def _is_middle(element: Any, point: tuple[float, float]) -> bool:
 
 
 def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[str, Any]:
-    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with swapped pictures;
-    `script_exact` is that of the scripts' steps at tasks of the development region, whose values are unseen.
+    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with
+    swapped pictures; `script_exact` is that of the scripts' steps at tasks of the development region, whose
+    values are unseen.
     """
     rng = random.Random(seed)
     pools = [hindsights(walk[0].app, walk) for walk in walks]
@@ -140,9 +154,11 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
     return _share([reply == row.reply for reply, row in zip(replies, rows, strict=True)])
 
 
-def unseen_attempts(walk: Sequence[Transition], played: Sequence[Trajectory], count: int, seed: str) -> dict[str, list[Attempt]]:
-    """What judges are measured on in the application of a walk, by kind: `count` stretches of it, `count` attempts by script,
-    the rollouts `played`, and those of them that are `paired`.
+def unseen_attempts(
+    walk: Sequence[Transition], played: Sequence[Trajectory], count: int, seed: str
+) -> dict[str, list[Attempt]]:
+    """What judges are measured on in the application of a walk, by kind: `count` stretches of it, `count`
+    attempts by script, the rollouts `played`, and those of them that are `paired`.
 
     Scripts and rollouts are at tasks of the development region.  EnvironmentFault as in `through_faults`.
     """
@@ -168,10 +184,11 @@ def unseen_attempts(walk: Sequence[Transition], played: Sequence[Trajectory], co
 
 
 def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: int) -> dict[str, Any]:
-    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped pictures.
+    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped
+    pictures.
 
-    The words of a task tell how often it is solved, so a judge can be right about rollouts without looking; about `paired` ones
-    they tell nothing.
+    The words of a task tell how often it is solved, so a judge can be right about rollouts without looking;
+    about `paired` ones they tell nothing.
     """
     rng, figures = random.Random(seed), {}
     for kind, of_kind in attempts.items():
@@ -182,7 +199,9 @@ def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: i
             rows = [attempt.rows[0] for attempt in of_kind[start : start + _AT_ONCE]]
             truth += [parse_verdict(row.reply).correct for row in rows]
             verdicts += _verdicts(model, rows)
-            blind += _verdicts(model, [swap_pictures(row, lambda another=another: decode_image(another())) for row in rows])
+            blind += _verdicts(
+                model, [swap_pictures(row, lambda another=another: decode_image(another())) for row in rows]
+            )
         figures |= {
             f"{kind}s": len(of_kind),
             f"{kind}_successes": _share(truth),
@@ -199,7 +218,9 @@ def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: i
 def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
     """As many solved as failed rollouts of each task that has both."""
     both = [outcomes for outcomes in by_task(rollouts).values() if len(outcomes) > 1]
-    return [trajectory for outcomes in both for part in outcomes for trajectory in part[: min(map(len, outcomes))]]
+    return [
+        trajectory for outcomes in both for part in outcomes for trajectory in part[: min(map(len, outcomes))]
+    ]
 
 
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:

@@ -1,4 +1,5 @@
-"""What the base models learn from, and how much of it: walks, demonstrations, attempts and rollouts, kept in files.
+"""What the base models learn from, and how much of it: walks, demonstrations, attempts and rollouts, kept in
+files.
 
 An interrupted recipe goes on with the next file.
 """
@@ -52,7 +53,9 @@ class Recipe:
     values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
-    unseen: int = 1_500  # tasks of the development region an application that it tries, for the judges' figures
+    unseen: int = (
+        1_500  # tasks of the development region an application that it tries, for the judges' figures
+    )
     tries: int = 3  # episodes at each
     attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
@@ -80,9 +83,17 @@ DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, po
     rulings=400, screens=400, base_judge=200, judge=600, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
-_PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100}
+_PIECES = {
+    "walks": 500,
+    "test_walks": 500,
+    "demonstrations": 50,
+    "in_words": 100,
+    "scripts": 50,
+    "attempts": 100,
+}
 _PIECE = 50  # tasks of rollouts
-# of random steps in demonstrations on real applications: with 60 % one in twelve on KAlgebra solved its task, at 5 s each
+# of random steps in demonstrations on real applications: with 60 % one in twelve on KAlgebra solved its task,
+# at 5 s each
 _SLIPS = 0.4
 _AT_ONCE = 3  # windows of real applications; a fourth makes two cores no faster
 
@@ -100,7 +111,9 @@ def _side_by_side(make: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) ->
 
 @dataclass(frozen=True)
 class Data:
-    """What the parts of a recipe learn from, one list an application; what takes long to make is stored in `folder`."""
+    """What the parts of a recipe learn from, one list an application; what takes long to make is stored in
+    `folder`.
+    """
 
     folder: Path
     apps: Sequence[str]
@@ -109,21 +122,30 @@ class Data:
     def _stored(self, name: str, make: Callable[[], Any]) -> Any:
         return cached(self.folder / f"{name}.parquet", make, KINDS)
 
-    def _made(self, name: str, count: int, seed: int, make: Callable[[str, int, int | str], list[Any]]) -> list[list[Any]]:
+    def _made(
+        self, name: str, count: int, seed: int, make: Callable[[str, int, int | str], list[Any]]
+    ) -> list[list[Any]]:
         """`count` things of each application by `make(app, count, seed)`, in files of their own.
 
-        Those of real applications, which are programs of their own, come in pieces, each with its own seed, made side by side.
+        Those of real applications, which are programs of their own, come in pieces, each with its own seed,
+        made side by side.
         """
         if not are_real(self.apps):
-            return [self._stored(f"{name}/{app}", lambda app=app: make(app, count, seed)) for app in self.apps]
+            return [
+                self._stored(f"{name}/{app}", lambda app=app: make(app, count, seed)) for app in self.apps
+            ]
         size = _PIECES[name]
 
         def piece(app: str, start: int) -> list[Any]:
-            return self._stored(f"{name}/{start:06}/{app}", lambda: make(app, min(size, count - start), f"{seed}/{start}"))
+            return self._stored(
+                f"{name}/{start:06}/{app}", lambda: make(app, min(size, count - start), f"{seed}/{start}")
+            )
 
         starts = range(0, count, size)
         pieces = _side_by_side(piece, [(app, start) for start in starts for app in self.apps])
-        return [[each for piece in pieces[i :: len(self.apps)] for each in piece] for i in range(len(self.apps))]
+        return [
+            [each for piece in pieces[i :: len(self.apps)] for each in piece] for i in range(len(self.apps))
+        ]
 
     @cached_property
     def walks(self) -> list[list[Transition]]:
@@ -165,7 +187,9 @@ class Data:
     def attempts(self) -> list[list[Attempt]]:
         return self._labelled("attempts", self.recipe.attempts, SEED, self.rollouts())
 
-    def _labelled(self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]) -> list[list[Attempt]]:
+    def _labelled(
+        self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]
+    ) -> list[list[Attempt]]:
         known = dict(zip(self.apps, zip(self.judged_walks, played, strict=True), strict=True))
 
         def make(app: str, count: int, seed: int | str) -> list[Attempt]:
@@ -179,11 +203,15 @@ class Data:
         for app, walk, played in zip(self.apps, self.test_walks, self.rollouts(unseen=True), strict=True):
             tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
             for start in range(0, len(tasks), size):
-                of_these = [trajectory for trajectory in played if trajectory.task_id in tasks[start : start + size]]
+                of_these = [
+                    trajectory for trajectory in played if trajectory.task_id in tasks[start : start + size]
+                ]
                 pieces.append((f"{start:06}/{app}", walk, of_these))
         count = max(1, self.recipe.samples // 3 // len(pieces))
 
-        def piece(name: str, walk: Sequence[Transition], played: Sequence[Trajectory]) -> dict[str, list[Attempt]]:
+        def piece(
+            name: str, walk: Sequence[Transition], played: Sequence[Trajectory]
+        ) -> dict[str, list[Attempt]]:
             made = partial(unseen_attempts, walk, played, count, f"{SEED + 1}/{name}")
             return self._stored(f"unseen_attempts/{name}", made)
 
@@ -192,7 +220,8 @@ class Data:
         return {kind: [attempt for part in parts for attempt in part[kind]] for kind in parts[0]}
 
     def rollouts(self, unseen: bool = False) -> list[list[Trajectory]]:
-        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region, for the figures.
+        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region,
+        for the figures.
 
         It tries each task several times: only both outcomes of a task show what tells them apart.
         """
@@ -208,7 +237,9 @@ class Data:
         ]
         played: dict[str, list[Trajectory]] = {app: [] for app in self.apps}
         for (app, *_), piece in zip(pieces, _side_by_side(self._played, pieces), strict=True):
-            played[app] += [trajectory for trajectory in piece if trajectory.stop is not StopReason.ENVIRONMENT_ERROR]
+            played[app] += [
+                trajectory for trajectory in piece if trajectory.stop is not StopReason.ENVIRONMENT_ERROR
+            ]
         return list(played.values())
 
     def _tried(self, app: str, unseen: bool) -> list[Task]:
@@ -221,10 +252,14 @@ class Data:
         if not path.exists():
             agent = trained_agent(self.folder, "base", "desktop" if are_real([app]) else "laptop")
             play = jobs(tasks, self.recipe.tries)
-            save_trajectories(path, rollout(agent, play, partial(opened, app), SEED, concurrency, report=print))
+            save_trajectories(
+                path, rollout(agent, play, partial(opened, app), SEED, concurrency, report=print)
+            )
         return load_trajectories(path)
 
 
 def trained_agent(folder: Path, name: str, profile: str = "laptop") -> Agent:
     """Planner and executor of a recipe's folder, sampled as in a profile."""
-    return load_agent(load_profile(profile), name, *(str(folder.resolve() / role) for role in ("planner", "executor")))
+    return load_agent(
+        load_profile(profile), name, *(str(folder.resolve() / role) for role in ("planner", "executor"))
+    )

@@ -1,6 +1,8 @@
-"""Hindsight: what one or two steps of a walk achieved becomes the instruction, and the steps become the plans.
+"""Hindsight: what one or two steps of a walk achieved becomes the instruction, and the steps become the
+plans.
 
-The planner learns from it, and the executor for its use without a planner.  The aims are those to be trained on.
+The planner learns from it, and the executor for its use without a planner.  The aims are those to be trained
+on.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ from sciencedesk.space import aims_of
 
 @dataclass(frozen=True)
 class Hindsight:
-    """A decision and the instruction under which it is right; without a step the instruction is fulfilled: DONE."""
+    """A decision and the instruction under which it is right; without a step the instruction is fulfilled:
+    DONE.
+    """
 
     instruction: str
     history: tuple[Transition, ...]  # the earlier steps
@@ -58,7 +62,9 @@ def hindsights(app: str, walk: Sequence[Transition]) -> list[Hindsight]:
 
 
 def leads_to(first: Transition, second: Transition) -> bool:
-    """Whether the second step needs the first: its target was not visible before, or it types into a field just clicked."""
+    """Whether the second step needs the first: its target was not visible before, or it types into a field
+    just clicked.
+    """
     (kind, target), visible = next(iter(second.step.items())), {e.name for e in first.elements}
     if kind == "type":
         return first.screen != first.next_screen and "click" in first.step
@@ -76,8 +82,12 @@ def _segment(
         instruction, goal = sentence([reworded(aim, rng)]), aim.goal.name
         for k, now in enumerate(segment):
             names = tuple(e.name for e in unambiguous(now.elements))
-            yield Hindsight(instruction, segment[:k], now.screen, now.step, now.action, names, aimless, goal=goal)
-        yield Hindsight(instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after, goal)
+            yield Hindsight(
+                instruction, segment[:k], now.screen, now.step, now.action, names, aimless, goal=goal
+            )
+        yield Hindsight(
+            instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after, goal
+        )
 
 
 def reworded(aim: Aim, rng: random.Random) -> Aim:
@@ -98,7 +108,9 @@ def _by_key(app: str) -> dict[str, list[Aim]]:
 def achievements(app: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Aim]:
     """The aims that hold in a state and did not in an earlier one."""
     changed = [key for key in _by_key(app) if before.get(key) != after.get(key)]
-    aims = {(aim.goal.name, aim.word): aim for key in changed for aim in _by_key(app)[key] if reached(aim, after)}
+    aims = {
+        (aim.goal.name, aim.word): aim for key in changed for aim in _by_key(app)[key] if reached(aim, after)
+    }
     return [aim for aim in aims.values() if not reached(aim, before)]
 
 
@@ -119,8 +131,14 @@ def solo_row(hindsight: Hindsight) -> Row:
 
 
 def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
-    """A question about one labelled value of the screen, and its answer; None where the screen shows no value."""
-    shown = [e for e in transition.elements if e.role == "value" and e.text.startswith(f"{e.name}: ") and e.text[-1] != "-"]
+    """A question about one labelled value of the screen, and its answer; None where the screen shows no
+    value.
+    """
+    shown = [
+        e
+        for e in transition.elements
+        if e.role == "value" and e.text.startswith(f"{e.name}: ") and e.text[-1] != "-"
+    ]
     if not shown:
         return None
     element = rng.choice(shown)
@@ -128,8 +146,12 @@ def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 
-def undirected_step(walk: Sequence[Transition], index: int, instruction: str, rng: random.Random) -> Hindsight:
-    """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do with it."""
+def undirected_step(
+    walk: Sequence[Transition], index: int, instruction: str, rng: random.Random
+) -> Hindsight:
+    """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do
+    with it.
+    """
     now = walk[index]
     past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == now.walk)
     return Hindsight(instruction, past, now.screen, now.step, now.action)

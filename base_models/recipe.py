@@ -1,7 +1,9 @@
-"""The recipe of the base models: walks, vision tower, reader, executor, planner, rollouts, base judge and judge, with their
-cards.  Those of real applications begin with ScienceDesk's executor, which has learned to read letters and to find what is named.
+"""The recipe of the base models: walks, vision tower, reader, executor, planner, rollouts, base judge and
+judge, with their cards.  Those of real applications begin with ScienceDesk's executor, which has learned to
+read letters and to find what is named.
 
-Each part is a folder that is complete once it holds figures.json: an interrupted training goes on in the stage where it was.
+Each part is a folder that is complete once it holds figures.json: an interrupted training goes on in the
+stage where it was.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ def train_all(
     folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, dict[str, Any]]:  # fmt: skip
-    """Train tower, reader, executor, planner and judges in `folder`, one from the other; returns the figures of each role.
+    """Train tower, reader, executor, planner and judges in `folder`, one from the other; returns the figures
+    of each role.
 
-    With `publish` the finished checkpoints replace those under data/checkpoints, or for real applications those under its folder
-    desktop.  `progress(done, total)` counts the parts.
+    With `publish` the finished checkpoints replace those under data/checkpoints, or for real applications
+    those under its folder desktop.  `progress(done, total)` counts the parts.
     """
     data, figures = Data(folder, apps, Recipe.of(apps).scaled(scale)), {}
     if are_real(apps):
@@ -64,7 +67,9 @@ def train_all(
 
 
 def train_tower(data: Data) -> None:
-    """The common start: copying of texts, then the vision tower on letters, and on what covers each patch of a screen."""
+    """The common start: copying of texts, then the vision tower on letters, and on what covers each patch of
+    a screen.
+    """
 
     def load() -> tuple[ImageTextProcessor, Network]:
         return (words := build_processor(data.walks)), new_network(words, SEED)
@@ -73,17 +78,33 @@ def train_tower(data: Data) -> None:
         copying = sources.copying_source(sources.vocabulary(data.walks))
         train_language(words, network, log, "copying", copying, data.recipe.copying, SEED, 64)
         reading, learn = Reading(network, SEED), partial(train_vision, words, network, log)
-        learn(reading, sources.screens_source(data.walks, 1.0, 0.5), data.recipe.letters, SEED, names=0.0, rate=1.5e-3)
+        learn(
+            reading,
+            sources.screens_source(data.walks, 1.0, 0.5),
+            data.recipe.letters,
+            SEED,
+            names=0.0,
+            rate=1.5e-3,
+        )
         return learn(reading, sources.screens_source(data.walks, 0.6), data.recipe.vision, SEED, names=2.0)
 
     part(data.folder / "tower", load, train)
 
 
 def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
-    """The stages of each part after the tower: name, source, its arguments out of `Data`, steps, seed and batch."""
+    """The stages of each part after the tower: name, source, its arguments out of `Data`, steps, seed and
+    batch.
+    """
     point = "executor", sources.executor_source, lambda data: (data.walks,)
     judge = "judge", sources.judge_source
-    look = "vision", sources.screens_source, lambda data: (data.walks, 0.3), recipe.vision, SEED, sources.SCREENS
+    look = (
+        "vision",
+        sources.screens_source,
+        lambda data: (data.walks, 0.3),
+        recipe.vision,
+        SEED,
+        sources.SCREENS,
+    )
     return {
         "reader": [
             (*point, recipe.pointing, SEED + 1, sources.SCREENS),
@@ -93,23 +114,49 @@ def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
         "planner": [
             ("copying", sources.how_to_source, lambda data: (data.apps,), recipe.how_tos, SEED, 64),
             ("copying", sources.value_source, lambda data: (data.apps,), recipe.values, SEED, 48),
-            ("planner", sources.planner_source, lambda data: (data.walks, data.demonstrations), recipe.planner, SEED, BATCH),
+            (
+                "planner",
+                sources.planner_source,
+                lambda data: (data.walks, data.demonstrations),
+                recipe.planner,
+                SEED,
+                BATCH,
+            ),
         ],
         "base_judge": [
-            ("copying", sources.ruling_source, lambda data: (data.apps, data.in_words), recipe.rulings, SEED, sources.RULINGS),
+            (
+                "copying",
+                sources.ruling_source,
+                lambda data: (data.apps, data.in_words),
+                recipe.rulings,
+                SEED,
+                sources.RULINGS,
+            ),
             ("screens", sources.screen_source, lambda data: (data.judged_walks,), recipe.screens, SEED, 16),
-            (*judge, lambda data: (data.judged_walks, data.scripts, data.in_words), recipe.base_judge, SEED, 8),
+            (
+                *judge,
+                lambda data: (data.judged_walks, data.scripts, data.in_words),
+                recipe.base_judge,
+                SEED,
+                8,
+            ),
         ],
-        "judge": [(*judge, lambda data: (data.judged_walks, data.attempts, data.in_words), recipe.judge, SEED, 8)],
+        "judge": [
+            (*judge, lambda data: (data.judged_walks, data.attempts, data.in_words), recipe.judge, SEED, 8)
+        ],
     }
 
 
-def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Network, log: Journal) -> dict[str, Any]:
+def train_stages(
+    data: Data, name: str, words: ImageTextProcessor, network: Network, log: Journal
+) -> dict[str, Any]:
     """Train a network on the stages of a part, one after the other; goes on where it was interrupted."""
     reading = None  # the executor's rows go on with what the vision tower's screens have trained
     kept = Kept(data.folder / "kept.pt", name, log=log)
     going_on = kept.stage
-    for number, (stage, source, arguments, steps, seed, batch) in enumerate(stages(data.recipe, data.apps)[name]):
+    for number, (stage, source, arguments, steps, seed, batch) in enumerate(
+        stages(data.recipe, data.apps)[name]
+    ):
         if stage in ("vision", "executor"):
             reading = reading or Reading(network, seed)
         if number < going_on:
@@ -125,18 +172,24 @@ def train_stages(data: Data, name: str, words: ImageTextProcessor, network: Netw
 
 
 def load_checkpoint(folder: Path) -> tuple[ImageTextProcessor, Network]:
-    """Processor and network of a checkpoint, to be trained on; a checkpoint of before `PIXELS` gets its limits."""
+    """Processor and network of a checkpoint, to be trained on; a checkpoint of before `PIXELS` gets its
+    limits.
+    """
     words = load_processor(folder)
     words.image_processor.size = PIXELS
     return words, load_network(folder, trainable=True, device="cpu")
 
 
 def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is complete already."""
+    """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is
+    complete already.
+    """
     if not (done := folder / "figures.json").exists():
         words, network = load()
         figures = train(words, network, Journal(folder.with_name(f"{folder.name}.jsonl")))
-        with replaced_folder(folder) as temporary:  # as a hub would hold it, processor and tokenizer beside weights
+        with replaced_folder(
+            folder
+        ) as temporary:  # as a hub would hold it, processor and tokenizer beside weights
             network.save_pretrained(temporary)
             words.save_pretrained(temporary)
         write_json(done, figures)
@@ -154,7 +207,9 @@ def publish_role(folder: Path, role: str, checkpoints: Path, apps: Sequence[str]
 
 
 def measured(data: Data, role: str) -> dict[str, Any]:
-    """The figures of a role, measured on walks and attempts that training did not see; writes its card with them."""
+    """The figures of a role, measured on walks and attempts that training did not see; writes its card with
+    them.
+    """
     folder, samples = data.folder / role, data.recipe.samples
     figures = read_json(folder / "figures.json").get("figures")
     if figures is None:
@@ -180,7 +235,11 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str]
         for _, source, _, steps, _, batch in stages(recipe, apps)[role]
     )
     if are_real(apps):
-        profile, where, origin = "desktop", ", ".join(apps), "from ScienceDesk's executor (`data/checkpoints/executor`)"
+        profile, where, origin = (
+            "desktop",
+            ", ".join(apps),
+            "from ScienceDesk's executor (`data/checkpoints/executor`)",
+        )
         begun = ["begun with ScienceDesk's executor"]
     else:
         profile, where, origin = "laptop", "ScienceDesk", "from scratch"
@@ -191,7 +250,9 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str]
             f"pointing ({recipe.pointing} steps)",
             f"reading screens out ({recipe.reader} steps)",
         ]
-    seen = f" (the judges: {recipe.judged_walk})" if recipe.judged_walk < recipe.walk and "judge" in role else ""
+    seen = (
+        f" (the judges: {recipe.judged_walk})" if recipe.judged_walk < recipe.walk and "judge" in role else ""
+    )
     begun += [f"then as the {before.replace('_', ' ')}" for before in earlier]
     table = "\n".join(f"| {figure} | {value} |" for figure, value in figures.items())
     return f"""# Tiny {name}

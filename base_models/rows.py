@@ -1,6 +1,7 @@
 """Training rows (messages, reply) about one screen of a random walk.
 
-The executor learns from plans that name something visible, or a text to type, with their actions; the reader reads screens out.
+The executor learns from plans that name something visible, or a text to type, with their actions; the reader
+reads screens out.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class Shown:
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    The text `given` stands before the reply and is not learned.  `shown` is what its one picture shows, if that is to be learned.
+    The text `given` stands before the reply and is not learned.  `shown` is what its one picture shows, if
+    that is to be learned.
     """
 
     messages: list[Message]
@@ -56,7 +58,12 @@ class Row:
 
     @property
     def pictures(self) -> list[Image.Image]:
-        return [part["image"] for message in self.messages for part in message["content"] if part["type"] == "image"]
+        return [
+            part["image"]
+            for message in self.messages
+            for part in message["content"]
+            if part["type"] == "image"
+        ]
 
 
 def on_grid(action: Action) -> str:
@@ -65,15 +72,22 @@ def on_grid(action: Action) -> str:
     def snap(fraction: float | None, side: int) -> float | None:
         return None if fraction is None else min(round(fraction * side / GRID) * GRID, side - GRID) / side
 
-    x, y, x2, y2 = snap(action.x, WIDTH), snap(action.y, HEIGHT), snap(action.x2, WIDTH), snap(action.y2, HEIGHT)
+    x, y, x2, y2 = (
+        snap(action.x, WIDTH),
+        snap(action.y, HEIGHT),
+        snap(action.x2, WIDTH),
+        snap(action.y2, HEIGHT),
+    )
     return format_action(replace(action, x=x, y=y, x2=x2, y2=y2), SIZE)
 
 
-def grounding_row(transition: Transition, rng: random.Random, texts: Sequence[str], even: bool = False) -> Row:
+def grounding_row(
+    transition: Transition, rng: random.Random, texts: Sequence[str], even: bool = False
+) -> Row:
     """A plan about anything visible on a screen, or one of `texts` to type, and its action.
 
-    What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last.  It is drawn more often than the
-    rest; with `even` all elements are equally likely.
+    What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last.  It is drawn
+    more often than the rest; with `even` all elements are equally likely.
     """
     clear = unambiguous(transition.elements)
     dice = rng.random()
@@ -92,14 +106,20 @@ def grounding_row(transition: Transition, rng: random.Random, texts: Sequence[st
 def element_row(screen: Transition | Shown, element: Element, rng: random.Random) -> Row:
     """A plan about one element of a screen, and its action."""
     clear = unambiguous(screen.elements)
-    drag = element.role == "slider" or (element.role == "row" and sum(e.role == "row" for e in clear) > 1 and rng.random() < 0.2)
+    drag = element.role == "slider" or (
+        element.role == "row" and sum(e.role == "row" for e in clear) > 1 and rng.random() < 0.2
+    )
     step = _dragged(element, clear, rng) if drag else _clicked(element, rng)
     return _executor_row(screen, step)
 
 
 def _typed(rng: random.Random, texts: Sequence[str]) -> dict[str, Any]:
     """Typing one of these texts, or random letters: the model learns to copy, and no list of texts."""
-    text = rng.choice(texts) if rng.random() < 0.6 else "".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x"
+    text = (
+        rng.choice(texts)
+        if rng.random() < 0.6
+        else "".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x"
+    )
     return {"type": text + rng.choice(["\n", ""])}
 
 
@@ -127,7 +147,8 @@ def shown(screen: Transition | Shown) -> Shown:
 
 
 def moving(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]:
-    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, entries of menus.
+    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, entries
+    of menus.
 
     An executor that knows the usual points by heart is right nearly everywhere else, and wrong here.
     """
@@ -143,7 +164,10 @@ def moving(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]
 def copying_row(rng: random.Random, texts: Sequence[str]) -> Row:
     """A plan to type a text, without a picture."""
     step = _typed(rng, texts)
-    return Row([{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}], on_grid(Action.type_text(step["type"])))
+    return Row(
+        [{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}],
+        on_grid(Action.type_text(step["type"])),
+    )
 
 
 def description(transition: Transition) -> str:
@@ -160,12 +184,16 @@ def description(transition: Transition) -> str:
 
 def description_row(transition: Transition) -> Row:
     """A screen to read out, in the judge's prompt."""
-    return Row(judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS), description(transition))
+    return Row(
+        judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS), description(transition)
+    )
 
 
 def without_pictures(row: Row) -> Row:
     """The same row, its messages without the pictures."""
-    texts = [m | {"content": [part for part in m["content"] if part["type"] != "image"]} for m in row.messages]
+    texts = [
+        m | {"content": [part for part in m["content"] if part["type"] != "image"]} for m in row.messages
+    ]
     return replace(row, messages=texts)
 
 
@@ -175,5 +203,7 @@ def swap_pictures(row: Row, draw: Callable[[], Image.Image]) -> Row:
     def swapped(part: dict[str, Any]) -> dict[str, Any]:
         return {"type": "image", "image": draw()} if part["type"] == "image" else part
 
-    messages = [message | {"content": [swapped(part) for part in message["content"]]} for message in row.messages]
+    messages = [
+        message | {"content": [swapped(part) for part in message["content"]]} for message in row.messages
+    ]
     return Row(messages, row.reply)

@@ -1,7 +1,8 @@
 """What takes long to make, kept in a Parquet file: lists of the recipes' own dataclasses.
 
-A file is data alone: a reader names the classes that it takes, and nothing in the file can make another thing (which pickle would
-do for whoever can write to the folder).  Pictures and objects that occur several times are stored once, as steps of walks do.
+A file is data alone: a reader names the classes that it takes, and nothing in the file can make another thing
+(which pickle would do for whoever can write to the folder).  Pictures and objects that occur several times
+are stored once, as steps of walks do.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def cached(path: Path, make: Callable[[], Any], kinds: Sequence[type]) -> Any:
 
 
 def write(path: Path, value: Any) -> None:
-    """Write lists, tuples and dicts of dataclasses, enum members, bytes and plain values.  TypeError for anything else."""
+    """Write lists, tuples and dicts of dataclasses, enum members, bytes and plain values.  TypeError for
+    anything else.
+    """
     rows = _Rows()
     rows.add("", rows.plain(value))
     with atomic_path(path) as temporary:
@@ -39,7 +42,9 @@ def write(path: Path, value: Any) -> None:
 
 
 def read(path: Path, kinds: Sequence[type]) -> Any:
-    """What `write` wrote, made of these classes.  UserError for a file that it did not write, or of other classes."""
+    """What `write` wrote, made of these classes.  UserError for a file that it did not write, or of other
+    classes.
+    """
     known = {kind.__name__: kind for kind in kinds}
     try:
         table = pq.read_table(path)
@@ -54,11 +59,15 @@ def read(path: Path, kinds: Sequence[type]) -> Any:
             made.append(known[kind](*value) if kind else value)
         return made[-1]
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UserError(f"{path}: cannot be read ({error!r}); remove the file, and it is made again") from error
+        raise UserError(
+            f"{path}: cannot be read ({error!r}); remove the file, and it is made again"
+        ) from error
 
 
 class _Rows:
-    """The rows of a file, each of which refers to earlier ones: bytes, dataclasses by their fields, last the whole."""
+    """The rows of a file, each of which refers to earlier ones: bytes, dataclasses by their fields, last the
+    whole.
+    """
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -66,7 +75,9 @@ class _Rows:
         self._alive: list[Any] = []  # an identity is of this object as long as it lives
 
     def add(self, kind: str, value: Any, data: bytes | None = None) -> int:
-        self.rows.append({"kind": kind, "fields": None if data is not None else json.dumps(value), "data": data})
+        self.rows.append(
+            {"kind": kind, "fields": None if data is not None else json.dumps(value), "data": data}
+        )
         return len(self.rows) - 1
 
     def plain(self, value: Any) -> Any:

@@ -1,7 +1,8 @@
 """Pages of names at random places, drawn as the applications draw rows, discs, marks and buttons.
 
-On the screens of a walk most names have their usual place, and a tiny model learns the places and not to read.  On a page a name
-is found by reading alone; some names are letters that mean nothing, so that reading is not knowing the names by heart either.
+On the screens of a walk most names have their usual place, and a tiny model learns the places and not to
+read.  On a page a name is found by reading alone; some names are letters that mean nothing, so that reading
+is not knowing the names by heart either.
 """
 
 from __future__ import annotations
@@ -72,13 +73,20 @@ class _Page:
         painter.drawText(room, how, text)
         box, width = painter.boundingRect(room, how, text), painter.fontMetrics().horizontalAdvance
         for i, letter in enumerate(text):
-            self._letters.append((box.x() + (width(text[:i]) + width(text[: i + 1])) / 2, box.center().y() + 0.5, letter))
+            self._letters.append(
+                (box.x() + (width(text[:i]) + width(text[: i + 1])) / 2, box.center().y() + 0.5, letter)
+            )
 
     def _place(self, width: int, height: int) -> QRect | None:
         """A free place of this size, if a random one is free."""
         if width >= WIDTH - 4:
             return None
-        box = QRect(self._rng.randrange(2, WIDTH - width - 1), self._rng.randrange(2, HEIGHT - height - 1), width, height)
+        box = QRect(
+            self._rng.randrange(2, WIDTH - width - 1),
+            self._rng.randrange(2, HEIGHT - height - 1),
+            width,
+            height,
+        )
         if any(box.intersects(other) for other in self._taken):
             return None
         self._taken.append(box.adjusted(-1, -1, 1, 1))
@@ -91,7 +99,9 @@ class _Page:
         """Some rows in a box, one of them perhaps selected."""
         rows = self._left[-self._rng.randint(2, 7) :]
         height = self._rng.choice(_ROW_HEIGHTS)
-        width = max(painter.fontMetrics().horizontalAdvance(name) for name in rows) + self._rng.randint(10, 60)
+        width = max(painter.fontMetrics().horizontalAdvance(name) for name in rows) + self._rng.randint(
+            10, 60
+        )
         box = self._place(width, height * len(rows) + 4)
         if box is None:
             return
@@ -112,7 +122,11 @@ class _Page:
     def _disc(self, painter: QPainter) -> None:
         """A disc with a short name on it, as an atom."""
         name, radius = self._left[-1], self._rng.randint(9, 12)
-        box = self._place(2 * radius + 2, 2 * radius + 2) if painter.fontMetrics().horizontalAdvance(name) < 26 else None
+        box = (
+            self._place(2 * radius + 2, 2 * radius + 2)
+            if painter.fontMetrics().horizontalAdvance(name) < 26
+            else None
+        )
         if box is None:
             self._rng.shuffle(self._left)
             return
@@ -126,7 +140,9 @@ class _Page:
         self._take("target", box)
 
     def _point(self, painter: QPainter) -> None:
-        """A disc or a triangle with its name beside it, as a star or a peak: what is pointed at is not the name."""
+        """A disc or a triangle with its name beside it, as a star or a peak: what is pointed at is not the
+        name.
+        """
         name, size = self._left[-1], self._rng.randint(3, 7)
         width = painter.fontMetrics().horizontalAdvance(name) + 2
         box = self._place(width + 20, 30)
@@ -138,10 +154,17 @@ class _Page:
         painter.setBrush(QColor(self._rng.choice(_DISCS)))
         if self._rng.random() < 0.5:
             painter.drawEllipse(center, size, size)
-            text = QRect(center.x() - 9 - width if left else center.x() + 9, center.y() + (-15 if above else 4), width, 12)
+            text = QRect(
+                center.x() - 9 - width if left else center.x() + 9,
+                center.y() + (-15 if above else 4),
+                width,
+                12,
+            )
         else:
             peak = QPointF(center)
-            painter.drawPolygon(QPolygonF([peak + QPointF(-6, 4), peak + QPointF(6, 4), peak + QPointF(0, -8)]))
+            painter.drawPolygon(
+                QPolygonF([peak + QPointF(-6, 4), peak + QPointF(6, 4), peak + QPointF(0, -8)])
+            )
             text = QRect(center.x() - 8 - width if left else center.x() + 7, center.y() - 8, width, 13)
             painter.fillRect(text, _CLEAR)
             ink = QPen(QColor("black"))
@@ -152,7 +175,9 @@ class _Page:
 
     def _mark(self, painter: QPainter) -> None:
         """A name on a light ground, as a mark of a map, or a tick."""
-        box = self._place(painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(4, 10), 14)
+        box = self._place(
+            painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(4, 10), 14
+        )
         if box is None:
             return
         painter.fillRect(box, _CLEAR)
@@ -162,7 +187,9 @@ class _Page:
 
     def _button(self, painter: QPainter) -> None:
         """A button, or an entry of a menu."""
-        box = self._place(painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(8, 40), 22)
+        box = self._place(
+            painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(8, 40), 22
+        )
         if box is None:
             return
         painter.fillRect(box, QColor("#fafafa"))

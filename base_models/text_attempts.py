@@ -1,4 +1,6 @@
-"""Attempts in words: the steps of an attempt and what holds at its end, without pictures, for the judge to rule on."""
+"""Attempts in words: the steps of an attempt and what holds at its end, without pictures, for the judge to
+rule on.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def text_lessons(app: str) -> dict[int, list[Lesson]]:
 
 
 def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
-    """`count` attempts: a third at single aims, half at two, the rest at three.  EnvironmentFault as in `through_faults`."""
+    """`count` attempts: a third at single aims, half at two, the rest at three.  EnvironmentFault as in
+    `through_faults`.
+    """
     rng, lessons = random.Random(f"told attempts {app} {seed}"), text_lessons(app)
 
     def draw() -> Attempt | None:
@@ -42,8 +46,11 @@ def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
         return list(islice(filter(None, through_faults(draw)), count))
 
 
-def play(env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random) -> tuple[Attempt, bool]:
-    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of a task like it.
+def play(
+    env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random
+) -> tuple[Attempt, bool]:
+    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of
+    a task like it.
 
     One in five attempts at a composition leaves out one of its aims.
     """
@@ -90,7 +97,8 @@ def names(app: str) -> tuple[str, ...]:
 
 
 def renamed(attempt: Attempt, others: tuple[str, ...], rng: random.Random) -> Attempt:
-    """The attempt's first question with other names in the place of its own, alike in instruction, plans and reply.
+    """The attempt's first question with other names in the place of its own, alike in instruction, plans and
+    reply.
 
     A question task stays as it is: its answer depends on the name.
     """

@@ -1,8 +1,9 @@
 """Training the laptop's base models from scratch: the vision tower first, then language.
 
-The networks stand for downloads (Qwen2.5-VL, UI-TARS-1.5, a judge).  They are trained once, committed under data/checkpoints with
-a card each, and loaded by the same code as the real ones.  The order matters (measured): with the language-model loss alone a
-tiny model learns where a label usually is, without looking; a tower that has learned what covers each patch prevents that.
+The networks stand for downloads (Qwen2.5-VL, UI-TARS-1.5, a judge).  They are trained once, committed under
+data/checkpoints with a card each, and loaded by the same code as the real ones.  The order matters
+(measured): with the language-model loss alone a tiny model learns where a label usually is, without looking;
+a tower that has learned what covers each patch prevents that.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # inputs of the network, a
 
 
 def build_processor(walks: Walks) -> ImageTextProcessor:
-    """Tokenizer and image processor of the walks: the texts of plans, goals and screens, the screens' own mean and deviation."""
+    """Tokenizer and image processor of the walks: the texts of plans, goals and screens, the screens' own
+    mean and deviation.
+    """
     rng = random.Random(0)
     corpus: list[str] = []
     for walk in walks:
@@ -46,8 +49,13 @@ def build_processor(walks: Walks) -> ImageTextProcessor:
         corpus += [e.name for transition in walk[::5] for e in transition.elements]
         corpus += [task.instruction for _, task in lessons(app)] * 2 + list(typed_words(app)) * 2
         corpus += [f"ANS {task.ans}" for _, task in lessons(app) if task.ans] * 2
-    corpus += ['{"Correctness": true, "Redundant": [1, 2], "First_Error_Step": null}', "assistant\nuser\nsystem\n"] * 50
-    sample = [np.asarray(decode_image(rng.choice(rng.choice(walks)).screen), np.float32) / 255 for _ in range(200)]
+    corpus += [
+        '{"Correctness": true, "Redundant": [1, 2], "First_Error_Step": null}',
+        "assistant\nuser\nsystem\n",
+    ] * 50
+    sample = [
+        np.asarray(decode_image(rng.choice(rng.choice(walks)).screen), np.float32) / 255 for _ in range(200)
+    ]
     pixels = np.stack(sample).reshape(-1, 3)
     return processor(tokenizer(corpus), pixels.mean(0).round(4).tolist(), pixels.std(0).round(4).tolist())
 
@@ -62,7 +70,12 @@ class _Learner:
     """Takes optimizer steps on losses; the gradient of the `clipped` parameters has at most norm 1."""
 
     def __init__(
-        self, trained: Iterable[nn.Parameter], clipped: Iterable[nn.Parameter], warm_up: int, steps: int, **options: Any
+        self,
+        trained: Iterable[nn.Parameter],
+        clipped: Iterable[nn.Parameter],
+        warm_up: int,
+        steps: int,
+        **options: Any,
     ):
         self.optimizer = torch.optim.AdamW(trained, **{"lr": 1e-3, "weight_decay": 0.01} | options)
         self.schedule = get_cosine_schedule_with_warmup(self.optimizer, warm_up, steps)
@@ -83,16 +96,19 @@ def train_vision(
     words: ImageTextProcessor, network: Network, log: Log, reading: Reading, draw: Callable[[random.Random], Shown],
     steps: int, seed: int, names: float, rate: float = 1e-3, kept: Kept | None = None,
 ) -> dict[str, float]:  # fmt: skip
-    """Teach the tower to read the screens of a source; returns the shares of right letters and names in the last steps.
+    """Teach the tower to read the screens of a source; returns the shares of right letters and names in the
+    last steps.
 
-    With `kept` it goes on from there.  A tower that learns the names of walks alone knows screens by heart: after 1,600 steps it
-    had no name of a page (measured).
+    With `kept` it goes on from there.  A tower that learns the names of walks alone knows screens by heart:
+    after 1,600 steps it had no name of a page (measured).
     """
     tower = network.model.visual.requires_grad_(True)
     network.set_attn_implementation("sdpa")
     trained = [*tower.parameters(), *reading.heads.parameters()]
     learn, kept = _Learner(trained, tower.parameters(), 50, steps, lr=rate, betas=(0.9, 0.98)), kept or Kept()
-    done, told = kept.begin(network=network, reading=reading, optimizer=learn.optimizer, schedule=learn.schedule)
+    done, told = kept.begin(
+        network=network, reading=reading, optimizer=learn.optimizer, schedule=learn.schedule
+    )
     rng, average, start = random.Random(seed), told.get("average", {}), time.time() - told.get("seconds", 0.0)
     skip(draw, done * _SCREENS, rng)
     for step in range(done, steps):
@@ -105,7 +121,15 @@ def train_vision(
         average = _averaged(average, shares)
         if step % 25 == 0 or step == steps - 1:
             seconds = round(time.time() - start, 1)
-            log({"stage": "vision", "step": step, "loss": round(loss.item(), 4), **average, "seconds": seconds})
+            log(
+                {
+                    "stage": "vision",
+                    "step": step,
+                    "loss": round(loss.item(), 4),
+                    **average,
+                    "seconds": seconds,
+                }
+            )
         kept.keep(step + 1, steps, {"average": average, "seconds": time.time() - start})
     return average
 
@@ -122,15 +146,17 @@ def train_language(
     words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int, batch: int = BATCH,
     reading: Reading | None = None, rate: float = 1e-3, kept: Kept | None = None,
 ) -> None:  # fmt: skip
-    """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is all of one kind).
+    """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is
+    all of one kind).
 
-    With `reading` the tower goes on reading the pictures of lists, while the language model learns to use it; with `kept` the
-    training goes on from there.
+    With `reading` the tower goes on reading the pictures of lists, while the language model learns to use it;
+    with `kept` the training goes on from there.
     """
     network.train()
     # eager is faster for short sequences; it does not take the masks of packed batches
     network.set_attn_implementation("eager" if stage in ("planner", "copying") else "sdpa")
-    # learned with the tower, and a fifth of a step's time: only pointing at a pixel and reading need more of it
+    # learned with the tower, and a fifth of a step's time: only pointing at a pixel and reading need more of
+    # it
     network.model.visual.patch_embed.requires_grad_(stage != "planner")
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     heads, kept = reading.heads.parameters() if reading else (), kept or Kept()
@@ -138,7 +164,9 @@ def train_language(
     parts = {"network": network, "optimizer": learn.optimizer, "schedule": learn.schedule}
     done, told = kept.begin(**parts | ({"reading": reading} if reading else {}))
     seen: list[torch.Tensor] = []  # the patches of a step's pictures
-    hook = network.model.visual.register_forward_hook(lambda _, __, output: seen.append(output.last_hidden_state))
+    hook = network.model.visual.register_forward_hook(
+        lambda _, __, output: seen.append(output.last_hidden_state)
+    )
     rng, average, shares = random.Random(seed), told.get("average"), told.get("shares", {})
     start = time.time() - told.get("seconds", 0.0)
     skip(draw, done * batch, rng)
@@ -151,23 +179,38 @@ def train_language(
         with fast_products():
             loss = total = network(**inputs, labels=labels).loss
         if reading and packed:
-            read, new = reading.loss(seen[-1], inputs["image_grid_thw"], [of_picture[0].shown for of_picture in drawn])
+            read, new = reading.loss(
+                seen[-1], inputs["image_grid_thw"], [of_picture[0].shown for of_picture in drawn]
+            )
             total, shares = loss + _KEPT * read, _averaged(shares, new | {"pointing": loss.item()})
         learn(total)
         average = loss.item() if average is None else 0.98 * average + 0.02 * loss.item()
         if step % 25 == 0 or step == steps - 1:
-            log({"stage": stage, "step": step, "loss": round(average, 4), **shares, "seconds": round(time.time() - start, 1)})
+            log(
+                {
+                    "stage": stage,
+                    "step": step,
+                    "loss": round(average, 4),
+                    **shares,
+                    "seconds": round(time.time() - start, 1),
+                }
+            )
         kept.keep(step + 1, steps, {"average": average, "shares": shares, "seconds": time.time() - start})
     hook.remove()
 
 
 def batch_of(words: ImageTextProcessor, rows: Sequence[Row]) -> Batch:
     """Inputs and labels of single rows; the loss is on the reply and its end alone."""
-    chats = [[*row.messages, {"role": "assistant", "content": [{"type": "text", "text": row.given + row.reply}]}] for row in rows]
+    chats = [
+        [*row.messages, {"role": "assistant", "content": [{"type": "text", "text": row.given + row.reply}]}]
+        for row in rows
+    ]
     inputs = encode(words, chats, generate=False)
     labels = torch.full_like(inputs["input_ids"], _IGNORE)
     for i, row in enumerate(rows):
-        tail = len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2  # the reply, its end, a newline
+        tail = (
+            len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2
+        )  # the reply, its end, a newline
         end = -1 if row.whole else -2
         labels[i, -tail:end] = inputs["input_ids"][i, -tail:end]
     return inputs, labels
@@ -176,8 +219,8 @@ def batch_of(words: ImageTextProcessor, rows: Sequence[Row]) -> Batch:
 def packed_batch(words: ImageTextProcessor, network: Network, lists: Sequence[Sequence[Row]]) -> Batch:
     """Inputs and labels of lists of rows; the pictures of a list stand there once, before all its questions.
 
-    A question sees the pictures and itself, at the positions that it has in a row of its own: to the model this is the same as a
-    row for each question, at a fraction of the cost.
+    A question sees the pictures and itself, at the positions that it has in a row of its own: to the model
+    this is the same as a row for each question, at a fraction of the cost.
     """
     first = encode(words, [rows[0].messages for rows in lists], generate=False)
     starts, _ = network.model.get_rope_index(
@@ -203,15 +246,21 @@ def packed_batch(words: ImageTextProcessor, network: Network, lists: Sequence[Se
 def _packed(
     words: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Token ids (n), labels (n), positions (3, n) and parts (n) of a list of rows; `ids` and `positions` are the first row's."""
+    """Token ids (n), labels (n), positions (3, n) and parts (n) of a list of rows; `ids` and `positions` are
+    the first row's.
+    """
     tokens = words.tokenizer
     end = int((ids == tokens.convert_tokens_to_ids("<|vision_end|>")).nonzero()[-1]) + 1
     start = int((ids != tokens.pad_token_id).nonzero()[0])  # padding is on the left
     n = end - start
-    pieces = [(ids[start:end], torch.full((n,), _IGNORE), positions[:, start:end], torch.zeros(n, dtype=torch.long))]
+    pieces = [
+        (ids[start:end], torch.full((n,), _IGNORE), positions[:, start:end], torch.zeros(n, dtype=torch.long))
+    ]
     after = int(positions[:, start:end].max()) + 1
     for k, row in enumerate(rows, 1):
-        text = words.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True).rpartition("<|vision_end|>")[2]
+        text = words.apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True).rpartition(
+            "<|vision_end|>"
+        )[2]
         prompt, reply = (tokens(t, add_special_tokens=False)["input_ids"] for t in (text, row.reply))
         reply += [tokens.eos_token_id] if row.whole else []
         n = len(prompt + reply)

@@ -1,4 +1,6 @@
-"""Tasks that base models learn from, as how-tos and demonstrations: drawn from the train region of an application's space."""
+"""Tasks that base models learn from, as how-tos and demonstrations: drawn from the train region of an
+application's space.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float
 
 
 def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
-    """The other lessons that differ from this one in a value or in one goal (all others where there are none)."""
+    """The other lessons that differ from this one in a value or in one goal (all others where there are
+    none).
+    """
     words, others = lesson[1].instruction.split(), [other for other in others if other[1].id != lesson[1].id]
 
     def is_near(other: Lesson) -> bool:
@@ -80,7 +84,9 @@ def text_row(instruction: str, past: Sequence[str], plan: str) -> Row:
     return without_pictures(planned_row(instruction, past, plan, empty, empty))
 
 
-def planned_row(instruction: str, past: Sequence[str], plan: str, previous: Image.Image, current: Image.Image) -> Row:
+def planned_row(
+    instruction: str, past: Sequence[str], plan: str, previous: Image.Image, current: Image.Image
+) -> Row:
     """A plan under an instruction, after the plans before it, with the pictures of two screens."""
     state = Observation(instruction, tuple(Turn(earlier, "") for earlier in past), previous, current)
     return Row(planner_messages(state, PROMPTS), plan)
@@ -94,12 +100,17 @@ def how_to_row(task: Task, rng: random.Random) -> Row:
 
 
 def demonstrate(
-    env: Environment, parts: Sequence[Aim], task: Task, rng: random.Random, slips: float, unsolved: bool = False
+    env: Environment,
+    parts: Sequence[Aim],
+    task: Task,
+    rng: random.Random,
+    slips: float,
+    unsolved: bool = False,
 ) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
-    After a slip that the script cannot go on from, the script of the present aim starts again.  Where the task is not solved
-    within its step limit there are none, or with `unsolved` those until then.
+    After a slip that the script cannot go on from, the script of the present aim starts again.  Where the
+    task is not solved within its step limit there are none, or with `unsolved` those until then.
     """
     env.reset(task)
     desk, steps, answer = window_of(env), [], None
@@ -132,10 +143,14 @@ def demonstrate(
 
 
 def _decisions(task: Task, steps: Sequence[Transition]) -> list[Hindsight]:
-    return [Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
+    return [
+        Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)
+    ]
 
 
-def demonstrations(app: str, count: int, slips: float, seed: int | str, unsolved: bool = False) -> list[list[Hindsight]]:
+def demonstrations(
+    app: str, count: int, slips: float, seed: int | str, unsolved: bool = False
+) -> list[list[Hindsight]]:
     """The decisions of `count` demonstrations that solved their task, or with `unsolved` of any.
 
     EnvironmentFault as in `through_faults`.

@@ -1,7 +1,8 @@
-"""Random walks through an application, with the names and boxes of all visible elements: the data of the base models.
+"""Random walks through an application, with the names and boxes of all visible elements: the data of the base
+models.
 
-A walk uses the widget tree and the texts that goals to be trained on type, each after what opens its field.  It knows no task and
-no script: of a workflow it shows no more than two random steps happen to do.
+A walk uses the widget tree and the texts that goals to be trained on type, each after what opens its field.
+It knows no task and no script: of a workflow it shows no more than two random steps happen to do.
 """
 
 from __future__ import annotations
@@ -46,11 +47,15 @@ class Transition:
 
 
 def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
-    """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the step names."""
+    """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the
+    step names.
+    """
     screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
     elements, action = tuple(desk.elements()), to_action(desk, step)
     desk.perform(action)
-    return Transition(desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), walk)
+    return Transition(
+        desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), walk
+    )
 
 
 @cache
@@ -100,7 +105,9 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
 
 
 def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str, Any]:
-    """A random script step that the screen allows; into a field goes mostly what is typed there once `clicked` was clicked."""
+    """A random script step that the screen allows; into a field goes mostly what is typed there once
+    `clicked` was clicked.
+    """
     if desk.typing and rng.random() < 0.6:
         fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
         return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
@@ -124,7 +131,9 @@ def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str
 
 
 def _random_click(app: str, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
-    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; Escape where there is nothing else."""
+    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; Escape where there
+    is nothing else.
+    """
     free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
     if not free:
         return {"press": "esc"}

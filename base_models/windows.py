@@ -1,6 +1,8 @@
-"""The windows that walks go through: ScienceDesk's, and those of real applications behind the same few methods.
+"""The windows that walks go through: ScienceDesk's, and those of real applications behind the same few
+methods.
 
-The boxes of elements and the pictures of a real application are those of its screen at the size of ScienceDesk's windows.
+The boxes of elements and the pictures of a real application are those of its screen at the size of
+ScienceDesk's windows.
 """
 
 from __future__ import annotations
@@ -65,7 +67,13 @@ class AppWindow:
     def reset(self, settings: Mapping[str, Any]) -> None:
         begin = tuple({"func": "set", "key": key, "value": value} for key, value in settings.items())
         task = Task(
-            id=f"{self.app}/walk", app=self.app, grade="A", instruction="Walk about.", steps=0, initialize=begin, evaluate=()
+            id=f"{self.app}/walk",
+            app=self.app,
+            grade="A",
+            instruction="Walk about.",
+            steps=0,
+            initialize=begin,
+            evaluate=(),
         )
         self._named = None
         self._picture, _ = self.env.reset(task)
@@ -101,8 +109,8 @@ class AppWindow:
 
 
 def through_faults(make: Callable[[], Made]) -> Iterator[Made]:
-    """What `make` gives, call after call without end; a call that the application breaks in is named, left out and made good for
-    by the next one.  EnvironmentFault after `FAULTS` such calls in a row.
+    """What `make` gives, call after call without end; a call that the application breaks in is named, left
+    out and made good for by the next one.  EnvironmentFault after `FAULTS` such calls in a row.
     """
     faults = 0
     while True:
@@ -124,5 +132,7 @@ def window_of(env: Environment) -> Window:
 
 
 def opened(app: str) -> Environment:
-    """An environment of an application whose pictures have the size of ScienceDesk's.  UserError as of `environment`."""
+    """An environment of an application whose pictures have the size of ScienceDesk's.  UserError as of
+    `environment`.
+    """
     return environment(app, fit=lambda _: (WIDTH, HEIGHT))

@@ -1,7 +1,7 @@
 """Keys, actions, and the table of action types.
 
-An `Action` is one low-level operation on a screen of any size: its coordinates are fractions of width and height.  `ActionType`
-is the table of all types of action.  `grammar` is the text in which models write them.
+An `Action` is one low-level operation on a screen of any size: its coordinates are fractions of width and
+height.  `ActionType` is the table of all types of action.  `grammar` is the text in which models write them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class ActionError(ValueError):
     """A text that is no action, or an action that cannot be carried out; the message quotes the fault."""
 
 
-# ---- keys ------------------------------------------------------------------------------------------------------------
+# ---- keys --------------------------------------------------------------------------------------------------
 _ALIASES = {
     "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup", "pgdn": "pagedown",
     "arrowup": "up", "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "spacebar": "space",
@@ -31,12 +31,15 @@ def hotkey_keys(text: str) -> tuple[str, ...]:
     >>> hotkey_keys("Control+C")
     ('ctrl', 'c')
     """
-    keys = re.findall(r"[^\s+]+|(?:^|(?<=[\s+]))\+$", text.lower().strip())  # a last '+' after a gap is the plus key
+    keys = re.findall(
+        r"[^\s+]+|(?:^|(?<=[\s+]))\+$", text.lower().strip()
+    )  # a last '+' after a gap is the plus key
     return tuple(_ALIASES.get(key, key) for key in keys)
 
 
-# ---- the table of action types ---------------------------------------------------------------------------------------
-ARGUMENTS = {  # argument: its names in the grammar, of which the first is written, and the fields of `Action` that it gives
+# ---- the table of action types -----------------------------------------------------------------------------
+# argument: its names in the grammar, of which the first is written, and the fields of `Action` that it gives
+ARGUMENTS = {
     "start": (("start_box", "start_point", "point"), ("x", "y")),
     "end": (("end_box", "end_point"), ("x2", "y2")),
     "text": (("content",), ("text",)),
@@ -48,10 +51,10 @@ ARGUMENTS = {  # argument: its names in the grammar, of which the first is writt
 class ActionType(StrEnum):
     """The table of action types, one row each.
 
-    Columns: name in the grammar of UI-TARS 1.5 (`hover` and `answer` are additions); name in words; arguments, of which those
-    with `?` may be missing; effect: "device" (mouse or keyboard), "wait", or "end" (of the episode); names in the grammars of
-    other models.  What a type means to the
-    reward, to pyautogui, to Qt and in a picture is a `match` in those modules, closed by `assert_never`.
+    Columns: name in the grammar of UI-TARS 1.5 (`hover` and `answer` are additions); name in words;
+    arguments, of which those with `?` may be missing; effect: "device" (mouse or keyboard), "wait", or "end"
+    (of the episode); names in the grammars of other models.  What a type means to the reward, to pyautogui,
+    to Qt and in a picture is a `match` in those modules, closed by `assert_never`.
     """
 
     # fmt: off
@@ -78,22 +81,27 @@ class ActionType(StrEnum):
         kind._value_, kind.label, kind.older = name, label, older.split()
         kind.arguments = arguments.replace("?", "").split()
         kind.optional = {argument.rstrip("?") for argument in arguments.split() if argument.endswith("?")}
-        kind.fields = {field for argument in kind.arguments for field in ARGUMENTS[argument][1]}  # of `Action`
+        kind.fields = {
+            field for argument in kind.arguments for field in ARGUMENTS[argument][1]
+        }  # of `Action`
         kind.control, kind.ends = effect != "device", effect == "end"
         return kind
 
 
-CONTROL = {kind.name: kind for kind in ActionType if kind.control}  # a plan that starts with such a word needs no executor
+CONTROL = {
+    kind.name: kind for kind in ActionType if kind.control
+}  # a plan that starts with such a word needs no executor
 
 
 @dataclass(frozen=True)
 class Action:
     """One operation on a screen of any size.
 
-    Coordinates are fractions of the width (x) and height (y), in [0, 1]: (x, y) is the point of a click, hover or
-    scroll and the start of a drag, (x2, y2) the end of a drag; a scroll without a point is where the pointer is.  `text` is
-    typed text, an answer, or the keys of a hotkey ('Ctrl+C' is stored as 'ctrl c').  `direction` belongs to scroll.
-    ValueError for a field that is missing, that the type does not have, or whose value is out of range.
+    Coordinates are fractions of the width (x) and height (y), in [0, 1]: (x, y) is the point of a click,
+    hover or scroll and the start of a drag, (x2, y2) the end of a drag; a scroll without a point is where the
+    pointer is.  `text` is typed text, an answer, or the keys of a hotkey ('Ctrl+C' is stored as 'ctrl c').
+    `direction` belongs to scroll. ValueError for a field that is missing, that the type does not have, or
+    whose value is out of range.
 
     >>> Action.click(0.25, 0.5) == Action("click", x=0.25, y=0.5)
     True
@@ -122,7 +130,9 @@ class Action:
             if name in ("x", "y", "x2", "y2") and value is not None and not 0 <= value <= 1:
                 raise ValueError(f"{self.type}: {name} must be a fraction in [0, 1], not {value!r}")
         if self.direction is not None and self.direction not in DIRECTIONS:
-            raise ValueError(f"{self.type}: direction must be one of {', '.join(DIRECTIONS)}, not {self.direction!r}")
+            raise ValueError(
+                f"{self.type}: direction must be one of {', '.join(DIRECTIONS)}, not {self.direction!r}"
+            )
         if "keys" in self.type.arguments:
             object.__setattr__(self, "text", " ".join(hotkey_keys(self.text)))
             if not self.text:

@@ -20,7 +20,8 @@ TRIES = 3  # replies before a step counts as failed (released inference code)
 
 @dataclass(frozen=True)
 class Decision:
-    """What the agent does at one step; `error` is the fault of the last reply if none of three could be parsed.
+    """What the agent does at one step; `error` is the fault of the last reply if none of three could be
+    parsed.
 
     `reply` is the executor's raw reply, or the planner's if that holds no plan.
     """
@@ -95,7 +96,9 @@ class ScriptAgent:
     name = "script"
 
     def __init__(
-        self, scripts: Mapping[str, Sequence[Any]], read: Callable[[Any, Observation], tuple[str, tuple[Action, ...]]]
+        self,
+        scripts: Mapping[str, Sequence[Any]],
+        read: Callable[[Any, Observation], tuple[str, tuple[Action, ...]]],
     ):
         self.scripts, self.read = scripts, read
 
@@ -104,7 +107,9 @@ class ScriptAgent:
 
     def _next(self, observation: Observation) -> Decision:
         script, steps = self.scripts[observation.instruction], len(observation.history)
-        plan, actions = self.read(script[steps], observation) if steps < len(script) else ("DONE", (Action.done(),))
+        plan, actions = (
+            self.read(script[steps], observation) if steps < len(script) else ("DONE", (Action.done(),))
+        )
         return Decision(plan, "", actions)
 
 
@@ -124,15 +129,25 @@ def models_of(agent: Agent) -> dict[str, ChatModel]:
 
 
 def resize_rule_of(agent: Agent) -> Fit:
-    """From a screen's size to that of the pictures an agent sees: the executor's, or the planner's if only that is a model."""
+    """From a screen's size to that of the pictures an agent sees: the executor's, or the planner's if only
+    that is a model.
+    """
     return [*models_of(agent).values()][-1].resize_rule
 
 
-def carry_out(executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[Decision]:
-    """Turn plans into actions: control plans (ANS, DONE, FAIL, WAIT) directly, all others by one batch of the executor."""
+def carry_out(
+    executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int
+) -> list[Decision]:
+    """Turn plans into actions: control plans (ANS, DONE, FAIL, WAIT) directly, all others by one batch of the
+    executor.
+    """
     controls = [control_action(plan) for plan in plans]
     indices = [i for i, action in enumerate(controls) if action is None and plans[i]]
-    replies = executor.execute([observations[i] for i in indices], [plans[i] for i in indices], seed) if indices else []
+    replies = (
+        executor.execute([observations[i] for i in indices], [plans[i] for i in indices], seed)
+        if indices
+        else []
+    )
     reply_of = dict(zip(indices, replies, strict=True))
     decisions = []
     for i, (plan, action) in enumerate(zip(plans, controls, strict=True)):
@@ -159,6 +174,8 @@ def _in_tries(attempt, observations: Sequence[Observation], seed: int) -> list[D
         failed = [i for i, decision in enumerate(decisions) if decision.error]
         if not failed:
             break
-        for i, decision in zip(failed, attempt([observations[i] for i in failed], seed + 1000 * again), strict=True):
+        for i, decision in zip(
+            failed, attempt([observations[i] for i in failed], seed + 1000 * again), strict=True
+        ):
             decisions[i] = decision
     return decisions

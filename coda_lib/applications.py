@@ -1,6 +1,7 @@
 """The applications: one table, from which every list of applications follows.
 
-A new application of ScienceDesk is a row here, a folder in `envs/sciencedesk` and an import in `envs/sciencedesk/env.py`.
+A new application of ScienceDesk is a row here, a folder in `envs/sciencedesk` and an import in
+`envs/sciencedesk/env.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Application:
     trained: bool = True  # False: novel software, which no model is trained on
 
 
-APPLICATIONS = (  # numbers of test tasks as in ScienceBoard (paper, section 5); the paper has no novel software
+# numbers of test tasks as in ScienceBoard (paper, section 5); the paper has no novel software
+APPLICATIONS = (
     Application("algebra", "Algebra", 31, board="KAlgebra", desktop=("KAlgebra",)),
     Application("biochem", "Biochem", 29, board="ChimeraX", desktop=("PyMOL",)),
     Application("gis", "GIS", 34, board="GrassGIS", desktop=("GrassGIS",)),
@@ -34,7 +36,9 @@ NOVEL_APPS = tuple(app.name for app in APPLICATIONS if not app.trained)
 ALL_APPS = tuple(app.name for app in APPLICATIONS)
 DESKTOP_APPS = tuple(kind for app in APPLICATIONS for kind in app.desktop)
 SPACE_APPS = (*ALL_APPS, *DESKTOP_APPS)  # those that may have a task space
-APPLICATION_OF = {kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind}  # real -> ScienceDesk's
+APPLICATION_OF = {
+    kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind
+}  # real -> ScienceDesk's
 
 
 def software(apps: Iterable[str]) -> str:

@@ -15,7 +15,9 @@ from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
 ENDINGS = {ActionType.DONE, ActionType.FAIL}  # end an episode and say nothing else, as an answer does
-Labeller = Callable[[Trajectory], Sequence[int]]  # indices (from 0) of the positive steps, as `judge.positive_steps`
+Labeller = Callable[
+    [Trajectory], Sequence[int]
+]  # indices (from 0) of the positive steps, as `judge.positive_steps`
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
 _PART = {"type": Value("string"), "text": Value("string")}
@@ -38,8 +40,8 @@ def positives(trajectories: Sequence[Trajectory], label: Labeller) -> Iterator[t
 def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller) -> Dataset:
     """Stage-1 rows (state, instruction, history, screenshots, a_T) in TRL's conversational form with images.
 
-    Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar, in pixels of
-    o_t), instruction, turns (m_{t-1}), task_id, spread (see `spreads`).
+    Columns: prompt (messages with image places), images (o_{t-1}, o_t), target (a_T in the UI-TARS grammar,
+    in pixels of o_t), instruction, turns (m_{t-1}), task_id, spread (see `spreads`).
     """
     rows, spread = [], spreads(trajectories, label)
     for trajectory, index in positives(trajectories, label):
@@ -54,12 +56,18 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller)
                 "spread": spread[trajectory.task_id],
             }
         )
-    extra = {"target": Value("string"), "instruction": Value("string"), "turns": List(_TURN), "task_id": Value("string")}
+    extra = {
+        "target": Value("string"),
+        "instruction": Value("string"),
+        "turns": List(_TURN),
+        "task_id": Value("string"),
+    }
     return _dataset(rows, extra | {"spread": Value("float64")})
 
 
 def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, float]:
-    """For each task the standard deviation, over its runs, of whether a run has a labelled step; none is quite 0.
+    """For each task the standard deviation, over its runs, of whether a run has a labelled step; none is
+    quite 0.
 
     A task that exploration always solves, or hardly ever, teaches GRPO little: its plans earn the same.
 
@@ -78,14 +86,16 @@ def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, fl
 def draw_states(rows: Dataset, count: int, how: str, seed: int, endings: float = 1.0) -> Dataset:
     """`count` rows: in shuffled `passes` over all of them, or each by chance in proportion to its `spread`.
 
-    At most a share `endings` are of states whose right plan ends the episode, as far as there are others; then all rows are
-    drawn by chance.  TRL's own sampler drops the rows of an incomplete batch (all of them, if they are few) and restarts in a
-    resumed run.
+    At most a share `endings` are of states whose right plan ends the episode, as far as there are others;
+    then all rows are drawn by chance.  TRL's own sampler drops the rows of an incomplete batch (all of them,
+    if they are few) and restarts in a resumed run.
     """
     draw = random.Random(seed)
     weights = np.array(rows["spread"] if how == "spread" else [1.0] * len(rows))
     written = tuple(f"{kind}(" for kind in ENDINGS)
-    ends = np.array([target.startswith(written) for target in (rows["target"] if endings < 1 else [""] * len(rows))])
+    ends = np.array(
+        [target.startswith(written) for target in (rows["target"] if endings < 1 else [""] * len(rows))]
+    )
     too_many = 0 < ends.sum() < len(rows) and weights[ends].sum() > endings * weights.sum()
     if too_many:
         weights[ends] *= endings / (1 - endings) * weights[~ends].sum() / weights[ends].sum()
@@ -100,8 +110,8 @@ def sft_rows(
 ) -> Dataset:  # fmt: skip
     """Stage-2 rows: prompt, images and completion, the plan of a positive step.
 
-    At most a share `endings` are of states whose right plan ends the episode: which of them is drawn by chance, as far as there
-    are others.
+    At most a share `endings` are of states whose right plan ends the episode: which of them is drawn by
+    chance, as far as there are others.
     """
     chosen, rows = list(positives(trajectories, label)), []
     ends = [not ENDINGS.isdisjoint(action.type for action in t.steps[index].actions) for t, index in chosen]

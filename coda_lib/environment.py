@@ -17,12 +17,16 @@ from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 Picture = TypeVar("Picture")
-Fit = Callable[[tuple[int, int]], tuple[int, int]]  # from a screen's size to that of the pictures an agent sees, (width, height)
+Fit = Callable[
+    [tuple[int, int]], tuple[int, int]
+]  # from a screen's size to that of the pictures an agent sees, (width, height)
 STOPS = {kind: StopReason[kind.name] for kind in ActionType if kind.ends}
 
 
 class EnvironmentFault(RuntimeError):
-    """The environment broke (a crash, a hung machine): the episode is marked and not counted as a failed task."""
+    """The environment broke (a crash, a hung machine): the episode is marked and not counted as a failed
+    task.
+    """
 
 
 class ActionSpace(gymnasium.Space[Action]):
@@ -40,19 +44,23 @@ class ActionSpace(gymnasium.Space[Action]):
 
 @cache
 def picture_space(shape: tuple[int, int, int]) -> gymnasium.spaces.Box:
-    """The space of RGB screenshots (height, width, 3); environments share it, because it is as large as six screenshots."""
+    """The space of RGB screenshots (height, width, 3); environments share it, because it is as large as six
+    screenshots.
+    """
     return gymnasium.spaces.Box(0, 255, shape, np.uint8)
 
 
 class Environment(gymnasium.Env[np.ndarray, Action]):
     """An application that is seen by screenshots and acted on by mouse and keyboard.
 
-    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: `check` says whether the task is solved,
-    and `coda_lib.reward` gives the rewards of training.
+    Observations are RGB screenshots, uint8, (height, width, 3).  Rewards are always 0: `check` says whether
+    the task is solved, and `coda_lib.reward` gives the rewards of training.
     """
 
     task: Task | None = None
-    threads = False  # whether several threads may play episodes side by side, each in an environment of its own
+    threads = (
+        False  # whether several threads may play episodes side by side, each in an environment of its own
+    )
     lost = True  # whether a fault makes it unusable
     action_space: gymnasium.Space[Action] = ActionSpace()
 
@@ -67,7 +75,9 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
         """Perform one action; terminated is True if it ends the episode (DONE, FAIL, ANS)."""
 
     def begin(self, task: Task) -> Image.Image:
-        """`reset`, with the screenshot as a picture; the pixels of a PNG are decoded when they are first used."""
+        """`reset`, with the screenshot as a picture; the pixels of a PNG are decoded when they are first
+        used.
+        """
         return Image.fromarray(self.reset(task)[0])
 
     def proceed(self, action: Action) -> tuple[Image.Image, bool]:
@@ -76,7 +86,9 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
         return Image.fromarray(screenshot), ended
 
     def elements(self) -> Sequence[Any]:
-        """The named elements on the screen (name, role, center), if the application lists them; models never see them."""
+        """The named elements on the screen (name, role, center), if the application lists them; models never
+        see them.
+        """
         return ()
 
     @abstractmethod

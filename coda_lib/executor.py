@@ -14,7 +14,8 @@ from coda_lib.prompts import render
 
 
 class Executor:
-    """Asks a chat model for the action of a plan.  It is never trained (`coda_lib.trainer` computes no gradient of it).
+    """Asks a chat model for the action of a plan.  It is never trained (`coda_lib.trainer` computes no
+    gradient of it).
 
     >>> from PIL import Image
     >>> from coda_lib import ReplayModel
@@ -41,11 +42,15 @@ class Executor:
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
         """Raw replies in the UI-TARS grammar, one for each (observation, plan), for `read_actions`."""
         pairs = zip(observations, plans, strict=True)
-        return self.model.generate([executor_messages(o, p, self.prompts) for o, p in pairs], self.sampling, seed)
+        return self.model.generate(
+            [executor_messages(o, p, self.prompts) for o, p in pairs], self.sampling, seed
+        )
 
     def act_alone(self, observations: Sequence[Observation], seed: int) -> list[str]:
         """Raw replies to the instruction itself, without a planner ('executor alone' of Table 1)."""
-        return self.model.generate([solo_messages(o, self.prompts) for o in observations], self.sampling, seed)
+        return self.model.generate(
+            [solo_messages(o, self.prompts) for o in observations], self.sampling, seed
+        )
 
 
 def read_actions(reply: str, observation: Observation) -> tuple[Action, ...]:

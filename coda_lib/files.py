@@ -1,7 +1,7 @@
 """Files: atomic writes, safe names and locks, and reading what others may have written.
 
-A written file is the old one or the whole new one, even when the process is killed; nothing is written over but plain files.
-A file that cannot be read is one UserError, whatever is in it.  What removes is in `owned`.
+A written file is the old one or the whole new one, even when the process is killed; nothing is written over
+but plain files. A file that cannot be read is one UserError, whatever is in it.  What removes is in `owned`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pydantic import BaseModel
 
-LONGEST_NAME = 150  # bytes of a file name that somebody else chose: a suffix and a temporary name fit beside it
+LONGEST_NAME = (
+    150  # bytes of a file name that somebody else chose: a suffix and a temporary name fit beside it
+)
 _KINDS = {
     stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file",
 }  # fmt: skip
@@ -34,10 +36,13 @@ _KINDS = {
 def require_file(path: Path) -> Path:
     """Return a path that a file may be written to: nothing is there, or a plain file.
 
-    UserError for a folder, a link, a device or a pipe, which a rename would replace, and below what is no folder.
+    UserError for a folder, a link, a device or a pipe, which a rename would replace, and below what is no
+    folder.
     """
     if (kind := _kind(path)) not in (None, "a file"):
-        raise UserError(f"{path} is {kind} and is not replaced by a file: name a new file, or one to write over")
+        raise UserError(
+            f"{path} is {kind} and is not replaced by a file: name a new file, or one to write over"
+        )
     _require_parent(path)
     return path
 
@@ -51,7 +56,9 @@ def require_folder(path: Path) -> Path:
 
 
 def require_new(path: Path) -> Path:
-    """Return a path where nothing is, or an empty folder.  UserError for all else, a link to nothing included."""
+    """Return a path where nothing is, or an empty folder.  UserError for all else, a link to nothing
+    included.
+    """
     if (kind := _kind(path)) and not (kind == "a folder" and not any(path.iterdir())):
         raise UserError(f"{path} is there already ({kind}): name another target")
     _require_parent(path)
@@ -118,7 +125,8 @@ def final_name(name: str) -> str:
 
 
 def safe_name(text: str) -> str:
-    """A file name for a text from elsewhere: it never leaves its folder, and different texts have different names.
+    """A file name for a text from elsewhere: it never leaves its folder, and different texts have different
+    names.
 
     >>> safe_name("A-01"), safe_name("../x"), safe_name("..")
     ('A-01', '..%2Fx', '%2E%2E')
@@ -133,7 +141,9 @@ def safe_name(text: str) -> str:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[IO[str]]:
-    """Hold the lock of a file, which the system frees when this process ends.  UserError `refusal` while another holds it."""
+    """Hold the lock of a file, which the system frees when this process ends.  UserError `refusal` while
+    another holds it.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
         try:
@@ -171,19 +181,24 @@ def records(frame: DataFrame) -> list[dict[str, Any]]:
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[Path]:
-    """Give a plain file to a parser of this kind, such as 'JSON'.  UserError, which names the file, for all that it cannot read.
+    """Give a plain file to a parser of this kind, such as 'JSON'.  UserError, which names the file, for all
+    that it cannot read.
 
     A pipe, a socket or a device is refused before it is opened: reading from it may never end.
     """
     try:
         if not stat.S_ISREG(mode := path.stat().st_mode):
-            raise UserError(f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'a device')} and no {kind} file: name a file")
+            raise UserError(
+                f"{path} is {_KINDS.get(stat.S_IFMT(mode), 'a device')} and no {kind} file: name a file"
+            )
         yield path
     except UserError:
         raise
     except Exception as error:  # what a parser says to bytes that are no such file may be anything
         said = expected(error) or f"{path} is no {kind} file, or is damaged: {one_line(error)}"
-        raise UserError(said if str(path) in said else f"{path}: {said}") from error  # a failed read does not name its file
+        raise UserError(
+            said if str(path) in said else f"{path}: {said}"
+        ) from error  # a failed read does not name its file
 
 
 def read_text(path: Path) -> str:
@@ -214,7 +229,8 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_table(path: Path, **columns: str) -> DataFrame:
-    """The Parquet table of a file.  UserError for another file, and for a table without these columns of these kinds.
+    """The Parquet table of a file.  UserError for another file, and for a table without these columns of
+    these kinds.
 
     Kinds are 'text', 'whole', 'number', 'truth' and 'list'; an empty value is of any.
     """
@@ -239,7 +255,9 @@ def read_table(path: Path, **columns: str) -> DataFrame:
 
 
 def whole_text(value: Any) -> Any:
-    """A value out of JSON in which halves of characters are marked as such: JSON can say them, and no file can hold them."""
+    """A value out of JSON in which halves of characters are marked as such: JSON can say them, and no file
+    can hold them.
+    """
     if isinstance(value, str):
         return value if value.isascii() else re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
@@ -256,7 +274,9 @@ def sha256(path: Path) -> str:
 
 
 def load_rows(path: Path, kind: type[BaseModel]) -> list[Any]:
-    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or unknown."""
+    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or
+    unknown.
+    """
     from pydantic import TypeAdapter, ValidationError
 
     try:

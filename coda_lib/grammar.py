@@ -1,8 +1,8 @@
 """The text in which models write actions: read into an `Action`, and written.
 
-The form is that of UI-TARS 1.5 (`click(start_box='(120,48)')`), whose coordinates are pixels of the image that the model sees;
-the grammars of older models are read as well.  Model output is data: regular expressions read it into an `Action` and nothing
-else.
+The form is that of UI-TARS 1.5 (`click(start_box='(120,48)')`), whose coordinates are pixels of the image
+that the model sees; the grammars of older models are read as well.  Model output is data: regular expressions
+read it into an `Action` and nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from coda_lib.action import ARGUMENTS, Action, ActionError, ActionType, to_pixel
 Convention = Literal["pixel", "thousandth"]  # UI-TARS 1.5 writes pixels, its predecessors thousandths
 LONGEST_REPLY = 20_000  # characters; a longer reply with actions is refused unread, one with a plan cut
 
-# ---- text to actions -------------------------------------------------------------------------------------------------
+# ---- text to actions ---------------------------------------------------------------------------------------
 _TYPES = {name: kind for kind in ActionType for name in (kind.value, *kind.older)}
 _ROLES = {name: argument for argument, (names, _) in ARGUMENTS.items() for name in names}
 
@@ -35,7 +35,9 @@ _BOX = re.compile(
     r"\s*(?:<\|box_end\|>)?\s*"
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
-_NEXT_TURN = r"(?:(?:Thought|Reflection|Action_Summary|Observation|User|Assistant)\s*:|<\|im_|<\|endoftext|</s>)"
+_NEXT_TURN = (
+    r"(?:(?:Thought|Reflection|Action_Summary|Observation|User|Assistant)\s*:|<\|im_|<\|endoftext|</s>)"
+)
 _TURN = re.compile(rf"\s*{_NEXT_TURN}")  # the model's next one, which it imagines: nothing of it is done
 _TURN_OF_LINE = re.compile(rf"^[ \t]*{_NEXT_TURN}", re.MULTILINE)
 _NAMES, _KEYS = "|".join(_TYPES), "|".join(_ROLES)
@@ -51,10 +53,10 @@ _CALL_IN_TEXT = re.compile(rf"{_NEXT_TURN}|Action\s*:|\b(?:(?:{_NAMES})\s*\(\s*(
 def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "pixel") -> tuple[Action, ...]:
     r"""The actions in a model's reply: one or more calls of the UI-TARS grammar, each on a line of its own.
 
-    Everything up to the first `Action:` that begins a line, or else up to the first one before calls that can be read, is the
-    thought, and a further `Thought:` with all after it is the next turn: both are skipped.  `size` is the (width, height) in
-    pixels of the image that the model saw.  Quoted text may hold the escapes of `_ESCAPES`; any other backslash stands for
-    itself.  ActionError, which quotes what cannot be read.
+    Everything up to the first `Action:` that begins a line, or else up to the first one before calls that can
+    be read, is the thought, and a further `Thought:` with all after it is the next turn: both are skipped.
+    `size` is the (width, height) in pixels of the image that the model saw.  Quoted text may hold the escapes
+    of `_ESCAPES`; any other backslash stands for itself.  ActionError, which quotes what cannot be read.
 
     >>> (action,) = parse_actions("Thought: Show the grid.\nAction: click(start_box='(84,63)')", size=(336, 252))
     >>> action == Action.click(0.25, 0.25)
@@ -65,7 +67,9 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     text, scale = reply.rstrip(), _scale(size, convention)
     if _CALL.match(text):
         return _parse_calls(text, 0, scale)
-    marks = list(islice(_MARK_OF_LINE.finditer(text), MARKS)) or list(islice(_ACTION_MARK.finditer(text), MARKS))
+    marks = list(islice(_MARK_OF_LINE.finditer(text), MARKS)) or list(
+        islice(_ACTION_MARK.finditer(text), MARKS)
+    )
     starts = [mark.end() for mark in marks]
     if not starts:
         raise ActionError(f"no action in the reply: {_quote(reply)}")
@@ -100,7 +104,9 @@ def _parse_call(text: str, start: int, scale: tuple[int, int]) -> tuple[Action, 
     if call is None or call[1] not in _TYPES:
         raise ActionError(f"not an action: {_quote(text[start:])}")
     kind, position, values = _TYPES[call[1]], call.end(), {}
-    allowed = {*kind.arguments, "text"} if kind.ends else kind.arguments  # a closing remark is read, and left in the reply
+    allowed = (
+        {*kind.arguments, "text"} if kind.ends else kind.arguments
+    )  # a closing remark is read, and left in the reply
     while not (close := _CLOSE.match(text, position)):
         key = _KEY.match(text, position)
         argument = _ROLES.get(key[2]) if key and bool(key[1]) == bool(values) else None
@@ -162,9 +168,10 @@ def _quote(text: str) -> str:
     return repr(text if len(text) <= 120 else text[:117] + "...")
 
 
-# ---- actions to text -------------------------------------------------------------------------------------------------
+# ---- actions to text ---------------------------------------------------------------------------------------
 def format_action(action: Action, size: tuple[int, int], convention: Convention = "pixel") -> str:
-    """The action as one canonical line of the UI-TARS 1.5 grammar, for an image of `size` (width, height) in pixels.
+    """The action as one canonical line of the UI-TARS 1.5 grammar, for an image of `size` (width, height) in
+    pixels.
 
     >>> format_action(Action.click(0.25, 0.5), size=(336, 252))
     "click(start_box='(84,126)')"

@@ -1,7 +1,8 @@
-"""GRPO on TRL's trainer with each state encoded once (`models.shared_prefix`): for policy, reference and generation.
+"""GRPO on TRL's trainer with each state encoded once (`models.shared_prefix`): for policy, reference and
+generation.
 
-TRL encodes the prompt of every plan, G times a state.  Loss, gradient, random numbers, logs, checkpoints and arguments stay
-TRL's.
+TRL encodes the prompt of every plan, G times a state.  Loss, gradient, random numbers, logs, checkpoints and
+arguments stay TRL's.
 """
 
 from __future__ import annotations
@@ -21,21 +22,29 @@ from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, uns
 from coda_lib.models.local import embed_patches_by_product
 from coda_lib.models.shared_prefix import GroupRows, distinct, prompts_of, sample
 
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}  # of a log-probability, by the type that the network computes in
+TOLERANCE = {
+    torch.float32: 1e-3,
+    torch.bfloat16: 0.2,
+}  # of a log-probability, by the type that the network computes in
 SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
 
 _PICTURES = ("pixel_values", "image_grid_thw")
-_PLANS = ("completion", "old_per_token", "ref_per_token", "sampling_per_token")  # tensors of plans x tokens of a plan
+_PLANS = (
+    "completion",
+    "old_per_token",
+    "ref_per_token",
+    "sampling_per_token",
+)  # tensors of plans x tokens of a plan
 Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
 
 
 class SharedPrefixTrainer(GRPOTrainer):
     """TRL's GRPO trainer for Qwen2.5-VL; without `shared_prefix` and `refills` it is stock TRL.
 
-    The first pass of a training computes one group both ways.  If they differ by more than the tolerance, and by more than twice
-    what stock TRL differs from itself there, the trainer warns and goes on as stock TRL.
-    Up to `refills` times a step, states whose plans all earn the same are replaced by others (dynamic sampling, as in DAPO,
-    arXiv 2503.14476); what is left without signal then stays.
+    The first pass of a training computes one group both ways.  If they differ by more than the tolerance, and
+    by more than twice what stock TRL differs from itself there, the trainer warns and goes on as stock TRL.
+    Up to `refills` times a step, states whose plans all earn the same are replaced by others (dynamic
+    sampling, as in DAPO, arXiv 2503.14476); what is left without signal then stays.
     """
 
     def __init__(self, *args: Any, shared_prefix: bool = True, refills: int = 0, **kwargs: Any):
@@ -65,7 +74,10 @@ class SharedPrefixTrainer(GRPOTrainer):
             if not (better := _groups(more, with_signal=True)):
                 continue
             keep = [*_groups(batch, with_signal=True), *empty[len(better) :]]
-            batch, replaced = self._joined(_of_states(batch, keep), _of_states(more, better)), replaced + len(better)
+            batch, replaced = (
+                self._joined(_of_states(batch, keep), _of_states(more, better)),
+                replaced + len(better),
+            )
         if self.refills and self.model.training:
             self._metrics["train"]["refilled"].append(replaced * self.num_generations / len(inputs))
         return batch if self.shared_prefix else unsplit_pixel_values_by_grid(batch)
@@ -83,7 +95,9 @@ class SharedPrefixTrainer(GRPOTrainer):
 
     def _joined(self, *parts: dict[str, Any]) -> dict[str, Any]:
         """One batch of several: prompts padded on the left, plans on the right."""
-        prompt, plan = (max(part[name].shape[1] for part in parts) for name in ("prompt_ids", "completion_ids"))
+        prompt, plan = (
+            max(part[name].shape[1] for part in parts) for name in ("prompt_ids", "completion_ids")
+        )
         joined: dict[str, Any] = {}
         for name, values in parts[0].items():
             if isinstance(values, list):
@@ -93,9 +107,15 @@ class SharedPrefixTrainer(GRPOTrainer):
             elif values.ndim == 1:
                 joined[name] = torch.cat([part[name] for part in parts])
             else:
-                pads = ((prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1]) for part in parts)
+                pads = (
+                    (prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1])
+                    for part in parts
+                )
                 before, after = not name.startswith(_PLANS), not name.startswith("prompt")
-                rows = (pad(part[name], (left * before, right * after)) for part, (left, right) in zip(parts, pads, strict=True))
+                rows = (
+                    pad(part[name], (left * before, right * after))
+                    for part, (left, right) in zip(parts, pads, strict=True)
+                )
                 joined[name] = torch.cat(list(rows))
         self._states = [i // self.num_generations for i in range(len(joined["prompt_ids"]))]
         return joined | {"state": torch.tensor(self._states)}
@@ -108,18 +128,33 @@ class SharedPrefixTrainer(GRPOTrainer):
         return [ids[i] for i in which], images and [images[i] for i in which], fields
 
     def _generate_single_turn(
-        self, prompt_ids: list[list[int]], images: Any, multimodal_fields: dict[str, Any], *args: Any, **kwargs: Any
+        self,
+        prompt_ids: list[list[int]],
+        images: Any,
+        multimodal_fields: dict[str, Any],
+        *args: Any,
+        **kwargs: Any,
     ) -> tuple[list[list[int]], Any]:
         if not self.shared_prefix or self.use_vllm:
             return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *args, **kwargs)
         first, which = distinct(self._states)
-        inputs = dict(self.processing_class.tokenizer.pad({"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"))
+        inputs = dict(
+            self.processing_class.tokenizer.pad(
+                {"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"
+            )
+        )
         if images:
-            inputs |= {name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")}
+            inputs |= {
+                name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")
+            }
         inputs = {name: values.to(self.accelerator.device) for name, values in inputs.items()}
         checkpointing = self.args.gradient_checkpointing_kwargs
         unwrapped = unwrap_model_for_generation(
-            self.model_wrapped, self.accelerator, True, self.generation_kwargs, gradient_checkpointing_kwargs=checkpointing
+            self.model_wrapped,
+            self.accelerator,
+            True,
+            self.generation_kwargs,
+            gradient_checkpointing_kwargs=checkpointing,
         )
         with unwrapped as model, torch.no_grad():
             network = _network(model)
@@ -138,7 +173,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % passes]
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's loss.  Without a KL term, a group whose rewards are all equal has no gradient, and takes no pass.
+        """TRL's loss.  Without a KL term, a group whose rewards are all equal has no gradient, and takes no
+        pass.
 
         With one (beta > 0) every group takes it: the term is due for each plan, whatever its reward.
         """
@@ -146,7 +182,9 @@ class SharedPrefixTrainer(GRPOTrainer):
         states = inputs.pop("state")
         share = 1.0
         if self.shared_prefix and not self.beta:
-            with_signal = _groups(inputs | {"state": states}, with_signal=True) or [int(states[0])]  # a pass cannot be empty
+            with_signal = _groups(inputs | {"state": states}, with_signal=True) or [
+                int(states[0])
+            ]  # a pass cannot be empty
             keep = [i for i, state in enumerate(states.tolist()) if state in with_signal]
             share, states = len(keep) / len(states), states[keep]
             inputs = _plans(inputs, keep)
@@ -158,20 +196,30 @@ class SharedPrefixTrainer(GRPOTrainer):
         self, model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
         batch_size: int | None = None, compute_entropy: bool = False, **fields: Any,
     ) -> Scores:  # fmt: skip
-        """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x `logits_to_keep`."""
+        """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x
+        `logits_to_keep`.
+        """
         stock = super()._get_per_token_logps_and_entropies
         batch = _split({"input_ids": input_ids, "attention_mask": attention_mask} | fields, self._states)
         if self.shared_prefix and not self._compared:
             self._compare(model, batch, logits_to_keep)
         if not self.shared_prefix:
             batch = unsplit_pixel_values_by_grid(batch)
-            return stock(model, logits_to_keep=logits_to_keep, batch_size=batch_size, compute_entropy=compute_entropy, **batch)
+            return stock(
+                model,
+                logits_to_keep=logits_to_keep,
+                batch_size=batch_size,
+                compute_entropy=compute_entropy,
+                **batch,
+            )
         count, size = len(input_ids), batch_size or len(input_ids)
         parts = [
             self._score(model, _plans(batch, some), [self._states[i] for i in some], logits_to_keep)
             for some in (range(start, min(start + size, count)) for start in range(0, count, size))
         ]
-        logps, entropies = (torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True))
+        logps, entropies = (
+            torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True)
+        )
         return logps, entropies if compute_entropy else None, None
 
     def _score(
@@ -180,12 +228,23 @@ class SharedPrefixTrainer(GRPOTrainer):
         """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
         first, which = distinct(states)
         network = _network(self.accelerator.unwrap_model(model))
-        prompts = {name: torch.cat([batch[name][i] for i in first]) for name in _PICTURES if batch.get(name) is not None}
+        prompts = {
+            name: torch.cat([batch[name][i] for i in first])
+            for name in _PICTURES
+            if batch.get(name) is not None
+        }
         ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
         kinds_SP = (ids_SP == network.config.image_token_id).int()
-        positions_3SP, _ = network.model.get_rope_index(ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP)
+        positions_3SP, _ = network.model.get_rope_index(
+            ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP
+        )
         rows = GroupRows.of(
-            ids_SP, real_SP, positions_3SP, batch["input_ids"][:, -tokens:], batch["attention_mask"][:, -tokens:], which
+            ids_SP,
+            real_SP,
+            positions_3SP,
+            batch["input_ids"][:, -tokens:],
+            batch["attention_mask"][:, -tokens:],
+            which,
         )
         with self.accelerator.autocast():
             scored = model(
@@ -195,13 +254,16 @@ class SharedPrefixTrainer(GRPOTrainer):
         row, column = rows.places_NT
         padding = batch["attention_mask"][:, -tokens:] == 0
         found = (scored.log_probs, scored.entropy)
-        return tuple(values if values is None else values[row, column - 1].masked_fill(padding, 0) for values in found)
+        return tuple(
+            values if values is None else values[row, column - 1].masked_fill(padding, 0) for values in found
+        )
 
     def _compare(self, model: torch.nn.Module, batch: dict[str, Any], tokens: int) -> None:
-        """Compute the plans of the first state both ways; warn and go on as stock TRL if they differ by more than rounding does.
+        """Compute the plans of the first state both ways; warn and go on as stock TRL if they differ by more
+        than rounding does.
 
-        How much rounding does depends on the network: 0.15 with all 36 layers of the 3B in 16 bits.  Stock TRL shows it, too,
-        when it computes the plans one at a time instead of together.
+        How much rounding does depends on the network: 0.15 with all 36 layers of the 3B in 16 bits.  Stock
+        TRL shows it, too, when it computes the plans one at a time instead of together.
         """
         self._compared = True
         group = [i for i, state in enumerate(self._states) if state == self._states[0]]
@@ -216,7 +278,10 @@ class SharedPrefixTrainer(GRPOTrainer):
             own = ((score(**whole, batch_size=1)[0] - stock) * real).abs().max().item()
         if not gap <= 2 * own:
             self.shared_prefix = False
-            warnings.warn(f"shared prefixes are off: log-probabilities differ by {gap:.1e} from stock TRL's", stacklevel=2)
+            warnings.warn(
+                f"shared prefixes are off: log-probabilities differ by {gap:.1e} from stock TRL's",
+                stacklevel=2,
+            )
 
 
 def _network(model: torch.nn.Module) -> Any:
@@ -234,7 +299,9 @@ def _of_states(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
 
 
 def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
-    """A batch with the pictures of each plan apart; those of plans of one state are the same tensor, not a copy."""
+    """A batch with the pictures of each plan apart; those of plans of one state are the same tensor, not a
+    copy.
+    """
     pixels, grids_K3 = (batch.get(name) for name in _PICTURES)
     if not isinstance(pixels, torch.Tensor):  # none, or apart already
         return batch
@@ -242,7 +309,9 @@ def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
         return split_pixel_values_by_grid(batch)
     first, which = distinct(states)
     counts = [batch["num_images"][i] for i in first]
-    once = split_pixel_values_by_grid({"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts})
+    once = split_pixel_values_by_grid(
+        {"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts}
+    )
     return batch | {name: [once[name][n] for n in which] for name in _PICTURES}
 
 
@@ -273,7 +342,9 @@ class _EachOnce(torch.utils.data.Dataset):
 
 
 class _EachStateOnce:
-    """A processor of prompts that encodes the pictures of each state once: they stand there for its first plan alone."""
+    """A processor of prompts that encodes the pictures of each state once: they stand there for its first
+    plan alone.
+    """
 
     def __init__(self, processor: Any, states: Sequence[int]):
         self._processor, self._states = processor, states

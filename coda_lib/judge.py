@@ -1,7 +1,8 @@
 """The judge: did a trajectory do its task, and which of its actions may be learned from (paper, section 4).
 
-Top-down: `Judge` asks a model for votes, a `Rule` turns votes into an outcome, `positive_steps` labels the actions to learn from,
-`JudgeScore` compares outcomes with the application's own check, and `parse_verdict` reads a single vote.
+Top-down: `Judge` asks a model for votes, a `Rule` turns votes into an outcome, `positive_steps` labels the
+actions to learn from, `JudgeScore` compares outcomes with the application's own check, and `parse_verdict`
+reads a single vote.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, se
 _PORTION = 128  # trajectories whose screenshots are held in memory at once
 
 
-# ---- votes -----------------------------------------------------------------------------------------------------------
+# ---- votes -------------------------------------------------------------------------------------------------
 
 
 class Judge:
     """A model that gives up to `votes` votes on each trajectory.
 
-    With a `rule` it gives no further vote on a trajectory whose outcome is decided: under the unanimous rule the first vote
-    without a "correct" decides.  Without a rule it gives all votes.  `resolution` scales width and height of the screenshots.
+    With a `rule` it gives no further vote on a trajectory whose outcome is decided: under the unanimous rule
+    the first vote without a "correct" decides.  Without a rule it gives all votes.  `resolution` scales width
+    and height of the screenshots.
     """
 
     def __init__(
@@ -46,7 +48,12 @@ class Judge:
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
         """The judge of a profile, by default with its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
-        return cls(model, Sampling.of(profile.judge), profile.prompts, **({"votes": rule.votes, "rule": rule} | changes))
+        return cls(
+            model,
+            Sampling.of(profile.judge),
+            profile.prompts,
+            **({"votes": rule.votes, "rule": rule} | changes),
+        )
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of the votes as their `verdicts`."""
@@ -58,14 +65,20 @@ class Judge:
         votes: list[list[str]] = [[] for _ in trajectories]
         for number in range(self.votes):
             asked = [i for i, replies in enumerate(votes) if not self.rule or self.rule.undecided(replies)]
-            replies = self.model.generate([conversations[i] for i in asked], self.sampling, seed + 7919 * number) if asked else []
+            replies = (
+                self.model.generate([conversations[i] for i in asked], self.sampling, seed + 7919 * number)
+                if asked
+                else []
+            )
             for i, reply in zip(asked, replies, strict=True):
                 votes[i].append(reply)
         return [replace(t, verdicts=tuple(replies)) for t, replies in zip(trajectories, votes, strict=True)]
 
     def _conversation(self, t: Trajectory) -> list[Message]:
         screenshots = [self._resized(decode_image(png)) for png in t.screenshots]
-        return judge_messages(t.instruction, screenshots, t.answer, self.prompts, [step.plan for step in t.steps])
+        return judge_messages(
+            t.instruction, screenshots, t.answer, self.prompts, [step.plan for step in t.steps]
+        )
 
     def _resized(self, screenshot: Image.Image) -> Image.Image:
         size = [round(side * self.resolution) for side in screenshot.size]
@@ -91,15 +104,18 @@ class VoteOutcome:
     success: bool  # enough votes say correct
     clean: bool  # enough votes say clean
     invalid: int  # votes that are no verdict
-    needless: frozenset[int] = frozenset()  # steps (from 1) that a vote of "correct" calls redundant or an error
+    needless: frozenset[int] = (
+        frozenset()
+    )  # steps (from 1) that a vote of "correct" calls redundant or an error
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A voting rule: a trajectory is successful if at least `needed` votes say correct, and clean if as many say clean.
+    """A voting rule: a trajectory is successful if at least `needed` votes say correct, and clean if as many
+    say clean.
 
-    `ballots` are the votes in the order in which they are given: (judge, number of its votes).  In the paper four votes of one
-    judge must be unanimous (section 4).
+    `ballots` are the votes in the order in which they are given: (judge, number of its votes).  In the paper
+    four votes of one judge must be unanimous (section 4).
 
     >>> yes, no = format_verdict(Verdict(correct=True)), format_verdict(Verdict(correct=False))
     >>> Rule("voting@3", (("judge", 3),), needed=3).outcome([yes, yes, no])
@@ -137,23 +153,34 @@ class Rule:
         return sum(number for _, number in self.ballots)
 
     def outcome(self, replies: Sequence[str]) -> VoteOutcome:
-        """The outcome of raw replies.  A reply that is no verdict is counted in `invalid` and agrees with nothing.
+        """The outcome of raw replies.  A reply that is no verdict is counted in `invalid` and agrees with
+        nothing.
 
         Raises ValueError if the votes are too few to decide.
         """
         verdicts = [read_verdict(reply) for reply in replies[: self.votes]]
         correct, clean = _agreeing(verdicts)
         if self.is_open(correct, clean, len(verdicts)):
-            raise ValueError(f"{self.name}: {len(verdicts)} of {self.votes} votes do not decide, {self.needed} must agree")
-        named = (v.redundant + (v.first_error_step,) * (v.first_error_step is not None) for v in verdicts if v and v.correct)
-        return VoteOutcome(correct >= self.needed, clean >= self.needed, verdicts.count(None), frozenset(chain(*named)))
+            raise ValueError(
+                f"{self.name}: {len(verdicts)} of {self.votes} votes do not decide, {self.needed} must agree"
+            )
+        named = (
+            v.redundant + (v.first_error_step,) * (v.first_error_step is not None)
+            for v in verdicts
+            if v and v.correct
+        )
+        return VoteOutcome(
+            correct >= self.needed, clean >= self.needed, verdicts.count(None), frozenset(chain(*named))
+        )
 
     def undecided(self, replies: Sequence[str]) -> bool:
         """Whether further votes can change the outcome."""
         return self.is_open(*_agreeing(map(read_verdict, replies)), len(replies))
 
     def is_open(self, correct: Any, clean: Any, given: Any) -> Any:
-        """`undecided` by the numbers of votes so far that say correct, that say clean, and of all: integers or arrays of them."""
+        """`undecided` by the numbers of votes so far that say correct, that say clean, and of all: integers
+        or arrays of them.
+        """
 
         def can_change(agreeing: Any) -> Any:
             return (agreeing < self.needed) & (agreeing + self.votes - given >= self.needed)
@@ -167,14 +194,16 @@ def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
     return sum(verdict.correct for verdict in valid), sum(verdict.clean for verdict in valid)
 
 
-# ---- labels and score ------------------------------------------------------------------------------------------------
+# ---- labels and score --------------------------------------------------------------------------------------
 
 
 def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
-    """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory, else none.
+    """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory,
+    else none.
 
-    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With `rule.trim` a
-    successful trajectory that is not clean gives the steps that no vote calls redundant or an error.
+    A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With
+    `rule.trim` a successful trajectory that is not clean gives the steps that no vote calls redundant or an
+    error.
 
     >>> from coda_lib.trajectory import Step, StopReason
     >>> steps, votes = (Step(b"", "Click 'Grid'.", "", ()),) * 3, (format_verdict(Verdict(correct=True)),) * 2
@@ -186,12 +215,17 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
     unread = [i for i in steps if trajectory.steps[i].error]
     if outcome.clean and not unread:
         return tuple(steps)
-    return tuple(i for i in steps if i + 1 not in outcome.needless and i not in unread) if rule.trim and outcome.success else ()
+    return (
+        tuple(i for i in steps if i + 1 not in outcome.needless and i not in unread)
+        if rule.trim and outcome.success
+        else ()
+    )
 
 
 @dataclass(frozen=True)
 class JudgeScore:
-    """Accepted trajectories against those that are successes by the application's own check; all fields count.
+    """Accepted trajectories against those that are successes by the application's own check; all fields
+    count.
 
     >>> judged = JudgeScore.of(accepted=[True, True, False], success=[True, False, True])
     >>> judged.precision, judged.recall
@@ -230,10 +264,12 @@ def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
     checked = [trajectory for trajectory in trajectories if trajectory.success is not None]
     outcomes = [rule.outcome(trajectory.verdicts) for trajectory in checked]
     invalid = sum(outcome.invalid for outcome in outcomes)
-    return JudgeScore.of([outcome.success for outcome in outcomes], [bool(t.success) for t in checked], invalid)
+    return JudgeScore.of(
+        [outcome.success for outcome in outcomes], [bool(t.success) for t in checked], invalid
+    )
 
 
-# ---- one vote --------------------------------------------------------------------------------------------------------
+# ---- one vote ----------------------------------------------------------------------------------------------
 
 _DETAILS = ("Optimized", "Error_Type", "Correct_Action")
 
@@ -273,7 +309,8 @@ def parse_verdict(reply: str) -> Verdict:
     Raises VerdictError that names what is wrong.
 
     >>> parse_verdict('The grid is on. {"Correctness": true, "Redundant": [2], "First_Error_Step": null}')
-    Verdict(correct=True, redundant=(2,), first_error_step=None, optimized=None, error_type=None, correct_action=None)
+    Verdict(correct=True, redundant=(2,), first_error_step=None, optimized=None, error_type=None,
+    correct_action=None)
     >>> parse_verdict("yes")
     Traceback (most recent call last):
     coda_lib.judge.VerdictError: no JSON object in 'yes'
@@ -311,5 +348,7 @@ def format_verdict(verdict: Verdict, details: bool = True) -> str:
         "First_Error_Step": verdict.first_error_step,
     }
     if details:
-        raw |= dict(zip(_DETAILS, (verdict.optimized, verdict.error_type, verdict.correct_action), strict=True))
+        raw |= dict(
+            zip(_DETAILS, (verdict.optimized, verdict.error_type, verdict.correct_action), strict=True)
+        )
     return json.dumps(raw)

@@ -1,4 +1,6 @@
-"""The planner (the trainable 'cerebrum'): from instruction, history and two screenshots to the next plan (paper, section 1)."""
+"""The planner (the trainable 'cerebrum'): from instruction, history and two screenshots to the next plan
+(paper, section 1).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class Turn:
 class Observation:
     """The input of the agent at step t: the instruction, m_{t-1}, o_{t-1} and o_t (at t = 1, o_{t-1} is o_t).
 
-    `elements` lists the named elements on the screen (empty if the application cannot).  CODA's models see pixels alone;
-    only the widget-tree executor of `stages.transfer` uses it.
+    `elements` lists the named elements on the screen (empty if the application cannot).  CODA's models see
+    pixels alone; only the widget-tree executor of `stages.transfer` uses it.
     """
 
     instruction: str
@@ -44,10 +46,11 @@ class Observation:
 
 
 def read_plan(reply: str) -> str:
-    r"""The plan in a planner's reply: the thought of 'Thought: … Action: …', or the whole reply without these words.
+    r"""The plan in a planner's reply: the thought of 'Thought: … Action: …', or the whole reply without these
+    words.
 
-    Empty if the reply holds no plan.  Of a longer reply the first `LONGEST_REPLY` characters are read, and the plan ends with
-    `CUT` if it is longer than these: `is_cut` tells such plans, which are counted.
+    Empty if the reply holds no plan.  Of a longer reply the first `LONGEST_REPLY` characters are read, and
+    the plan ends with `CUT` if it is longer than these: `is_cut` tells such plans, which are counted.
 
     >>> read_plan("Thought: Click 'Grid'.\nAction: click(start_box='(84,63)')")
     "Click 'Grid'."

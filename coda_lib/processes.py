@@ -21,8 +21,14 @@ def dies_with_its_parent() -> None:
 
 @contextmanager
 def group_dies_with_us(group: int) -> Iterator[None]:
-    """Kill a group of processes when the block ends or this process is killed: also those whose parent is another one."""
-    words = ["sh", "-c", f"read _; kill -s KILL -- -{group}"]  # the end of this process is the end of its input
+    """Kill a group of processes when the block ends or this process is killed: also those whose parent is
+    another one.
+    """
+    words = [
+        "sh",
+        "-c",
+        f"read _; kill -s KILL -- -{group}",
+    ]  # the end of this process is the end of its input
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True):
         yield
 

@@ -1,13 +1,15 @@
 """The composite reward of decoupled GRPO (paper, eq. 1) and its group-relative advantage (eq. 2).
 
-r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is the frozen executor's action for a sampled plan and
-a_T the labelled positive action.  The paper names "L1 distance" and "IoU" for r_dist and leaves the rest open; here:
+r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is the frozen executor's action for a sampled
+plan and a_T the labelled positive action.  The paper names "L1 distance" and "IoU" for r_dist and leaves the
+rest open; here:
 
-* click, double click, right click, hover: 1 - (|dx| + |dy|) / reach, at least 0, on fractions of the screen.  With a reach of
-  2, the largest distance there is, a click on any wrong element earns almost as much as the right one;
-* drag: IoU of the boxes spanned by start and end, times the cosine between the two drags (0 if it is negative).
-  The boxes are widened by `DRAG_MARGIN`, because a horizontal drag spans no area; the cosine tells a drag from its
-  reverse, which spans the same box;
+* click, double click, right click, hover: 1 - (|dx| + |dy|) / reach, at least 0, on fractions of the screen.
+  With a reach of 2, the largest distance there is, a click on any wrong element earns almost as much as the
+  right one;
+* drag: IoU of the boxes spanned by start and end, times the cosine between the two drags (0 if it is
+  negative). The boxes are widened by `DRAG_MARGIN`, because a horizontal drag spans no area; the cosine tells
+  a drag from its reverse, which spans the same box;
 * scroll: the similarity of the points if the directions are equal, else 0;
 * typed text, answer: 1 - edit distance / length of the longer text, by characters; hotkey: the same by keys;
 * wait, finished, call_user: 1.
@@ -26,17 +28,21 @@ from rapidfuzz.distance import Levenshtein
 
 from coda_lib.action import Action, ActionType
 
-DRAG_MARGIN = 0.03  # fraction of the screen added on each side of a dragged box: half the height of a usual control
+DRAG_MARGIN = (
+    0.03  # fraction of the screen added on each side of a dragged box: half the height of a usual control
+)
 MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord has no meaning
 
 
-def reward(actions: Sequence[Action], targets: Sequence[Action], distance: bool = True, reach: float = 2.0) -> float:
+def reward(
+    actions: Sequence[Action], targets: Sequence[Action], distance: bool = True, reach: float = 2.0
+) -> float:
     """The reward of a reply's `actions` against the labelled `targets`, in [0, 2] (eq. 1).
 
-    A reply may hold several actions.  The i-th action is compared with the i-th target and the rewards are averaged over
-    the longer sequence, so a missing or extra action counts as 0.  No action (a reply that cannot be parsed) has reward 0.
-    `distance=False` leaves r_dist out (ablation): the range is then [0, 1].  `reach` is the L1 distance, in (0, 2], at which a
-    point earns nothing.  ValueError if there is no target.
+    A reply may hold several actions.  The i-th action is compared with the i-th target and the rewards are
+    averaged over the longer sequence, so a missing or extra action counts as 0.  No action (a reply that
+    cannot be parsed) has reward 0. `distance=False` leaves r_dist out (ablation): the range is then [0, 1].
+    `reach` is the L1 distance, in (0, 2], at which a point earns nothing.  ValueError if there is no target.
 
     >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)])  # 1 for the type + 1 - (0.3 + 0.1) / 2
     1.8
@@ -83,15 +89,17 @@ def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
 def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
     """A = (r - mean) / std within each group of plans for one state (eq. 2), problems x group, as floats.
 
-    The standard deviation is that of a sample (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to it.  A group
-    whose rewards are all equal gets zeros.  ValueError for less than two plans a group.
+    The standard deviation is that of a sample (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to
+    it.  A group whose rewards are all equal gets zeros.  ValueError for less than two plans a group.
 
     >>> advantages(np.array([[0, 1, 2], [1, 1, 1]])).tolist()
     [[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
     rewards_P_G = np.asarray(rewards_P_G, dtype=float)
     if rewards_P_G.ndim != 2 or rewards_P_G.shape[1] < 2:
-        raise ValueError(f"rewards must be problems x group with a group of at least 2, not {rewards_P_G.shape}")
+        raise ValueError(
+            f"rewards must be problems x group with a group of at least 2, not {rewards_P_G.shape}"
+        )
     centred_P_G = rewards_P_G - rewards_P_G.mean(axis=1, keepdims=True)
     std_P_1 = rewards_P_G.std(axis=1, ddof=1, keepdims=True)
     spread_P_1 = np.ptp(rewards_P_G, axis=1, keepdims=True)
@@ -104,7 +112,9 @@ def _point(action: Action, target: Action, reach: float) -> float:
 
 
 def _placed(action: Action) -> Action:
-    """The same action with a point: one at the pointer, wherever that is, counts as in the middle of the screen."""
+    """The same action with a point: one at the pointer, wherever that is, counts as in the middle of the
+    screen.
+    """
     return replace(action, x=0.5, y=0.5) if action.x is None and action.type.optional else action
 
 
@@ -114,7 +124,9 @@ def _chord(text: str) -> list[str]:
 
 
 def _drag(action: Action, target: Action) -> float:
-    boxes = np.array([[[a.x, a.y], [a.x2, a.y2]] for a in (action, target)])  # 2 (action, target) x 2 (start, end) x 2 (x, y)
+    boxes = np.array(
+        [[[a.x, a.y], [a.x2, a.y2]] for a in (action, target)]
+    )  # 2 (action, target) x 2 (start, end) x 2 (x, y)
     low, high = boxes.min(axis=1) - DRAG_MARGIN, boxes.max(axis=1) + DRAG_MARGIN
     common = np.clip(high.min(axis=0) - low.max(axis=0), 0, None).prod()
     iou = float(common / ((high - low).prod(axis=1).sum() - common))

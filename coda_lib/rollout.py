@@ -1,7 +1,7 @@
 """Rolling out an agent: many episodes side by side, so that each step asks the models in one batch.
 
-An environment that breaks says nothing about the agent.  Its episode starts once more, in another environment if there is one,
-and ends as ENVIRONMENT_ERROR if that breaks as well.
+An environment that breaks says nothing about the agent.  Its episode starts once more, in another environment
+if there is one, and ends as ENVIRONMENT_ERROR if that breaks as well.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class _Episode:
     broken: tuple[Environment, ...] = ()  # those in which it was tried before
     decision: Decision | None = None  # of the next step
     limit: int = 0  # steps
-    current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))  # before the first screenshot
+    current: Image.Image = field(
+        default_factory=lambda: Image.new("RGB", (1, 1))
+    )  # before the first screenshot
     previous: Image.Image | None = None
     turns: list[Turn] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -58,7 +60,9 @@ class _Episode:
 
     def observation(self) -> Observation:
         previous = self.previous or self.current
-        return Observation(self.task.instruction, tuple(self.turns), previous, self.current, self.env.elements)
+        return Observation(
+            self.task.instruction, tuple(self.turns), previous, self.current, self.env.elements
+        )
 
     def apply(self) -> None:
         """Carry out the decision; one that could not be parsed changes nothing and counts as a step."""
@@ -98,8 +102,8 @@ def play(
 ) -> tuple[Trajectory, str | None]:
     """One episode by itself; returns its trajectory and the fault of the environment, if there was one.
 
-    `do` runs every call that touches the environment.  The random numbers depend on `seed`, the task and the run alone, not on
-    other episodes or the machine.
+    `do` runs every call that touches the environment.  The random numbers depend on `seed`, the task and the
+    run alone, not on other episodes or the machine.
     """
     episode = _Episode(task, run, 0, env=env, limit=min(task.steps, step_limit or task.steps))
     own = int.from_bytes(hashlib.sha256(f"{seed}/{task.id}/{run}".encode()).digest()[:4], "big") % 2**31
@@ -122,10 +126,11 @@ def rollout(
 ) -> list[Trajectory]:
     """Play every job (task, run number); returns one trajectory a job, in their order.
 
-    An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency` episodes share each
-    model batch.  The same agent, jobs, seed and concurrency give the same trajectories.  `progress(done, total)` is called as
-    episodes end, `report` with each fault.  `make_env` raises EnvironmentFault when no environment is left; then the waiting
-    episodes end as ENVIRONMENT_ERROR.  All environments are closed at the end.
+    An episode ends with DONE, FAIL, ANS or the task's step limit (at most `step_limit`).  `concurrency`
+    episodes share each model batch.  The same agent, jobs, seed and concurrency give the same trajectories.
+    `progress(done, total)` is called as episodes end, `report` with each fault.  `make_env` raises
+    EnvironmentFault when no environment is left; then the waiting episodes end as ENVIRONMENT_ERROR.  All
+    environments are closed at the end.
 
     >>> from coda_lib import DualAgent, Executor, Planner, ReplayModel, Sampling, test_tasks
     >>> from sciencedesk.env import ScienceDesk
@@ -159,9 +164,16 @@ def rollout(
         _each(fresh, _Episode.begin)
         active += fresh
         playing = [episode for episode in active if episode.stop is None]
-        decisions = agent.decide([episode.observation() for episode in playing], seed + 100_003 * tick) if playing else []
+        decisions = (
+            agent.decide([episode.observation() for episode in playing], seed + 100_003 * tick)
+            if playing
+            else []
+        )
         for episode, decision in zip(playing, decisions, strict=True):
-            episode.decision, episode.limit = decision, min(episode.task.steps, step_limit or episode.task.steps)
+            episode.decision, episode.limit = (
+                decision,
+                min(episode.task.steps, step_limit or episode.task.steps),
+            )
         _each(playing, _Episode.apply)
         ended = [episode for episode in active if episode.stop is not None]
         active = [episode for episode in active if episode.stop is None]
@@ -170,7 +182,9 @@ def rollout(
                 report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
             if episode.fault and episode.attempt < TRIES:
                 tried = (*episode.broken, episode.env)
-                waiting.append(_Episode(episode.task, episode.run, episode.index, episode.attempt + 1, broken=tried))
+                waiting.append(
+                    _Episode(episode.task, episode.run, episode.index, episode.attempt + 1, broken=tried)
+                )
             else:
                 done[episode.index] = episode.trajectory(agent.name)
             if episode.fault and episode.env.lost:
@@ -178,7 +192,9 @@ def rollout(
             else:
                 free.append(episode.env)
         if not slots:
-            done |= {e.index: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting}
+            done |= {
+                e.index: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting
+            }
             waiting.clear()
         tick += 1
         progress(len(done), len(jobs))
@@ -221,7 +237,9 @@ def jobs(tasks: Sequence[Task], runs: int) -> list[tuple[Task, int]]:
     return [(task, run) for task in tasks for run in range(runs)]
 
 
-def episodes(trajectories: Sequence[Trajectory], tasks: Sequence[Task], system: str, seed: int) -> pd.DataFrame:
+def episodes(
+    trajectories: Sequence[Trajectory], tasks: Sequence[Task], system: str, seed: int
+) -> pd.DataFrame:
     """One row an episode: task_id, app, grade, run, system, success, stop, steps, answer, seed."""
     grades = {task.id: task.grade for task in tasks}
     return pd.DataFrame(

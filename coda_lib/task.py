@@ -1,7 +1,7 @@
 """Tasks: an instruction for the agent, and conditions that say whether it is reached.
 
-Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one JSON file a
-task.
+Task files have the shape of ScienceBoard's (`instruction`, `steps`, `initialize`, `evaluate`, `ans`), one
+JSON file a task.
 """
 
 from __future__ import annotations
@@ -46,10 +46,15 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     "excludes": lambda actual, value: actual is not _ABSENT and value not in actual,
     "absent": lambda actual, value: actual is _ABSENT,
     "at_least": lambda actual, value: actual is not _ABSENT and actual >= value,
-    "before": lambda actual, value: actual is not _ABSENT and [x for x in actual if x in value] == list(value),
+    "before": lambda actual, value: (
+        actual is not _ABSENT and [x for x in actual if x in value] == list(value)
+    ),
     "has_row": lambda actual, value: actual is not _ABSENT and any(row[0] == value for row in actual),
 }
-VALUES = {"at_least": int | float, "before": list}  # what a predicate compares with, where not anything will do
+VALUES = {
+    "at_least": int | float,
+    "before": list,
+}  # what a predicate compares with, where not anything will do
 
 
 def holds(item: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
@@ -74,8 +79,12 @@ class Task:
     grade: str  # A (one or two actions) … D (several goals, or a question that needs work first)
     instruction: str
     steps: int  # limit of planner–executor steps
-    initialize: tuple[Mapping[str, Any], ...]  # {'func': 'set', 'key', 'value'}: the application's settings at the start
-    evaluate: tuple[Mapping[str, Any], ...]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
+    initialize: tuple[
+        Mapping[str, Any], ...
+    ]  # {'func': 'set', 'key', 'value'}: the application's settings at the start
+    evaluate: tuple[
+        Mapping[str, Any], ...
+    ]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
     ans: str | None = None  # the answer of a question task
     solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets, for tests; no agent sees it
 
@@ -97,17 +106,22 @@ def goal_text(app: str, evaluate: Iterable[Mapping[str, Any]]) -> str:
 def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool | None:
     """Whether an episode solved the task: the environment's own verdict.  None for a task without conditions.
 
-    `state` is the application's state at the end of the episode, `stop` why it ended, `answer` the text of an ANS action.
+    `state` is the application's state at the end of the episode, `stop` why it ended, `answer` the text of an
+    ANS action.
 
     >>> goal = {"type": "state", "key": "grid", "value": True}
     >>> task = Task("gis/A-90", "gis", "A", "Turn the grid on.", steps=5, initialize=(), evaluate=(goal,))
     >>> check(task, {"grid": True}, StopReason.DONE, None), check(task, {"grid": False}, StopReason.DONE, None)
     (True, False)
     """
-    return None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)
+    return (
+        None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)
+    )
 
 
-def _item_holds(item: Mapping[str, Any], state: Mapping[str, Any], stop: StopReason, answer: str | None) -> bool:
+def _item_holds(
+    item: Mapping[str, Any], state: Mapping[str, Any], stop: StopReason, answer: str | None
+) -> bool:
     if item["type"] == "state":
         return holds(item, state)
     given = (answer or "").strip().casefold()
@@ -130,7 +144,11 @@ def load_task(path: Path) -> Task:
 def _is_small(item: Any) -> bool:
     level = [item]
     for _ in range(DEEPEST):
-        parts = [part.values() if isinstance(part, dict) else part for part in level if isinstance(part, dict | list)]
+        parts = [
+            part.values() if isinstance(part, dict) else part
+            for part in level
+            if isinstance(part, dict | list)
+        ]
         level = [inner for part in parts for inner in part]
     return not level and len(json.dumps(item)) <= LONGEST_ITEM
 
@@ -168,12 +186,22 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
         if item["type"] == "state":
             pred = item.get("pred", "equals")
             need(is_text(item.get("key")), f"evaluate[{i}].key", "text")
-            need(is_text(pred) and pred in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}")
+            need(
+                is_text(pred) and pred in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}"
+            )
             need("value" in item or pred == "absent", f"evaluate[{i}].value", "there")
-            need(isinstance(item.get("value"), VALUES.get(pred, object)), f"evaluate[{i}].value", f"of another type for {pred}")
+            need(
+                isinstance(item.get("value"), VALUES.get(pred, object)),
+                f"evaluate[{i}].value",
+                f"of another type for {pred}",
+            )
         else:
             args = item.get("args", [])
-            need(item.get("value") in list(StopReason), f"evaluate[{i}].value", f"one of {', '.join(StopReason)}")
+            need(
+                item.get("value") in list(StopReason),
+                f"evaluate[{i}].value",
+                f"one of {', '.join(StopReason)}",
+            )
             need(isinstance(args, list) and all(map(is_text, args)), f"evaluate[{i}].args", "a list of texts")
     for i, item in enumerate(raw.get("solution", [])):
         need(len(item) == 1, f"solution[{i}]", "one action, such as {'click': NAME}")
@@ -189,7 +217,10 @@ def task_record(task: Task) -> dict[str, Any]:
     """A task as a file holds it; the inverse of `parse_task` but for the id."""
     raw = asdict(task)
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
-    return shape | {key: raw[key] for key in ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")}
+    return shape | {
+        key: raw[key]
+        for key in ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
+    }
 
 
 def save_task(task: Task, path: Path) -> None:

@@ -1,7 +1,7 @@
 """The two training stages on TRL: `specialize` (decoupled GRPO, stage 1) and `generalize` (SFT, stage 2).
 
-Departures from the paper: values that it does not publish (G, learning rate, β, ε, batch, steps) come from the profile; the
-group's standard deviation is TRL's (sample deviation plus 1e-4).
+Departures from the paper: values that it does not publish (G, learning rate, β, ε, batch, steps) come from
+the profile; the group's standard deviation is TRL's (sample deviation plus 1e-4).
 """
 
 from __future__ import annotations
@@ -39,16 +39,19 @@ if TYPE_CHECKING:
     from peft import PeftConfig
 
 Progress = Callable[[int, int], None]  # (optimizer steps done, steps in all)
-# One of several processes without a GPU loads checkpoints to "cpu:0", a name that torch.load does not know by itself.
-torch.serialization.register_package(5, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None)
+# One of several processes without a GPU loads checkpoints to "cpu:0", a name that torch.load does not know by
+# itself.
+torch.serialization.register_package(
+    5, lambda _: None, lambda storage, place: storage if place.startswith("cpu:") else None
+)
 _APART = 1_000_003  # between the random numbers of two processes
 
 
 class ActionReward:
     """Reward of sampled plans: the executor's action for each, against the labelled action (eq. 1).
 
-    `distance=False` leaves r_dist out (an ablation), `reach` is its scale (`coda_lib.reward`).  Called by TRL with lists of one
-    length; returns rewards in [0, 2].
+    `distance=False` leaves r_dist out (an ablation), `reach` is its scale (`coda_lib.reward`).  Called by TRL
+    with lists of one length; returns rewards in [0, 2].
     """
 
     __name__ = "action_reward"  # TRL logs rewards/<name>
@@ -72,14 +75,21 @@ class ActionReward:
         seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
         decisions = carry_out(self.executor, states, plans, seed)
         earned = [
-            reward(decision.actions, parse_actions(label, state.current.size), distance=self.distance, reach=self.reach)
+            reward(
+                decision.actions,
+                parse_actions(label, state.current.size),
+                distance=self.distance,
+                reach=self.reach,
+            )
             for decision, label, state in zip(decisions, target, states, strict=True)
         ]
         return states, decisions, earned
 
 
 def _text_of(completion: Any) -> str:
-    """The text of a completion of TRL: a text, or a conversation of one message whose content is a text or parts."""
+    """The text of a completion of TRL: a text, or a conversation of one message whose content is a text or
+    parts.
+    """
     content = completion if isinstance(completion, str) else completion[0]["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -89,11 +99,13 @@ def specialize(
     folder: Path, seed: int, distance: bool = True, rewarding: ActionReward | None = None,
     kind: type[SpecializeTrainer] | None = None, progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
-    """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds its checkpoint.
+    """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds
+    its checkpoint.
 
-    `rows` are those of `dataset.grpo_rows`.  `planner` is any Qwen2.5-VL checkpoint; only it is trained.  Resumes from
-    `folder`/checkpoints after a kill.  `rewarding` and `kind` are for the ablation that trains the executor as well
-    (`stages.coupled`).  UserError without a row, and if the vLLM server that writes the plans cannot be used.
+    `rows` are those of `dataset.grpo_rows`.  `planner` is any Qwen2.5-VL checkpoint; only it is trained.
+    Resumes from `folder`/checkpoints after a kill.  `rewarding` and `kind` are for the ablation that trains
+    the executor as well (`stages.coupled`).  UserError without a row, and if the vLLM server that writes the
+    plans cannot be used.
 
     >>> from tempfile import mkdtemp
     >>> from coda_lib.config import load_profile
@@ -110,7 +122,9 @@ def specialize(
     """
     _need(rows, "specialize")
     if settings.refills and together().num_processes > 1:
-        raise UserError("specialize.refills: only a training of one process replaces states; set refills to 0")
+        raise UserError(
+            "specialize.refills: only a training of one process replaces states; set refills to 0"
+        )
     _reach(settings.vllm_server, planner)
     states = settings.steps * settings.completions_per_step // settings.group_size
     arguments = GRPOConfig(
@@ -145,7 +159,9 @@ def generalize(
     rows: Dataset, planner: str | Path, settings: GeneralizeSettings, folder: Path, seed: int,
     progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
-    """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its checkpoint."""
+    """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its
+    checkpoint.
+    """
     _need(rows, "generalize")
     arguments = SFTConfig(
         num_train_epochs=settings.epochs or 1,
@@ -162,7 +178,9 @@ def generalize(
     return _train(trainer, folder)
 
 
-def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, folder: Path, seed: int) -> dict[str, Any]:
+def _common(
+    settings: SpecializeSettings | GeneralizeSettings, samples: int, folder: Path, seed: int
+) -> dict[str, Any]:
     """Arguments of both trainers; `samples` are behind each optimizer step, of all processes together.
 
     UserError if they cannot be divided among the processes.
@@ -170,7 +188,9 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
     processes = together().num_processes
     steps, at_once = settings.steps or -1, settings.at_once or samples // processes
     if not at_once or samples % (processes * at_once):
-        raise UserError(f"{samples} samples a step cannot be divided among {processes} processes, {at_once} at once in each")
+        raise UserError(
+            f"{samples} samples a step cannot be divided among {processes} processes, {at_once} at once in each"
+        )
     return {
         "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // (processes * at_once),
         "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
@@ -185,7 +205,10 @@ def _common(settings: SpecializeSettings | GeneralizeSettings, samples: int, fol
 def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, Any]:
     """The trained network and its processor, as arguments of both trainers."""
     device = str(together().device) if torch.cuda.is_available() else "cpu"
-    network, processor = load_network(checkpoint, trainable=not settings.lora, device=device), load_processor(checkpoint)
+    network, processor = (
+        load_network(checkpoint, trainable=not settings.lora, device=device),
+        load_processor(checkpoint),
+    )
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # the trainer does the same with a warning in red
     align_special_tokens(network, processor)
@@ -214,7 +237,9 @@ def together() -> PartialState:
 
 def _need(rows: Dataset, stage: str) -> None:
     if not len(rows):
-        raise UserError(f"{stage}: no positive step to learn from: the judge called no trajectory clean; explore more tasks")
+        raise UserError(
+            f"{stage}: no positive step to learn from: the judge called no trajectory clean; explore more tasks"
+        )
 
 
 def _reach(server: str | None, planner: str | Path) -> None:
@@ -228,21 +253,23 @@ def _reach(server: str | None, planner: str | Path) -> None:
     except httpx.HTTPError as error:
         raise UserError(
             f"specialize.vllm_server: {server} does not answer ({error}); start it with\n"
-            f"  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} --weight-transfer-config '{{\"backend\": \"nccl\"}}'"
+            f'  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} --weight-transfer-config \'{{"backend": "nccl"}}\''
         ) from error
 
 
 class _Resuming:
     """Reads checkpoints with `from_pretrained`.
 
-    The weights have other names in the file than in memory.  The trainer's own reading skips what it does not find, with a
-    warning, and would go on from the base planner.
+    The weights have other names in the file than in memory.  The trainer's own reading skips what it does not
+    find, with a warning, and would go on from the base planner.
     """
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if hasattr(self.model, "merge_and_unload"):  # adapters have names of their own
             return super()._load_from_checkpoint(resume_from_checkpoint, model)
-        self.model.load_state_dict(load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict())
+        self.model.load_state_dict(
+            load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict()
+        )
 
 
 class SpecializeTrainer(_Resuming, SharedPrefixTrainer):
@@ -252,13 +279,15 @@ class SpecializeTrainer(_Resuming, SharedPrefixTrainer):
 class GeneralizeTrainer(_Resuming, SFTTrainer):
     """Learns a reply up to its end mark.
 
-    TRL counts the newline that the chat template writes after it as part of the reply.  No planner writes that newline, so its
-    loss would dominate the training of a tiny one.
+    TRL counts the newline that the chat template writes after it as part of the reply.  No planner writes
+    that newline, so its loss would dominate the training of a tiny one.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.model_accepts_loss_kwargs = True  # the mean is over the tokens of a step, in however many passes it is computed
+        self.model_accepts_loss_kwargs = (
+            True  # the mean is over the tokens of a step, in however many passes it is computed
+        )
         collate, end = self.data_collator, self.processing_class.tokenizer.eos_token_id
 
         def up_to_the_end(features: list[dict[str, Any]]) -> dict[str, Any]:
@@ -271,7 +300,9 @@ class GeneralizeTrainer(_Resuming, SFTTrainer):
 
 
 class MetricsLog(TrainerCallback):
-    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it was."""
+    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it
+    was.
+    """
 
     def __init__(self, path: Path, progress: Progress):
         self.path, self.progress = path, progress
@@ -280,13 +311,20 @@ class MetricsLog(TrainerCallback):
         if not state.is_world_process_zero:
             return
         whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
-        write_text(self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step))
+        write_text(
+            self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step)
+        )
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if "train_runtime" in logs or not state.is_world_process_zero:  # the trainer's summary at the end is no step
+        if (
+            "train_runtime" in logs or not state.is_world_process_zero
+        ):  # the trainer's summary at the end is no step
             return
         with self.path.open("a") as file:
-            file.write(json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}) + "\n")
+            file.write(
+                json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"})
+                + "\n"
+            )
         self.progress(state.global_step, state.max_steps)
 
     def _lines(self) -> list[str]:
@@ -303,12 +341,19 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
         try:
             trainer.train(resume_from_checkpoint=str(last) if last else None)
         except torch.OutOfMemoryError as error:
-            raise UserError(f"out of memory: lower at_once, the samples of one pass of a device ({error})") from error
-    if hasattr(trainer.model, "merge_and_unload"):  # a checkpoint as every other: all else loads it without peft
+            raise UserError(
+                f"out of memory: lower at_once, the samples of one pass of a device ({error})"
+            ) from error
+    if hasattr(
+        trainer.model, "merge_and_unload"
+    ):  # a checkpoint as every other: all else loads it without peft
         trainer.model = trainer.model.merge_and_unload()
-    trainer.processing_class.tokenizer.backend_tokenizer.no_padding()  # as before the first batch: a resumed run may see none
+    # as before the first batch: a resumed run may see none
+    trainer.processing_class.tokenizer.backend_tokenizer.no_padding()
     trainer.save_model(str(folder))
-    (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)  # a pickle for the trainer alone, with the paths of this machine
+    (folder / TRAINING_ARGS_NAME).unlink(
+        missing_ok=True
+    )  # a pickle for the trainer alone, with the paths of this machine
     return folder
 
 

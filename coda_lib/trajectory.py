@@ -60,9 +60,13 @@ class Trajectory:
     final_screenshot: bytes  # o_{T+1} as PNG
     stop: StopReason
     answer: str | None = None  # what was submitted with ANS
-    success: bool | None = None  # the environment's own check; used for evaluation only, never for training labels
+    success: bool | None = (
+        None  # the environment's own check; used for evaluation only, never for training labels
+    )
     verdicts: tuple[str, ...] = field(default=())  # the judge's raw replies, one a vote
-    score: float | None = None  # in another project's log, if it is neither 0 nor 1; then `success` is whether it is 1 or more
+    score: float | None = (
+        None  # in another project's log, if it is neither 0 nor 1; then `success` is whether it is 1 or more
+    )
 
     @property
     def screenshots(self) -> list[bytes]:
@@ -87,7 +91,8 @@ def from_png(png: bytes) -> Image.Image:
 
 
 def screenshot_png(screenshot: Image.Image) -> bytes:
-    """`encode_image`, computed once for equal pictures: five of six screenshots of an exploration have been seen before.
+    """`encode_image`, computed once for equal pictures: five of six screenshots of an exploration have been
+    seen before.
 
     The picture must not change afterwards.
     """
@@ -101,7 +106,9 @@ def screenshot_png(screenshot: Image.Image) -> bytes:
 
 
 def digest(picture: Image.Image) -> bytes:
-    """What tells pictures apart by mode, size and pixels; computed once a picture, which must not change afterwards."""
+    """What tells pictures apart by mode, size and pixels; computed once a picture, which must not change
+    afterwards.
+    """
     if not hasattr(picture, "_digest"):
         name = repr((picture.mode, picture.size)).encode()
         picture._digest = hashlib.blake2b(picture.tobytes(), key=name).digest()
@@ -133,36 +140,51 @@ _SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-_SCORED = _SCHEMA.append(pa.field("score", pa.float64()))  # of logs of others; files of ours have no such column
+_SCORED = _SCHEMA.append(
+    pa.field("score", pa.float64())
+)  # of logs of others; files of ours have no such column
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
     """Write trajectories to one Parquet file, atomically; the same trajectories give the same bytes."""
     with atomic_path(path) as temporary:
         schema = _SCORED if any(t.score is not None for t in trajectories) else _SCHEMA
-        pq.write_table(pa.Table.from_pylist([asdict(t) for t in trajectories], schema), temporary, compression="zstd")
+        pq.write_table(
+            pa.Table.from_pylist([asdict(t) for t in trajectories], schema), temporary, compression="zstd"
+        )
 
 
 def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
     """Read what `save_trajectories` wrote.
 
-    UserError if the file is not there or is no such file, and if `screens` are wanted where their digests alone are kept.
+    UserError if the file is not there or is no such file, and if `screens` are wanted where their digests
+    alone are kept.
     """
     rows = trajectory_rows(path)
     if screens and any(len(row["final_screenshot"] or b"") == DIGEST for row in rows):
-        raise UserError(f"{path} has no screenshots, but their digests: look at its run, coda view RUN, which draws them again")
+        raise UserError(
+            f"{path} has no screenshots, but their digests: look at its run, coda view RUN, which draws them again"
+        )
     with reading(path, "trajectory"):
         return [_trajectory(row) for row in rows]
 
 
 def trajectory_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict]:
-    """The rows of such a file as plain data, all or these columns of them.  UserError as of `load_trajectories`."""
+    """The rows of such a file as plain data, all or these columns of them.  UserError as of
+    `load_trajectories`.
+    """
     with reading(path, "Parquet"), pq.ParquetFile(path) as file:
         if not file.schema_arrow.equals(_SCHEMA) and not file.schema_arrow.equals(_SCORED):
-            raise UserError(f"{path} holds no trajectories, but another table: {', '.join(file.schema_arrow.names)}")
+            raise UserError(
+                f"{path} holds no trajectories, but another table: {', '.join(file.schema_arrow.names)}"
+            )
         return file.read(columns).to_pylist()
 
 
 def _trajectory(row: dict) -> Trajectory:
-    steps = tuple(Step(**(step | {"actions": tuple(Action(**a) for a in step["actions"])})) for step in row["steps"])
-    return Trajectory(**(row | {"steps": steps, "stop": StopReason(row["stop"]), "verdicts": tuple(row["verdicts"])}))
+    steps = tuple(
+        Step(**(step | {"actions": tuple(Action(**a) for a in step["actions"])})) for step in row["steps"]
+    )
+    return Trajectory(
+        **(row | {"steps": steps, "stop": StopReason(row["stop"]), "verdicts": tuple(row["verdicts"])})
+    )

@@ -1,7 +1,8 @@
-"""What a Qwen2.5-VL network costs, from its configuration alone: parameters, floating point operations, bytes.
+"""What a Qwen2.5-VL network costs, from its configuration alone: parameters, floating point operations,
+bytes.
 
-A multiplication and an addition are two operations.  Attention counts over all pairs of tokens, the masked half included.
-tests/tools/bench/test_cost.py compares the formulas with what torch counts in a small network.
+A multiplication and an addition are two operations.  Attention counts over all pairs of tokens, the masked
+half included. tests/tools/bench/test_cost.py compares the formulas with what torch counts in a small network.
 """
 
 from __future__ import annotations
@@ -50,10 +51,16 @@ class Network:
         return 2 * linear + 4 * pairs * v.hidden_size
 
     def text_flops(self, tokens: int, logits: int, past: int = 0) -> int:
-        """Operations of the forward pass of `tokens` after `past` cached ones, with the logits of `logits` tokens."""
+        """Operations of the forward pass of `tokens` after `past` cached ones, with the logits of `logits`
+        tokens.
+        """
         t = self.config.text_config
         head = t.hidden_size // t.num_attention_heads
-        layer = 2 * t.hidden_size**2 + 2 * t.hidden_size * t.num_key_value_heads * head + 3 * t.hidden_size * t.intermediate_size
+        layer = (
+            2 * t.hidden_size**2
+            + 2 * t.hidden_size * t.num_key_value_heads * head
+            + 3 * t.hidden_size * t.intermediate_size
+        )
         linear = tokens * t.num_hidden_layers * layer + logits * t.hidden_size * t.vocab_size
         return 2 * linear + 4 * t.num_hidden_layers * tokens * (past + tokens) * t.hidden_size
 
@@ -67,22 +74,37 @@ class Network:
         return self.forward_flops(prompt, pictures, 1) + written
 
     def adapter_parameters(self, rank: int) -> int:
-        """Parameters of low-rank adapters on every linear layer of the language model (`trainer.adapter_settings`)."""
+        """Parameters of low-rank adapters on every linear layer of the language model
+        (`trainer.adapter_settings`).
+        """
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
-        pairs = 2 * (t.hidden_size + t.hidden_size) + 2 * (t.hidden_size + side) + 3 * (t.hidden_size + t.intermediate_size)
+        pairs = (
+            2 * (t.hidden_size + t.hidden_size)
+            + 2 * (t.hidden_size + side)
+            + 3 * (t.hidden_size + t.intermediate_size)
+        )
         return rank * t.num_hidden_layers * pairs
 
     def activation_bytes(self, samples: int, tokens: int, logits: int, width: int = 2) -> int:
-        """Peak bytes of a backward pass with gradient checkpointing: every layer's input, the inside of one layer with its
-        gradients, and the logits of `logits` tokens of each sample, twice and in 32 bits.
+        """Peak bytes of a backward pass with gradient checkpointing: every layer's input, the inside of one
+        layer with its gradients, and the logits of `logits` tokens of each sample, twice and in 32 bits.
         """
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
         inside = 8 * t.hidden_size + 2 * side + 6 * t.intermediate_size
-        return samples * (tokens * (t.num_hidden_layers * t.hidden_size + inside) * width + 2 * 4 * logits * t.vocab_size)
+        return samples * (
+            tokens * (t.num_hidden_layers * t.hidden_size + inside) * width + 2 * 4 * logits * t.vocab_size
+        )
 
     def cache_bytes(self, tokens: int, width: int = 2) -> int:
         """Keys and values of one sequence, `width` bytes each."""
         t = self.config.text_config
-        return 2 * width * tokens * t.num_hidden_layers * t.num_key_value_heads * (t.hidden_size // t.num_attention_heads)
+        return (
+            2
+            * width
+            * tokens
+            * t.num_hidden_layers
+            * t.num_key_value_heads
+            * (t.hidden_size // t.num_attention_heads)
+        )

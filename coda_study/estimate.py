@@ -1,9 +1,10 @@
-"""An estimate of what a profile costs: memory, tokens, operations and hours, from the sizes of its networks alone.
+"""An estimate of what a profile costs: memory, tokens, operations and hours, from the sizes of its networks
+alone.
 
-No weights are loaded.  Operations are counted as in `cost`.  Models and environments work at the same time, so the larger of the
-two times counts.  The models' time is the arithmetic at a share of the GPU's peak plus, for tokens that are written one by one,
-passes over the weights at the speed of the memory; a pass serves all replies that are written together.  The assumptions are in
-the profile's `hardware`.
+No weights are loaded.  Operations are counted as in `cost`.  Models and environments work at the same time,
+so the larger of the two times counts.  The models' time is the arithmetic at a share of the GPU's peak plus,
+for tokens that are written one by one, passes over the weights at the speed of the memory; a pass serves all
+replies that are written together.  The assumptions are in the profile's `hardware`.
 """
 
 from __future__ import annotations
@@ -40,13 +41,17 @@ GB, TERA = 1e9, 1e12
 
 
 def network(name: str) -> Network:
-    """The network of a checkpoint, from its folder or from data/models.yaml.  UserError for a model that is in neither."""
+    """The network of a checkpoint, from its folder or from data/models.yaml.  UserError for a model that is
+    in neither.
+    """
     path = Path(checkpoint_path(name))
     if path.is_absolute():
         return Network(AutoConfig.from_pretrained(path))
     known = yaml.safe_load(MODELS.read_text(encoding="utf-8"))
     if name not in known:
-        raise UserError(f"the sizes of {name} are not known: add them to data/{MODELS.name}, which has {', '.join(known)}")
+        raise UserError(
+            f"the sizes of {name} are not known: add them to data/{MODELS.name}, which has {', '.join(known)}"
+        )
     text = dict(known[name])
     tied, inner = text.pop("tie_word_embeddings"), text.pop("vision_intermediate_size")
     vision = VISION | {"intermediate_size": inner, "out_hidden_size": text["hidden_size"]}
@@ -114,7 +119,8 @@ class Memory:
     gradients: float
     optimizer: float
     reference: float
-    working: float  # the larger of the activations of a training pass and the keys and values of all prompts and replies
+    # the larger of the activations of a training pass and the keys and values of all prompts and replies
+    working: float
 
     @property
     def total(self) -> float:
@@ -140,11 +146,22 @@ class Estimate:
 def estimate(profile: Profile) -> Estimate:
     """The estimate for a profile.  UserError if it has no `hardware`, and as of `network`."""
     if profile.hardware is None:
-        raise UserError(f"profile {profile.name} names no hardware: `coda estimate gpu`, `coda estimate paper`")
+        raise UserError(
+            f"profile {profile.name} names no hardware: `coda estimate gpu`, `coda estimate paper`"
+        )
     networks = {role: network(getattr(profile.models, role)) for role in ("planner", "executor", "judge")}
     run = _Run(profile, profile.hardware, networks)
     step, memory, disk = run.grpo_step(), run.training_memory(), run.disk()
-    return Estimate(profile, networks, step, run.stages(step), memory, run.serving(), disk, tuple(run.missing(memory, disk)))
+    return Estimate(
+        profile,
+        networks,
+        step,
+        run.stages(step),
+        memory,
+        run.serving(),
+        disk,
+        tuple(run.missing(memory, disk)),
+    )
 
 
 class _Run:
@@ -158,16 +175,23 @@ class _Run:
         self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
         self.plans = plan_request(networks["planner"], hardware)
         self.actions = action_request(networks["executor"], hardware)
-        screens = [_resized(networks["judge"], hardware)] * (ceil(max(steps for _, steps in self.explored.values())) + 1)
+        screens = [_resized(networks["judge"], hardware)] * (
+            ceil(max(steps for _, steps in self.explored.values())) + 1
+        )
         self.verdicts = Request(networks["judge"], hardware.prompt_tokens, screens, hardware.verdict_tokens)
         adapters, planner = profile.specialize.lora, networks["planner"]
         self.trained = planner.adapter_parameters(adapters) if adapters else planner.parameters  # in number
 
     def _exploring(self, wanted: ExploreSettings) -> tuple[int, float]:
         profile = self.profile
-        drawn = (draw(space(a), "train", wanted.tasks, profile.seed, desk_class(a).defaults, wanted.grades) for a in profile.apps)
+        drawn = (
+            draw(space(a), "train", wanted.tasks, profile.seed, desk_class(a).defaults, wanted.grades)
+            for a in profile.apps
+        )
         count, steps = self._episodes([task for tasks in drawn for task in tasks], wanted.runs)
-        if profile.models.generator:  # its tasks are not known yet: as many as it is asked for, of the same mean length
+        if (
+            profile.models.generator
+        ):  # its tasks are not known yet: as many as it is asked for, of the same mean length
             count = profile.generator.rounds * profile.generator.tasks * len(profile.apps) * wanted.runs
         return count, steps
 
@@ -183,36 +207,52 @@ class _Run:
     def _writing_s(self, request: Request, count: float, at_once: int) -> float:
         """Seconds of the passes over the weights that write `count` replies, `at_once` in each pass."""
         weights = HALF * request.network.parameters
-        return ceil(count / at_once) * request.reply * weights / (self.gpus * self.hardware.bandwidth_gbs * GB)
+        return (
+            ceil(count / at_once) * request.reply * weights / (self.gpus * self.hardware.bandwidth_gbs * GB)
+        )
 
     def generated(
         self, name: str, requests: Sequence[tuple[Request, float]], at_once: int, environments_s: float = 0.0
     ) -> Workload:
         flops = sum(request.flops * count for request, count in requests)
-        seconds = self._arithmetic_s(flops) + sum(self._writing_s(request, count, at_once) for request, count in requests)
-        read, written = (sum(getattr(request, side) * count for request, count in requests) for side in ("prompt", "reply"))
+        seconds = self._arithmetic_s(flops) + sum(
+            self._writing_s(request, count, at_once) for request, count in requests
+        )
+        read, written = (
+            sum(getattr(request, side) * count for request, count in requests) for side in ("prompt", "reply")
+        )
         return Workload(name, flops, read, written, seconds, environments_s)
 
     def played(self, name: str, episodes: int, steps: float) -> Workload:
         h = self.hardware
-        side_by_side = max(1, self.profile.fleet.workers * self.profile.fleet.side_by_side or self.profile.concurrency)
+        side_by_side = max(
+            1, self.profile.fleet.workers * self.profile.fleet.side_by_side or self.profile.concurrency
+        )
         waited = episodes * (h.reset_s + steps * h.step_s) / side_by_side
-        return self.generated(name, [(self.plans, episodes * steps), (self.actions, episodes * steps)], side_by_side, waited)
+        return self.generated(
+            name, [(self.plans, episodes * steps), (self.actions, episodes * steps)], side_by_side, waited
+        )
 
     def training(self, name: str, request: Request, count: float, passes: float) -> Workload:
         flops = count * request.pass_flops(passes)
         return Workload(name, flops, count * (request.prompt + request.reply), 0, self._arithmetic_s(flops))
 
     def passes(self, settings: TrainingSettings) -> int:
-        """Forward passes that a training pass is worth: forward, recomputed forward, and backward, which is worth two, or one
-        where the network's own weights are frozen."""
+        """Forward passes that a training pass is worth: forward, recomputed forward, and backward, which is
+        worth two, or one where the network's own weights are frozen."""
         return 3 if settings.lora else 4
 
     @property
     def rows(self) -> tuple[Request, int]:
-        """A row of a training pass, and how many plans of one state it holds: all that one pass has, with a shared prefix."""
+        """A row of a training pass, and how many plans of one state it holds: all that one pass has, with a
+        shared prefix.
+        """
         settings, plans = self.profile.specialize, self.plans
-        together = min(settings.group_size, settings.at_once or settings.completions_per_step) if settings.shared_prefix else 1
+        together = (
+            min(settings.group_size, settings.at_once or settings.completions_per_step)
+            if settings.shared_prefix
+            else 1
+        )
         return replace(plans, reply=together * (plans.reply + 1) if together > 1 else plans.reply), together
 
     def grpo_step(self) -> tuple[Workload, ...]:
@@ -235,8 +275,14 @@ class _Run:
         rows = profile.generalize.steps and profile.generalize.steps * profile.generalize.batch_size
         for planner, (episodes, steps) in self.explored.items():
             name = "explore" if planner == "base" else f"explore, {planner}s"
-            judged = self.generated("judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency)
-            exploring += [self.played(name, episodes, steps), judged, *([] if planner == "specialist" else [specialize])]
+            judged = self.generated(
+                "judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency
+            )
+            exploring += [
+                self.played(name, episodes, steps),
+                judged,
+                *([] if planner == "specialist" else [specialize]),
+            ]
         rows = rows or profile.generalize.epochs * episodes * steps * self.hardware.kept
         generalize = self.training("generalize", self.plans, rows, self.passes(profile.generalize))
         return (*exploring, generalize, self.played("evaluate", *self.tested))
@@ -244,11 +290,17 @@ class _Run:
     # -- memory and disk -------------------------------------------------------------------------------------------------
     def training_memory(self) -> Memory:
         """Weights, gradients and optimizer are sharded among the GPUs; each GPU works on its own samples."""
-        settings, net, plans, own = self.profile.specialize, self.networks["planner"], self.plans, self.trained
+        settings, net, plans, own = (
+            self.profile.specialize,
+            self.networks["planner"],
+            self.plans,
+            self.trained,
+        )
         (row, together), each = self.rows, ceil(settings.completions_per_step / self.gpus)
         at_once = ceil(min(each, settings.at_once or each) / together)
         working = max(
-            net.activation_bytes(at_once, row.prompt + row.reply, row.reply), each * net.cache_bytes(plans.prompt + plans.reply)
+            net.activation_bytes(at_once, row.prompt + row.reply, row.reply),
+            each * net.cache_bytes(plans.prompt + plans.reply),
         )
         weights = HALF * net.parameters + WHOLE * own if settings.lora else WHOLE * own
         reference = 0 if settings.lora or not settings.beta else WHOLE * net.parameters
@@ -259,12 +311,18 @@ class _Run:
         at_once = self.profile.concurrency
         requests = {"planner": self.plans, "executor": self.actions, "judge": self.verdicts}
         tokens = {role: at_once * (request.prompt + request.reply) for role, request in requests.items()}
-        return {role: HALF * net.parameters + net.cache_bytes(tokens[role]) for role, net in self.networks.items()}
+        return {
+            role: HALF * net.parameters + net.cache_bytes(tokens[role]) for role, net in self.networks.items()
+        }
 
     def disk(self) -> float:
         """Trained weights and trainer checkpoints of each specialist and the generalist; screenshots."""
-        trained = (len(self.profile.apps) + 1) * WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
-        screenshots = sum(episodes * (steps + 1) for episodes, steps in (*self.explored.values(), self.tested))
+        trained = (
+            (len(self.profile.apps) + 1) * WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
+        )
+        screenshots = sum(
+            episodes * (steps + 1) for episodes, steps in (*self.explored.values(), self.tested)
+        )
         return trained + screenshots * self.hardware.screenshot_kb * 1e3
 
     def missing(self, memory: Memory, disk: float) -> list[str]:
@@ -274,12 +332,20 @@ class _Run:
         if gpus < h.gpus:
             lacking.append(f"{h.gpus} × {h.gpu} on each of {h.nodes} nodes; here are {gpus} GPUs")
         if memory.total > h.memory_gb * GB:
-            lacking.append(f"{memory.total / GB:.0f} GB on each GPU to train; a {h.gpu} has {h.memory_gb:g} GB")
+            lacking.append(
+                f"{memory.total / GB:.0f} GB on each GPU to train; a {h.gpu} has {h.memory_gb:g} GB"
+            )
         for role, needed in self.serving().items():
             if needed > h.gpus * h.memory_gb * GB:
-                lacking.append(f"{needed / GB:.0f} GB to serve the {role}; a node has {h.gpus * h.memory_gb:g} GB")
+                lacking.append(
+                    f"{needed / GB:.0f} GB to serve the {role}; a node has {h.gpus * h.memory_gb:g} GB"
+                )
         if (free := psutil.disk_usage(str(RESULTS.parent)).free) < disk:
             lacking.append(f"{disk / GB:.0f} GB of disk; {free / GB:.0f} GB are free")
         wanted = {"vllm": "gpu", "peft": "scale", "ray": "scale"}
-        lacking += [f"{name}: pip install --editable '.[{extra}]'" for name, extra in wanted.items() if not find_spec(name)]
+        lacking += [
+            f"{name}: pip install --editable '.[{extra}]'"
+            for name, extra in wanted.items()
+            if not find_spec(name)
+        ]
         return lacking + ([] if shutil.which("nvidia-smi") else ["an NVIDIA driver"])

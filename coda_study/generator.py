@@ -1,8 +1,10 @@
-"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names one.
+"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names
+one.
 
-In a round the model sees a few tasks by people, the manual of the software that it has written so far, and how the last tasks
-went; it rewrites the manual and proposes new tasks.  They have no check: the judge alone decides.  A round is a folder with
-manual.md, round.json (the tasks, and the dropped ones with the reason) and exchange.json (all messages).
+In a round the model sees a few tasks by people, the manual of the software that it has written so far, and
+how the last tasks went; it rewrites the manual and proposes new tasks.  They have no check: the judge alone
+decides.  A round is a folder with manual.md, round.json (the tasks, and the dropped ones with the reason) and
+exchange.json (all messages).
 """
 
 from __future__ import annotations
@@ -100,7 +102,13 @@ class Generator:
     """
 
     def __init__(
-        self, model: ChatModel, sampling: Sampling, app: str, examples: Sequence[str], held_out: Sequence[str], count: int = 20
+        self,
+        model: ChatModel,
+        sampling: Sampling,
+        app: str,
+        examples: Sequence[str],
+        held_out: Sequence[str],
+        count: int = 20,
     ):
         self.model, self.sampling, self.app, self.count = model, sampling, app, count
         self.examples, self.held_out = list(examples), list(held_out)
@@ -108,10 +116,14 @@ class Generator:
     @classmethod
     def of(cls, model: ChatModel, sampling: Sampling, app: str, count: int) -> Generator:
         """For an application of ScienceDesk, with some human-written goals as examples."""
-        return cls(model, sampling, app, examples_of(app), [task.instruction for task in test_tasks(app)], count)
+        return cls(
+            model, sampling, app, examples_of(app), [task.instruction for task in test_tasks(app)], count
+        )
 
     def next_round(self, folder: Path, feedback: Sequence[Feedback], seed: int) -> Round:
-        """The round after those in `folder`, stored there.  StageError, with all messages stored, if no reply is valid."""
+        """The round after those in `folder`, stored there.  StageError, with all messages stored, if no reply
+        is valid.
+        """
         earlier = load_rounds(folder, self.app)
         number, manual = len(earlier) + 1, earlier[-1].manual if earlier else ""
         known = [task.instruction for one in earlier for task in one.tasks] + self.examples
@@ -132,20 +144,35 @@ class Generator:
         return done
 
     def _wrong_count(self, reply: Proposals) -> str | None:
-        return None if len(reply.tasks) == self.count else f"tasks: {self.count} are wanted, not {len(reply.tasks)}"
+        return (
+            None
+            if len(reply.tasks) == self.count
+            else f"tasks: {self.count} are wanted, not {len(reply.tasks)}"
+        )
 
     def _review(
         self, proposals: list[Proposal], manual: str, seed: int, exchange: list[Message]
     ) -> tuple[list[Proposal], list[Dropped]]:
-        """The proposals that the model holds feasible in a second look, with the manual alone; and the others."""
+        """The proposals that the model holds feasible in a second look, with the manual alone; and the
+        others.
+        """
         if not proposals:
             return [], []
         instructions = [proposal.instruction for proposal in proposals]
 
         def unknown_task(reply: Review) -> str | None:
-            return next((f"there is no task {doubt.task}" for doubt in reply.infeasible if doubt.task > len(proposals)), None)
+            return next(
+                (
+                    f"there is no task {doubt.task}"
+                    for doubt in reply.infeasible
+                    if doubt.task > len(proposals)
+                ),
+                None,
+            )
 
-        review = self._ask(Review, "review", seed + TRIES, exchange, unknown_task, manual=manual, instructions=instructions)
+        review = self._ask(
+            Review, "review", seed + TRIES, exchange, unknown_task, manual=manual, instructions=instructions
+        )
         why = {doubt.task - 1: doubt.why for doubt in review.infeasible}
         dropped = [Dropped(instructions[i], "infeasible", reason) for i, reason in sorted(why.items())]
         return [proposal for i, proposal in enumerate(proposals) if i not in why], dropped
@@ -174,10 +201,14 @@ class Generator:
                 problem = f"{'.'.join(map(str, first['loc'])) or 'the reply'}: {first['msg']}"
             if problem is None:
                 return parsed
-        raise StageError(f"{self.model.name} set no tasks that can be used in {TRIES} tries; the last time: {problem}")
+        raise StageError(
+            f"{self.model.name} set no tasks that can be used in {TRIES} tries; the last time: {problem}"
+        )
 
 
-def sieve(proposals: Sequence[Proposal], known: Sequence[str], held_out: Sequence[str]) -> tuple[list[Proposal], list[Dropped]]:
+def sieve(
+    proposals: Sequence[Proposal], known: Sequence[str], held_out: Sequence[str]
+) -> tuple[list[Proposal], list[Dropped]]:
     """The proposals that become tasks, and the others with the reason.
 
     >>> proposals = [Proposal(instruction=instruction, steps=3) for instruction in ("Plot cos(x).", "Click Plot.")]
@@ -205,7 +236,9 @@ def sieve(proposals: Sequence[Proposal], known: Sequence[str], held_out: Sequenc
 
 
 def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
-    """The feedback on each task that was attempted; it shows the first attempt that was done, or else the first."""
+    """The feedback on each task that was attempted; it shows the first attempt that was done, or else the
+    first.
+    """
     by_task: dict[str, list[Trajectory]] = {}
     for trajectory in judged:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)
@@ -214,7 +247,10 @@ def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
         verdicts = [read_verdict(one.verdicts[0]) if one.verdicts else None for one in attempts]
         done = [verdict is not None and verdict.correct for verdict in verdicts]
         shown = attempts[done.index(True) if any(done) else 0]
-        plans, verdict = " ".join(step.plan for step in shown.steps), shown.verdicts[0] if shown.verdicts else "nothing"
+        plans, verdict = (
+            " ".join(step.plan for step in shown.steps),
+            shown.verdicts[0] if shown.verdicts else "nothing",
+        )
         feedback.append(Feedback(shown.instruction, len(attempts), sum(done), plans, verdict))
     return feedback
 
@@ -242,24 +278,36 @@ def _save(one: Round, folder: Path, model: str, exchange: Sequence[Message]) -> 
     with new_folder(folder) as temporary:
         write_text(temporary / "manual.md", one.manual)
         write_json(temporary / "exchange.json", _plain(exchange))
-        write_json(temporary / "round.json", {"model": model, "tasks": tasks, "dropped": [asdict(item) for item in one.dropped]})
+        write_json(
+            temporary / "round.json",
+            {"model": model, "tasks": tasks, "dropped": [asdict(item) for item in one.dropped]},
+        )
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
-    return [{"role": one["role"], "content": "".join(part["text"] for part in one["content"])} for one in messages]
+    return [
+        {"role": one["role"], "content": "".join(part["text"] for part in one["content"])} for one in messages
+    ]
 
 
 def _task(app: str, number: int, i: int, proposal: Proposal) -> Task:
     """A task without a check; its grade follows from the expected steps: A to 2, B to 5, C to 10, D more."""
-    grade = next(grade for grade, most in (("A", 2), ("B", 5), ("C", 10), ("D", MOST_STEPS)) if proposal.steps <= most)
+    grade = next(
+        grade for grade, most in (("A", 2), ("B", 5), ("C", 10), ("D", MOST_STEPS)) if proposal.steps <= most
+    )
     steps = proposal.steps + SPARE_STEPS
-    return Task(f"{app}/generated-{number:02d}-{i:02d}", app, grade, proposal.instruction, steps, (), (), None, ())
+    return Task(
+        f"{app}/generated-{number:02d}-{i:02d}", app, grade, proposal.instruction, steps, (), (), None, ()
+    )
 
 
 def _like(instruction: str, others: Sequence[str]) -> str | None:
     """The first other instruction that asks for the same in nearly the same words."""
     words = _words(instruction)
-    return next((other for other in others if len(words & (theirs := _words(other))) >= NEAR * len(words | theirs)), None)
+    return next(
+        (other for other in others if len(words & (theirs := _words(other))) >= NEAR * len(words | theirs)),
+        None,
+    )
 
 
 def _words(instruction: str) -> set[str]:

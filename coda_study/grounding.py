@@ -1,7 +1,8 @@
-"""Does a served executor hit what it is told to click, and if not, in which coordinates does it write: `coda grounding`.
+"""Does a served executor hit what it is told to click, and if not, in which coordinates does it write: `coda
+grounding`.
 
-Buttons, tabs and fields of ScienceDesk, whose places are known, are shown on a screen of the usual size.  Replies are read in
-each of the ways in which a server and a client can misunderstand each other.
+Buttons, tabs and fields of ScienceDesk, whose places are known, are shown on a screen of the usual size.
+Replies are read in each of the ways in which a server and a client can misunderstand each other.
 """
 
 from __future__ import annotations
@@ -55,8 +56,12 @@ class Grounding:
         return best if self.hits[best] >= ENOUGH * self.asked else None
 
 
-def check_grounding(executor: Executor, fit: Fit, screen: tuple[int, int] = SCREEN, apps: Sequence[str] = APPS) -> Grounding:
-    """Ask for a click on every named button of the first screens; `fit` gives the size at which the model sees a screen."""
+def check_grounding(
+    executor: Executor, fit: Fit, screen: tuple[int, int] = SCREEN, apps: Sequence[str] = APPS
+) -> Grounding:
+    """Ask for a click on every named button of the first screens; `fit` gives the size at which the model
+    sees a screen.
+    """
     size, shown = fit(screen), []
     for app in apps:
         desk = ScienceDesk(app)
@@ -66,7 +71,11 @@ def check_grounding(executor: Executor, fit: Fit, screen: tuple[int, int] = SCRE
         shown += [(picture, e) for e in desk.elements() if e.role in ROLES and names.count(e.name) == 1]
     seen = [Observation(f"Click '{element.name}'.", (), picture, picture) for picture, element in shown]
     replies = executor.greedy().execute(seen, [f"Click '{element.name}'." for _, element in shown], seed=0)
-    written = [(point, element) for reply, (_, element) in zip(replies, shown, strict=True) if (point := point_of(reply))]
+    written = [
+        (point, element)
+        for reply, (_, element) in zip(replies, shown, strict=True)
+        if (point := point_of(reply))
+    ]
     return judge_points(written, len(shown), size, screen)
 
 
@@ -83,11 +92,15 @@ def point_of(reply: str) -> tuple[float, float] | None:
 
 
 def judge_points(
-    written: Sequence[tuple[tuple[float, float], Element]], asked: int, size: tuple[int, int], screen: tuple[int, int]
+    written: Sequence[tuple[tuple[float, float], Element]],
+    asked: int,
+    size: tuple[int, int],
+    screen: tuple[int, int],
 ) -> Grounding:
     """The hits of points in each reading, on a picture of `size` of a screen of `screen` (width, height)."""
     factor = tuple(
-        median([point[axis] / (element.center[axis] * size[axis]) for point, element in written] or [0.0]) for axis in (0, 1)
+        median([point[axis] / (element.center[axis] * size[axis]) for point, element in written] or [0.0])
+        for axis in (0, 1)
     )
     readings = {RIGHT: size, ABSOLUTE: screen, THOUSANDTH: (1000, 1000), FRACTION: (1, 1)}
     if min(factor) > 0:

@@ -1,7 +1,7 @@
 """Text of models, tasks and runs on pages and in notebooks: the one place that makes it harmless.
 
-Whatever writes HTML or Markdown takes such text through here; the report's template escapes by itself (Jinja), as pandas does for
-the tables of notebooks.  docs/reliability.md says what is tried against it.
+Whatever writes HTML or Markdown takes such text through here; the report's template escapes by itself
+(Jinja), as pandas does for the tables of notebooks.  docs/reliability.md says what is tried against it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _STYLES = [
 
 
 def as_html(text: str) -> str:
-    """Any text as it is, for HTML, its attributes and HTML within Markdown: letters, and a number for every other character.
+    """Any text as it is, for HTML, its attributes and HTML within Markdown: letters, and a number for every
+    other character.
 
     >>> as_html("<b> & more")
     '&#60;b&#62; &#38; more'
@@ -34,7 +35,8 @@ def as_html(text: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Any text in a line or a cell of Markdown: what would become HTML, a link, code or another line is shown as it is.
+    """Any text in a line or a cell of Markdown: what would become HTML, a link, code or another line is shown
+    as it is.
 
     >>> as_markdown("12.9 [5.1, 22.4], p < 0.001"), as_markdown("<img> [a](b) | c")
     ('12.9 [5.1, 22.4], p < 0.001', '&#60;img> [a]&#40;b) &#124; c')
@@ -52,12 +54,16 @@ def without_html(markdown: str) -> str:
 
 
 def clean_html(html: str) -> str:
-    """HTML that somebody made, such as a table in a notebook's output: text, tables and colours, nothing that runs or loads."""
+    """HTML that somebody made, such as a table in a notebook's output: text, tables and colours, nothing that
+    runs or loads.
+    """
     from bleach import Cleaner  # comes with nbconvert; only the book needs it
     from bleach.css_sanitizer import CSSSanitizer
 
     style = CSSSanitizer(allowed_css_properties=_STYLES)
-    return Cleaner(tags=_TAGS, attributes=_ATTRIBUTES, protocols=["https"], css_sanitizer=style, strip=True).clean(html)
+    return Cleaner(
+        tags=_TAGS, attributes=_ATTRIBUTES, protocols=["https"], css_sanitizer=style, strip=True
+    ).clean(html)
 
 
 def _number(match: re.Match) -> str:

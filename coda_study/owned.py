@@ -1,7 +1,8 @@
 """Folders of the kit's own, and the only function that removes something from them.
 
-A folder that the kit makes gets a mark, the file .coda, which says what it is.  Only what the kit itself puts in such a folder is
-ever removed: a file of somebody else stays, in a run too, and so does everything in a folder without a mark.
+A folder that the kit makes gets a mark, the file .coda, which says what it is.  Only what the kit itself puts
+in such a folder is ever removed: a file of somebody else stays, in a run too, and so does everything in a
+folder without a mark.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 
 
 def kind_of(folder: Path) -> str | None:
-    """What the kit marked a folder as: 'run', 'view', 'fleet' or 'models'; None for a folder that is not its own."""
+    """What the kit marked a folder as: 'run', 'view', 'fleet' or 'models'; None for a folder that is not its
+    own.
+    """
     mark = folder / MARK
     if not mark.is_file():
         return None
@@ -50,23 +53,32 @@ def is_free(folder: Path) -> bool:
     if not folder.is_dir():
         return not os.path.lexists(folder)
     names = [path.name for path in folder.iterdir()]
-    return all(name == PREVIEW or final_name(name) == MARK != name for name in names)  # a killed process may leave half a mark
+    return all(
+        name == PREVIEW or final_name(name) == MARK != name for name in names
+    )  # a killed process may leave half a mark
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Make a folder and mark it, unless it has that mark.  UserError if it is there with something in it, or has another mark."""
+    """Make a folder and mark it, unless it has that mark.  UserError if it is there with something in it, or
+    has another mark.
+    """
     if kind_of(folder) == kind:
         return
     if kind_of(folder) or not is_free(folder):
         fault = f"holds something else and has no mark of this kit ({MARK})"
         raise UserError(f"{display(folder)} {fault}: name another folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / MARK, f"{kind}\nThe command coda made this folder, and removes in it what it put there itself.\n")
+    write_text(
+        folder / MARK,
+        f"{kind}\nThe command coda made this folder, and removes in it what it put there itself.\n",
+    )
 
 
 def belongs(path: Path) -> bool:
     """Whether the kit put a path there: the nearest marked folder above it is of a kind that has such a part."""
-    real = Path(os.path.realpath(path.parent)) / path.name  # a link on the way leads elsewhere; one in the end is the thing
+    real = (
+        Path(os.path.realpath(path.parent)) / path.name
+    )  # a link on the way leads elsewhere; one in the end is the thing
     owner = next((folder for folder in real.parents if kind_of(folder)), None)
     if owner is None or in_reference(real.parent):
         return False
@@ -76,7 +88,8 @@ def belongs(path: Path) -> bool:
 def remove(path: Path) -> None:
     """Remove a file, a link or a folder of the kit if it is there; a folder vanishes at once, by a rename.
 
-    UserError for what does not belong to a folder that the kit marked, and for everything under results/reference.
+    UserError for what does not belong to a folder that the kit marked, and for everything under
+    results/reference.
     """
     _require_own(path)
     if path.is_dir() and not path.is_symlink():
@@ -89,7 +102,8 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write a folder to; on success it takes the place of the one that is there.
+    """Give a temporary path beside `path` to write a folder to; on success it takes the place of the one that
+    is there.
 
     On an exception `path` stays as it was.  UserError as of `remove`.
     """
@@ -102,4 +116,6 @@ def replaced_folder(path: Path) -> Iterator[Path]:
 
 def _require_own(path: Path) -> None:
     if os.path.lexists(path) and not belongs(path):
-        raise UserError(f"{display(path)} is not removed: it is not in a folder that this kit marked as its own ({MARK})")
+        raise UserError(
+            f"{display(path)} is not removed: it is not in a folder that this kit marked as its own ({MARK})"
+        )

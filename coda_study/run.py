@@ -23,18 +23,25 @@ class Run:
     def __post_init__(self) -> None:
         is_name = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", self.name) and self.name != REFERENCE.name
         if not is_name and not Path(self.name).is_absolute():
-            raise UserError(f"{self.name!r} names no run: use letters, digits, '.', '_' and '-', not 'reference'")
+            raise UserError(
+                f"{self.name!r} names no run: use letters, digits, '.', '_' and '-', not 'reference'"
+            )
 
     @property
     def folder(self) -> Path:
         return RESULTS / self.name
 
     def profile(self, default: str = "laptop") -> Profile:
-        """Return the profile stored with the run, overrides included; before there is one, profiles/<default>.yaml."""
-        return read_profile(self.profile_file) if os.path.lexists(self.profile_file) else load_profile(default)
+        """Return the profile stored with the run, overrides included; before there is one,
+        profiles/<default>.yaml.
+        """
+        return (
+            read_profile(self.profile_file) if os.path.lexists(self.profile_file) else load_profile(default)
+        )
 
     def store(self, profile: Profile) -> None:
-        """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked as a run.
+        """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked
+        as a run.
 
         UserError if the folder holds another profile.yaml and is not marked: it is somebody else's.
         """
@@ -58,7 +65,11 @@ class Run:
             mark = self.folder / MARK
             raise UserError(
                 f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose another name with --run"
-                + (f" (is it a run of an earlier version? Then: echo run > {mark})" if self.profile_file.exists() else "")
+                + (
+                    f" (is it a run of an earlier version? Then: echo run > {mark})"
+                    if self.profile_file.exists()
+                    else ""
+                )
             )
 
     @property
@@ -66,7 +77,9 @@ class Run:
         return self.folder / "profile.yaml"
 
     def explorer(self, profile: Profile | None = None) -> Run:
-        """The run whose draw of tasks, base rollouts and judgments this one uses (with this profile): itself, or `explored`."""
+        """The run whose draw of tasks, base rollouts and judgments this one uses (with this profile): itself,
+        or `explored`.
+        """
         explored = (profile or self.profile()).explored
         return Run(str(self.folder.parent / explored)).explorer() if explored else self
 
@@ -97,8 +110,8 @@ class Run:
         return self.folder / "judges" / f"{app}.parquet"
 
     def specialist(self, app: str, planner: str = "specialist") -> Path:
-        """Checkpoint folder of an application's specialist, or of the 'round1' before it; `checkpoints/` inside is the trainer's,
-        for resuming.
+        """Checkpoint folder of an application's specialist, or of the 'round1' before it; `checkpoints/`
+        inside is the trainer's, for resuming.
         """
         return self.folder / planner / app
 
@@ -123,7 +136,9 @@ class Run:
         return self.folder / "ablations" / f"{name}.parquet"
 
     def curve(self, tasks: int, name: str) -> Path:
-        """Of so many train tasks: the `judged` attempts, or the episodes of the planner that was trained on these labels."""
+        """Of so many train tasks: the `judged` attempts, or the episodes of the planner that was trained on
+        these labels.
+        """
         return self.folder / "curve" / f"{tasks}-{name}.parquet"
 
     def transfer(self, app: str) -> Path:
@@ -212,9 +227,11 @@ class Run:
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:
-        """Return the checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system of Table 1.
+        """Return the checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system
+        of Table 1.
 
-        Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the generalist).
+        Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the
+        generalist).
         """
         if planner in ("specialist", "stage1"):
             return str(self.specialist(app))

@@ -16,22 +16,30 @@ MILLION = 1_000_000
 
 
 def note_usage(run: Run, stage: str, **models: ChatModel) -> None:
-    """Keep what the served models of a stage were asked, by role, in usage/{stage}.json; no file where all are local."""
+    """Keep what the served models of a stage were asked, by role, in usage/{stage}.json; no file where all
+    are local.
+    """
     used = {role: asdict(model.usage) for role, model in models.items() if hasattr(model, "usage")}
     if used:
         write_json(run.usage / f"{stage}.json", used)
 
 
 def usage_table(run: Run) -> pd.DataFrame:
-    """One row for each stage and role: requests, prompt_tokens, completion_tokens, and cost (None without a price)."""
+    """One row for each stage and role: requests, prompt_tokens, completion_tokens, and cost (None without a
+    price).
+    """
     prices, rows = run.profile().prices, []
     for path in sorted(run.usage.rglob("*.json")):
         stage = path.relative_to(run.usage).with_suffix("").as_posix()
         with reading(path, "usage"):
             for role, used in read_json(path).items():
                 rows.append({"stage": stage, "role": role} | used | {"cost": _cost(used, prices.get(role))})
-    return pd.DataFrame(rows, columns=["stage", "role", "requests", "prompt_tokens", "completion_tokens", "cost"])
+    return pd.DataFrame(
+        rows, columns=["stage", "role", "requests", "prompt_tokens", "completion_tokens", "cost"]
+    )
 
 
 def _cost(used: Mapping[str, Any], price: tuple[float, float] | None) -> float | None:
-    return (used["prompt_tokens"] * price[0] + used["completion_tokens"] * price[1]) / MILLION if price else None
+    return (
+        (used["prompt_tokens"] * price[0] + used["completion_tokens"] * price[1]) / MILLION if price else None
+    )

@@ -19,11 +19,15 @@ from coda_lib.trajectory import StopReason
 if TYPE_CHECKING:
     from sciencedesk.desk.desk import Desk
 
-_PACKAGES = "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"  # of QtCore, QtGui and offscreen
+_PACKAGES = (
+    "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"  # of QtCore, QtGui and offscreen
+)
 
 
 def desk_class(app: str) -> type[Desk]:
-    """The window of an application.  UserError for an unknown one, and where Qt's system libraries are missing."""
+    """The window of an application.  UserError for an unknown one, and where Qt's system libraries are
+    missing.
+    """
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     _load_qt()
@@ -68,7 +72,9 @@ class ScienceDesk(Environment):
         self.observation_space = picture_space(self.desk.screenshot().shape)
         self.app = app
 
-    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, task: Task, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         if task.app != self.app:
             raise UserError(f"task {task.id} is for {task.app}, this window is {self.app}")
         self.task = task

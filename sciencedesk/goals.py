@@ -1,8 +1,8 @@
 """Goals, aims and the tasks composed of them.
 
-In the paper a large language model makes the train tasks from a few human tasks of each application (section 4), as
-`coda_study.generator` does.  Without one they are drawn from task spaces of human-written goals (`sciencedesk.space`).  The
-committed test tasks were drawn from the goals in data/tasks/seeds/APP.yaml.
+In the paper a large language model makes the train tasks from a few human tasks of each application (section
+4), as `coda_study.generator` does.  Without one they are drawn from task spaces of human-written goals
+(`sciencedesk.space`).  The committed test tasks were drawn from the goals in data/tasks/seeds/APP.yaml.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ class Aim:
         return self.goal.wordings[self.wording].replace("{v}", self.word)
 
     def fill(self, template: Any) -> Any:
-        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps its type."""
+        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps
+        its type.
+        """
         if isinstance(template, Mapping):
             return {key: self.fill(value) for key, value in template.items()}
         if isinstance(template, list):
@@ -92,7 +94,9 @@ class Aim:
     @property
     def solution(self) -> list[dict[str, Any]]:
         """The script that reaches the goal, in names of widgets."""
-        steps = [{kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve]
+        steps = [
+            {kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve
+        ]
         return steps + ([{"answer": self.answer}] if self.goal.ask else [])
 
     @staticmethod
@@ -110,15 +114,24 @@ class Aim:
 
 @cache
 def goals(app: str) -> tuple[Goal, ...]:
-    """The human-written goals of an application.  UserError for an unknown one, and for one without a file of goals."""
+    """The human-written goals of an application.  UserError for an unknown one, and for one without a file of
+    goals.
+    """
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     path = DATA / "tasks" / "seeds" / f"{app}.yaml"
     if not path.is_file():
-        raise UserError(f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there")
+        raise UserError(
+            f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there"
+        )
     raw = read_yaml(path)["goals"]
-    lists = ({str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"] for item in raw)
-    return tuple(Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True))
+    lists = (
+        {str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"]
+        for item in raw
+    )
+    return tuple(
+        Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True)
+    )
 
 
 @cache
@@ -136,8 +149,8 @@ def sentence(parts: Sequence[Aim]) -> str:
 def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identity: str) -> Task:
     """A task of one to three aims, which starts in a state where none of them holds.
 
-    `defaults` are the application's (`Desk.defaults`); `identity` may hold '{grade}'.  ValueError if two aims are of one area and
-    contradict each other.
+    `defaults` are the application's (`Desk.defaults`); `identity` may hold '{grade}'.  ValueError if two aims
+    are of one area and contradict each other.
 
     >>> task = compose("algebra", aims("algebra")[:1], {"grid": False}, "algebra/{grade}-01")
     >>> task.id, task.instruction, task.solution
@@ -178,15 +191,22 @@ def are_apart(goals: Sequence[Goal]) -> bool:
 
 
 def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
-    """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a question comes last."""
-    drawn = itertools.permutations(aims(app), 2) if size == 2 else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
+    """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a
+    question comes last.
+    """
+    drawn = (
+        itertools.permutations(aims(app), 2)
+        if size == 2
+        else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
+    )
     fit = [p for p in drawn if are_apart([aim.goal for aim in p]) and not any(aim.goal.ask for aim in p[:-1])]
     rng.shuffle(fit)
     return fit
 
 
 def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[Task]:
-    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone at most a third of a goal's values.
+    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone at most a third of a goal's
+    values.
 
     Runs read only the files that this seeded drawing gave, data/tasks/test.
     """
@@ -201,7 +221,11 @@ def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[T
     for parts in [*singles, *combinations(app, 2, rng), *combinations(app, 3, rng)]:
         task = compose(app, parts, defaults, f"{app}/{{grade}}-00")
         tasks, name = drawn[task.grade], parts[0].goal.name
-        if len(tasks) == quota[task.grade] or task.goal in goals_seen or (len(parts) == 1 and not values_left[name]):
+        if (
+            len(tasks) == quota[task.grade]
+            or task.goal in goals_seen
+            or (len(parts) == 1 and not values_left[name])
+        ):
             continue
         if len(parts) == 1:
             values_left[name] -= 1

@@ -1,4 +1,6 @@
-"""Actions as calls of pyautogui's functions, which drive a real screen: of this process, another process or a machine."""
+"""Actions as calls of pyautogui's functions, which drive a real screen: of this process, another process or a
+machine.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +18,24 @@ LONGEST_CHORD = 4  # keys
 DRAG_SECONDS = 0.5  # many applications take a drag that jumps for a click
 
 _FUNCTION = frozenset(f"f{number}" for number in range(1, 13))
-_MODIFIERS = frozenset(("ctrl", "alt", "shift", "win", "ctrlleft", "ctrlright", "altleft", "altright", "shiftleft", "shiftright"))
+_MODIFIERS = frozenset(
+    ("ctrl", "alt", "shift", "win", "ctrlleft", "ctrlright", "altleft", "altright", "shiftleft", "shiftright")
+)
 _NAMED = frozenset(
     ("enter", "esc", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown", "up", "down", "left",
      "right", "capslock", "numlock", "scrolllock", "pause", "printscreen", "apps")
 )  # fmt: skip
-_KEYS = frozenset(map(chr, range(33, 127))) - frozenset(map(chr, range(65, 91))) | _FUNCTION | _MODIFIERS | _NAMED
+_KEYS = (
+    frozenset(map(chr, range(33, 127))) - frozenset(map(chr, range(65, 91))) | _FUNCTION | _MODIFIERS | _NAMED
+)
 
 
 def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] = ()) -> list[Call]:
     """The pyautogui calls that carry out the action on a screen of `size` (width, height) in pixels.
 
-    Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS give no call.  ActionError for
-    text that is too long or that pyautogui cannot type (it drops all but ASCII without a message), and for keys that
-    `allowed_keys` refuses together with those that are `held`.
+    Each is (function name, arguments, keyword arguments), never code.  WAIT, DONE, FAIL and ANS give no call.
+    ActionError for text that is too long or that pyautogui cannot type (it drops all but ASCII without a
+    message), and for keys that `allowed_keys` refuses together with those that are `held`.
 
     >>> pyautogui_calls(Action.click(0.25, 0.5), size=(336, 252))
     [('click', (84, 126), {})]
@@ -67,7 +73,10 @@ def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] =
                 raise ActionError(f"text cannot be typed while {' '.join(sorted(chord))} is held")
             if len(action.text) > LONGEST_TEXT:
                 raise ActionError(f"{len(action.text)} characters are too many to type")
-            return [_typing_call(part) for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)]
+            return [
+                _typing_call(part)
+                for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)
+            ]
         case ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
             return []
         case _:
@@ -77,7 +86,8 @@ def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] =
 def allowed_keys(text: str, held: Sequence[str] = ()) -> tuple[str, ...]:
     """The keys of a chord.
 
-    ActionError for an unknown key, no key or too many keys, and a chord that leaves the application with the keys that are held.
+    ActionError for an unknown key, no key or too many keys, and a chord that leaves the application with the
+    keys that are held.
     """
     keys = hotkey_keys(text)
     chord = " ".join((*held, *keys))[:60]

@@ -1,8 +1,8 @@
 """Scripts by names of widgets: they prove tasks solvable and give the base models their grounding data.
 
-A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]},
-{'scroll': [NAME, DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent sees the
-widget tree behind the names.
+A script step is {'click': NAME}, {'double': NAME}, {'right': NAME}, {'drag': [FROM, TO]}, {'scroll': [NAME,
+DIRECTION]}, {'type': TEXT}, {'press': KEYS}, {'answer': TEXT} or {'done': true}.  No agent sees the widget
+tree behind the names.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def find(elements: Sequence[Element], name: str) -> Element:
     if len(named) > 1:
         named = [e for e in named if e.role != "value"]
     if len(named) != 1:
-        raise ScriptError(f"{len(named)} elements are called {name!r}; visible: {', '.join(e.name for e in elements)}")
+        raise ScriptError(
+            f"{len(named)} elements are called {name!r}; visible: {', '.join(e.name for e in elements)}"
+        )
     return named[0]
 
 
@@ -84,16 +86,27 @@ def to_plan(step: Mapping[str, Any]) -> str:
 
 
 _STEPS = (  # the form of a plan, and the step of its parts
-    (re.compile(r"(Click|Double-click|Right-click) '(.+)'\."), lambda kind, name: {kind.partition("-")[0].lower(): name}),
+    (
+        re.compile(r"(Click|Double-click|Right-click) '(.+)'\."),
+        lambda kind, name: {kind.partition("-")[0].lower(): name},
+    ),
     (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
-    (re.compile(r"Scroll (up|down|left|right) on '(.+)'\."), lambda direction, name: {"scroll": [name, direction]}),
-    (re.compile(r"Type '(.*)'( and press Enter)?\."), lambda text, enter: {"type": text + ("\n" if enter else "")}),
+    (
+        re.compile(r"Scroll (up|down|left|right) on '(.+)'\."),
+        lambda direction, name: {"scroll": [name, direction]},
+    ),
+    (
+        re.compile(r"Type '(.*)'( and press Enter)?\."),
+        lambda text, enter: {"type": text + ("\n" if enter else "")},
+    ),
     (re.compile(r"Press '(.+)'\."), lambda keys: {"press": keys}),
 )
 
 
 def to_step(plan: str) -> dict[str, Any]:
-    """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an element."""
+    """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an
+    element.
+    """
     for pattern, step in _STEPS:
         if match := pattern.fullmatch(plan.strip()):
             return step(*match.groups())

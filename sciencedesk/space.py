@@ -1,8 +1,8 @@
 """Task spaces: the goals of an application with typed values, alone and combined, split once by content.
 
-data/tasks/spaces/APP.yaml has the goals; the file of Algebra explains its form.  The values of a goal come from ranges,
-vocabularies and their combinations.  A hash of what a task asks says whether it is to be trained on, decided on or tested with:
-nothing crosses, whatever is drawn by whichever seed.
+data/tasks/spaces/APP.yaml has the goals; the file of Algebra explains its form.  The values of a goal come
+from ranges, vocabularies and their combinations.  A hash of what a task asks says whether it is to be trained
+on, decided on or tested with: nothing crosses, whatever is drawn by whichever seed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Space:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have another one."""
+        """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have
+        another one.
+        """
         parts = sorted(zip(self.contents.values(), self.regions.values(), strict=True))
         return hashlib.sha256(json.dumps([self.app, parts]).encode()).hexdigest()[:16]
 
@@ -74,7 +76,9 @@ def space(app: str) -> Space:
     if app not in SPACE_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(SPACE_APPS)}")
     if not has_space(app):
-        raise UserError(f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there")
+        raise UserError(
+            f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there"
+        )
     return read_space(app, _file(app))
 
 
@@ -88,9 +92,13 @@ def _file(app: str) -> Path:
 
 def read_space(app: str, path: Path) -> Space:
     with reading(path, "YAML"):
-        raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)  # the kit's own large file, which every stage reads
+        raw = yaml.load(
+            path.read_text(encoding="utf-8"), yaml.CSafeLoader
+        )  # the kit's own large file, which every stage reads
     words = raw.get("vocabularies", {})
-    goals = tuple(Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"])
+    goals = tuple(
+        Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"]
+    )
     return Space(app, goals, raw.get("starts", {}), words)
 
 
@@ -113,31 +121,39 @@ def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, 
         case {"parts": parts, "word": template, **others}:
             lists = [list(expand(part, vocabularies).items()) for part in parts]
             chosen = (row for row in itertools.product(*lists) if len({word for word, _ in row}) == len(row))
-            named = ((template.format(*(word for word, _ in row)), [value for _, value in row]) for row in chosen)
+            named = (
+                (template.format(*(word for word, _ in row)), [value for _, value in row]) for row in chosen
+            )
             return {word: value for word, value in named if word not in others.get("without", ())}
     return values
 
 
-# ---- the split -----------------------------------------------------------------------------------------------------------
+# ---- the split ---------------------------------------------------------------------------------------------
 
 
 def content(task_space: Space, parts: Sequence[Aim]) -> str:
-    """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their order is no matter."""
+    """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their
+    order is no matter.
+    """
     return "\n".join(sorted(task_space.contents[aim.goal.name, aim.word] for aim in parts))
 
 
 def region(task_space: Space, parts: Sequence[Aim]) -> str | None:
     """Where a task of these aims belongs: 'train', 'development' or 'test'; None for nowhere.
 
-    What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A combination of aims
-    that are all to be trained on goes by its own hash; one with aims of another region belongs there.
+    What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A
+    combination of aims that are all to be trained on goes by its own hash; one with aims of another region
+    belongs there.
     """
     alone = {task_space.regions[aim.goal.name, aim.word] for aim in parts}
     if len(parts) == 1:
         return alone.pop()
     if apart := alone - {"train"}:
         return apart.pop() if len(apart) == 1 else None
-    known = {sentence([replace(aim, wording=0) for aim in parts]), goal_text(task_space.app, _items(parts))} & _committed(task_space.app)
+    known = {
+        sentence([replace(aim, wording=0) for aim in parts]),
+        goal_text(task_space.app, _items(parts)),
+    } & _committed(task_space.app)
     return "test" if known else _hashed(content(task_space, parts))
 
 
@@ -150,7 +166,11 @@ def _region_alone(aim: Aim) -> str:
 
 
 def _asked(aim: Aim) -> str:
-    return f"{aim.goal.app} asks {aim.goal.name} {aim.word}" if aim.goal.ask else goal_text(aim.goal.app, aim.checks)
+    return (
+        f"{aim.goal.app} asks {aim.goal.name} {aim.word}"
+        if aim.goal.ask
+        else goal_text(aim.goal.app, aim.checks)
+    )
 
 
 def _hashed(text: str) -> str:
@@ -164,7 +184,9 @@ def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
 
 @cache
 def _committed(app: str) -> frozenset[str]:
-    """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction alone."""
+    """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction
+    alone.
+    """
     tasks = test_tasks(app)
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
@@ -179,7 +201,9 @@ def aims_of(app: str, name: str) -> tuple[Aim, ...]:
         return tuple(seed_aims(app)) if name == "train" else ()
     task_space = space(app)
     aims = (aim for of_goal in task_space.aims.values() for aim in of_goal)
-    return tuple(prepared(task_space, aim) for aim in aims if task_space.regions[aim.goal.name, aim.word] == name)
+    return tuple(
+        prepared(task_space, aim) for aim in aims if task_space.regions[aim.goal.name, aim.word] == name
+    )
 
 
 def prepared(task_space: Space, aim: Aim) -> Aim:
@@ -187,22 +211,33 @@ def prepared(task_space: Space, aim: Aim) -> Aim:
     return replace(aim, goal=replace(aim.goal, setup=setup(task_space, aim)))
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------------
+# ---- drawing -----------------------------------------------------------------------------------------------
 
 
 def draw(
-    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+    task_space: Space,
+    name: str,
+    count: int,
+    seed: int,
+    defaults: Mapping[str, Any],
+    mix: Mapping[str, float] = _MIX,
 ) -> list[Task]:
     """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
-    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.  `defaults` are the
-    application's (`Desk.defaults`).  UserError for an unknown region, and if the region has too few tasks.
+    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.
+    `defaults` are the application's (`Desk.defaults`).  UserError for an unknown region, and if the region
+    has too few tasks.
     """
     return [task for _, task in draw_with_aims(task_space, name, count, seed, defaults, mix)]
 
 
 def draw_with_aims(
-    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mapping[str, float] = _MIX
+    task_space: Space,
+    name: str,
+    count: int,
+    seed: int,
+    defaults: Mapping[str, Any],
+    mix: Mapping[str, float] = _MIX,
 ) -> list[tuple[tuple[Aim, ...], Task]]:
     """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
@@ -217,15 +252,25 @@ def draw_with_aims(
         fruitless += 1
         if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
-        if content(task_space, parts) in taken or region(task_space, parts) != name or (task := _task(task_space, parts, defaults, rng)) is None:
+        if (
+            content(task_space, parts) in taken
+            or region(task_space, parts) != name
+            or (task := _task(task_space, parts, defaults, rng)) is None
+        ):
             continue
         if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
             fruitless = 0
             taken.add(content(task_space, parts))
             task = replace(task, id=f"{task_space.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
             drawn[task.grade].append((parts, task))
-    if few := [f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in mix if len(drawn[grade]) < wanted[grade]]:
-        raise UserError(f"the {name} region of {task_space.app} has too few tasks: {', '.join(few)}; ask for fewer")
+    if few := [
+        f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}"
+        for grade in mix
+        if len(drawn[grade]) < wanted[grade]
+    ]:
+        raise UserError(
+            f"the {name} region of {task_space.app} has too few tasks: {', '.join(few)}; ask for fewer"
+        )
     return [each for grade in GRADES for each in drawn.get(grade, ())]
 
 
@@ -239,8 +284,12 @@ def _combinations(task_space: Space, rng: random.Random) -> Iterator[tuple[Aim, 
             yield tuple(replace(aim, wording=rng.randrange(len(aim.goal.wordings))) for aim in aims)
 
 
-def _task(task_space: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random) -> Task | None:
-    """The task of these aims, which starts in a state of its own; None if they need different set-ups or too many steps."""
+def _task(
+    task_space: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random
+) -> Task | None:
+    """The task of these aims, which starts in a state of its own; None if they need different set-ups or too
+    many steps.
+    """
     settings: dict[str, Any] = {}
     for aim in parts:
         for key, value in setup(task_space, aim).items():
@@ -249,15 +298,22 @@ def _task(task_space: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], 
     task = compose(task_space.app, [prepared(task_space, aim) for aim in parts], defaults, "")
     if len(task.solution) >= task.steps:
         return None
-    bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {aim.goal.key for aim in parts}
+    bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {
+        aim.goal.key for aim in parts
+    }
     chosen = draw_starts(task_space, {*task.settings, *bound}, rng)
-    return replace(task, initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())))
+    return replace(
+        task,
+        initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())),
+    )
 
 
 def draw_starts(task_space: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
     """Up to three settings to start with, none of those that are `bound`."""
     free = [key for key in task_space.starts if key not in bound]
-    return {key: rng.choice(task_space.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))}
+    return {
+        key: rng.choice(task_space.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))
+    }
 
 
 def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
@@ -271,7 +327,10 @@ def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
 
 def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     rng = random.Random(f"{aim.goal.name} {aim.word}")
-    values = [aim.word, *(aim.value if isinstance(aim.value, list) else [aim.value])]  # of a question, the word
+    values = [
+        aim.word,
+        *(aim.value if isinstance(aim.value, list) else [aim.value]),
+    ]  # of a question, the word
     own = [word for word in task_space.vocabularies[spec["names"]] if word in values]
     others = [word for word in task_space.vocabularies[spec["names"]] if word not in own]
     names = own + rng.sample(others, spec["count"] - len(own))
@@ -279,21 +338,34 @@ def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     return names
 
 
-# ---- drawn sets as files -------------------------------------------------------------------------------------------------
+# ---- drawn sets as files -----------------------------------------------------------------------------------
 
 
 def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
     """Write drawn tasks of one or several applications, with the fingerprints of their spaces, as JSON."""
     spaces = {app: space(app).fingerprint for app in sorted({task.app for task in tasks})}
-    write_json(path, {"region": name, "seed": seed, "spaces": spaces, "tasks": [{"id": t.id} | task_record(t) for t in tasks]})
+    write_json(
+        path,
+        {
+            "region": name,
+            "seed": seed,
+            "spaces": spaces,
+            "tasks": [{"id": t.id} | task_record(t) for t in tasks],
+        },
+    )
 
 
 def read_set(path: Path) -> list[Task]:
-    """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or of its split."""
+    """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or
+    of its split.
+    """
     raw = read_object(path, "spaces", "tasks")
     with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
-        tasks = [parse_task(record, str(record["id"]), f"{path}, task {number}") for number, record in enumerate(records, 1)]
+        tasks = [
+            parse_task(record, str(record["id"]), f"{path}, task {number}")
+            for number, record in enumerate(records, 1)
+        ]
         if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
             raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
         spaces = dict(spaces)
@@ -312,7 +384,9 @@ def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
 
 
 def check_split(checkpoint: Path, app: str) -> None:
-    """UserError if a checkpoint was trained on another split of an application's space; one without a note is from elsewhere."""
+    """UserError if a checkpoint was trained on another split of an application's space; one without a note is
+    from elsewhere.
+    """
     known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
     if known and known != (present := space(app).fingerprint):
         raise UserError(

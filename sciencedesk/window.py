@@ -14,8 +14,9 @@ from sciencedesk.env import ScienceDesk
 def by_hand(app: str, task: Task | None = None, ask: Callable[[], str] = str) -> bool | None:
     """Open an application as a window and wait until the person closes it.
 
-    With a task, the window starts in its first state and has its instruction in the title bar.  Returns whether the task is
-    then solved, and None without a task.  `ask` gives the answer to a question.  UserError without a display.
+    With a task, the window starts in its first state and has its instruction in the title bar.  Returns
+    whether the task is then solved, and None without a task.  `ask` gives the answer to a question.
+    UserError without a display.
     """
     env = ScienceDesk(app, visible=True)
     if task:

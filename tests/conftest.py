@@ -22,9 +22,13 @@ from hypothesis import HealthCheck, settings
 
 from coda_study.cli import main as cli
 
-settings.register_profile("kit", suppress_health_check=[HealthCheck.too_slow], deadline=None)  # of a busy machine
+settings.register_profile(
+    "kit", suppress_health_check=[HealthCheck.too_slow], deadline=None
+)  # of a busy machine
 settings.load_profile("kit")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a background job, and so by what tests start
+signal.signal(
+    signal.SIGINT, signal.default_int_handler
+)  # ignored in a background job, and so by what tests start
 
 
 @pytest.fixture

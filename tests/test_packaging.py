@@ -23,7 +23,10 @@ from coda_study.pipeline.dependencies import PACKAGES
 PROJECT = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13")
 BUILD = tomllib.loads((REPO / "pyproject.toml").read_text())["build-system"]["requires"]
-PINS = [*PROJECT["dependencies"], *(pin for pins in PROJECT["optional-dependencies"].values() for pin in pins)]
+PINS = [
+    *PROJECT["dependencies"],
+    *(pin for pins in PROJECT["optional-dependencies"].values() for pin in pins),
+]
 WITHOUT_GPU = [pin for pin in PINS if not pin.startswith("vllm")]
 
 
@@ -94,7 +97,13 @@ def test_the_tests_run_with_what_is_pinned(pin):
 
 
 def test_the_promised_versions():
-    for pin in ("torch==2.13.0", "transformers==5.17.0", "trl==1.16.0", "datasets==5.2.0", "accelerate==1.15.0"):
+    for pin in (
+        "torch==2.13.0",
+        "transformers==5.17.0",
+        "trl==1.16.0",
+        "datasets==5.2.0",
+        "accelerate==1.15.0",
+    ):
         assert pin in PROJECT["dependencies"]
     assert "vllm==0.31.0" in PROJECT["optional-dependencies"]["gpu"]
     assert PROJECT["requires-python"] == ">=3.11,<3.14"
@@ -103,8 +112,15 @@ def test_the_promised_versions():
 def test_data_files_of_the_package_are_shipped():
     shipped = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
     for package in PACKAGES:
-        files = [path for path in (REPO / package).rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")]
-        names, patterns = [str(path.relative_to(REPO / package)) for path in files], shallow(shipped.get(package, []))
+        files = [
+            path
+            for path in (REPO / package).rglob("*")
+            if path.is_file() and path.suffix not in (".py", ".pyc")
+        ]
+        names, patterns = (
+            [str(path.relative_to(REPO / package)) for path in files],
+            shallow(shipped.get(package, [])),
+        )
         assert not [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)]
 
 
@@ -114,8 +130,12 @@ def shallow(patterns: list[str]) -> list[str]:
 
 def test_every_module_has_a_docstring_and_can_be_imported():
     folders = [importlib.import_module(package) for package in PACKAGES]
-    for module in [found for folder in folders for found in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}.")]:
-        if not module.name.endswith("grass_hook") and "adapters.openenv." not in module.name:  # of GRASS's Python; of OpenEnv
+    for module in [
+        found for folder in folders for found in pkgutil.walk_packages(folder.__path__, f"{folder.__name__}.")
+    ]:
+        if (
+            not module.name.endswith("grass_hook") and "adapters.openenv." not in module.name
+        ):  # of GRASS's Python; of OpenEnv
             assert importlib.import_module(module.name).__doc__ or module.ispkg, module.name
 
 
@@ -139,7 +159,9 @@ def test_missing_system_libraries_are_named(tmp_path):
     """A stand-in for Python that installs nothing and cannot load Qt."""
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text('#!/bin/sh\n[ "$1" = -m ] && exit 0\necho "ImportError: libEGL.so.1: cannot open" >&2\nexit 1\n')
+    python.write_text(
+        '#!/bin/sh\n[ "$1" = -m ] && exit 0\necho "ImportError: libEGL.so.1: cannot open" >&2\nexit 1\n'
+    )
     python.chmod(0o755)
     (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
     (tmp_path / "requirements.lock").write_text("")
@@ -158,7 +180,9 @@ def test_ci_is_one_executable_that_tests():
     assert packages in script.read_text()
 
 
-SYSTEM = re.compile(r"^(?:[ ]{8}|packages\+?=\")([a-z0-9. -]+?)(?:\"| \\)?$", re.MULTILINE)  # in Containerfile and .ci/run
+SYSTEM = re.compile(
+    r"^(?:[ ]{8}|packages\+?=\")([a-z0-9. -]+?)(?:\"| \\)?$", re.MULTILINE
+)  # in Containerfile and .ci/run
 FOR_THE_IMAGE = {"ca-certificates", "git"}  # which a machine that has a clone of the kit has
 
 
@@ -190,14 +214,19 @@ def test_the_container_file_is_well_formed():
 
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="Debian's package lists are not here")
 def test_debian_has_every_package_of_the_container_file():
-    listed = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["apt-cache", "pkgnames"], capture_output=True, text=True, check=True
+    ).stdout.split()
     if "kalgebra" not in listed:
         pytest.skip("the package lists were never fetched: apt-get update")
     assert system_packages("Containerfile") <= set(listed)
 
 
 def test_citation_and_codemeta_agree_with_the_package():
-    citation, meta = yaml.safe_load((REPO / "CITATION.cff").read_text()), json.loads((REPO / "codemeta.json").read_text())
+    citation, meta = (
+        yaml.safe_load((REPO / "CITATION.cff").read_text()),
+        json.loads((REPO / "codemeta.json").read_text()),
+    )
     assert citation["title"] == meta["name"]
     assert citation["version"] == meta["version"] == coda_lib.__version__
     assert citation["license"] == PROJECT["license"] == meta["license"].rpartition("/")[2]

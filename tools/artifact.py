@@ -1,4 +1,6 @@
-"""The table of docs/reproducibility.md: each claim of the reference runs, the command that makes it, its cost, value and file."""
+"""The table of docs/reproducibility.md: each claim of the reference runs, the command that makes it, its
+cost, value and file.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,20 @@ from coda_study.evaluation.report import SYSTEM_LABELS
 from coda_study.evaluation.tables import siblings
 from coda_study.run import Run
 
-HEAD = "| claim | from nothing | stage minutes, disk | expected | elsewhere | from the committed files | file |"
+HEAD = (
+    "| claim | from nothing | stage minutes, disk | expected | elsewhere | from the committed files | file |"
+)
 NOT_MEASURED = "not measured"
 
 
 def artifact_section(folder: Path) -> str:
     """The table, and which commits and machines the runs are of."""
     runs = siblings(Run(str(folder)), [REFERENCE])
-    studied = siblings(ablations, [REFERENCE]) if (ablations := Run(str(REFERENCE / "ablations"))).tables.is_dir() else []
+    studied = (
+        siblings(ablations, [REFERENCE])
+        if (ablations := Run(str(REFERENCE / "ablations"))).tables.is_dir()
+        else []
+    )
     rows = [*_over_seeds(folder, runs), *_judges(folder), *(_ablations(studied) if studied else ())]
     lines = run_lines([run.folder for run in (*runs, *studied)])
     return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *lines])
@@ -36,7 +44,15 @@ def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
     table = pd.read_csv(folder / "seeds" / "table1.csv")
     for row in table[table["application"] == OVERALL].itertuples():
         claim = f"{_system(row.system)}: {row.metric}, Overall, percent"
-        yield claim, make, cost, f"{row.value:.1f}", f"{row.low:.1f} to {row.high:.1f}", again, _name(folder / "seeds/table1.csv")
+        yield (
+            claim,
+            make,
+            cost,
+            f"{row.value:.1f}",
+            f"{row.low:.1f} to {row.high:.1f}",
+            again,
+            _name(folder / "seeds/table1.csv"),
+        )
         make = cost = again = "the same"
     compared = pd.read_csv(folder / "seeds" / "comparisons.csv")
     for row in compared[compared["application"] == OVERALL].itertuples():
@@ -50,7 +66,11 @@ def made_by(study: str, runs: list[Run]) -> str:
     profiles = [run.profile() for run in runs]
     seeds = f" --seeds {' '.join(str(profile.seed) for profile in profiles)}" if len(runs) > 1 else ""
     sealed = next((profile.sealed for profile in profiles if profile.sealed), None)
-    more = f" --set 'sealed={{tasks: {sealed.tasks}, seed: {sealed.seed}, runs: {sealed.runs}}}'" if sealed else ""
+    more = (
+        f" --set 'sealed={{tasks: {sealed.tasks}, seed: {sealed.seed}, runs: {sealed.runs}}}'"
+        if sealed
+        else ""
+    )
     return f"coda reproduce --profile {study}{seeds}{more}"
 
 
@@ -61,7 +81,15 @@ def _judges(folder: Path) -> Iterator[tuple[str, ...]]:
         for measure in ("precision", "recall"):
             value, low, high = (getattr(row, name) for name in (measure, f"{measure}_low", f"{measure}_high"))
             claim = f"Judge, {row.rule}: {measure}, percent"
-            yield claim, make, cost, f"{value:.1f}", f"{low:.1f} to {high:.1f}", again, _name(folder / "tables/table2.csv")
+            yield (
+                claim,
+                make,
+                cost,
+                f"{value:.1f}",
+                f"{low:.1f} to {high:.1f}",
+                again,
+                _name(folder / "tables/table2.csv"),
+            )
             make = cost = again = "the same"
 
 

@@ -1,8 +1,9 @@
-"""The book: MkDocs' hooks that add a run's notebooks, report and episodes to docs/ and turn formulas into MathML.
+"""The book: MkDocs' hooks that add a run's notebooks, report and episodes to docs/ and turn formulas into
+MathML.
 
-`mkdocs build --strict` (`make docs`) writes the book to build/book.  No notebook is executed: a page shows the executed copy
-in the run's folder, or the notebook without outputs where the run has none.  The book works without a network;
-a page that would load anything from one is an error.
+`mkdocs build --strict` (`make docs`) writes the book to build/book.  No notebook is executed: a page shows
+the executed copy in the run's folder, or the notebook without outputs where the run has none.  The book works
+without a network; a page that would load anything from one is an error.
 """
 
 from __future__ import annotations
@@ -28,15 +29,23 @@ SECTIONS = {"Notebooks": "*.ipynb", "Solutions": "solutions/*.ipynb"}
 WIDGET = "application/vnd.jupyter.widget-view+json"  # draws nothing without a kernel
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 COLORS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, in tracebacks
-OUTWARD = re.compile(r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>""")
+OUTWARD = re.compile(
+    r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>"""
+)
 
 
 def executed_folder(run: str) -> Path:
     """The executed notebooks of a run, or of the newest one.  PluginError if there are none."""
     results = [RESULTS, RESULTS / "reference"]
-    folders = [folder / run / "notebooks" for folder in results] if run else [f for r in results for f in r.glob("*/notebooks")]
+    folders = (
+        [folder / run / "notebooks" for folder in results]
+        if run
+        else [f for r in results for f in r.glob("*/notebooks")]
+    )
     if not (folders := [folder for folder in folders if folder.is_dir()]):
-        raise PluginError(f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some minutes")
+        raise PluginError(
+            f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some minutes"
+        )
     return max(folders, key=lambda folder: folder.stat().st_mtime)
 
 
@@ -50,24 +59,37 @@ def page_of(source: Path) -> str:
 
 
 def notebook_page(source: Path, executed: Path) -> tuple[str, dict[str, bytes]]:
-    """The page of a notebook as Markdown, and its pictures by name: of the first executed copy, if there is one."""
-    name = "-".join(source.relative_to(NOTEBOOKS).with_suffix("").parts)  # a copy has it before -base-gis and the like
-    copies = sorted(path for path in executed.glob("*.ipynb") if re.fullmatch(rf"{name}(-[\w-]+)?", path.stem))
+    """The page of a notebook as Markdown, and its pictures by name: of the first executed copy, if there is
+    one.
+    """
+    name = "-".join(
+        source.relative_to(NOTEBOOKS).with_suffix("").parts
+    )  # a copy has it before -base-gis and the like
+    copies = sorted(
+        path for path in executed.glob("*.ipynb") if re.fullmatch(rf"{name}(-[\w-]+)?", path.stem)
+    )
     path = copies[0] if copies else source
     notebook = nbformat.read(path, 4)
     for cell in notebook.cells:
         if cell.cell_type == "code":
-            cell.outputs = [harmless(output) for output in cell.outputs if WIDGET not in output.get("data", {})]
+            cell.outputs = [
+                harmless(output) for output in cell.outputs if WIDGET not in output.get("data", {})
+            ]
         else:
             cell.source = python_markdown(cell.source)
     resources = {"unique_key": source.stem, "output_files_dir": f"{source.stem}_files"}
     text, resources = MarkdownExporter().from_notebook_node(notebook, resources)
-    origin = f"Executed in the run `{executed.parent.name}`: `{path.name}`." if copies else "Without outputs: not executed here."
+    origin = (
+        f"Executed in the run `{executed.parent.name}`: `{path.name}`."
+        if copies
+        else "Without outputs: not executed here."
+    )
     return re.sub(r"(?m)^(# .*)$", rf"\1\n\n*{origin}*", text, count=1), resources["outputs"]
 
 
 def evidence(executed: Path) -> dict[str, Path]:
-    """The report of a run and the page of the episodes behind its figures, by their addresses; {} for a run without results.
+    """The report of a run and the page of the episodes behind its figures, by their addresses; {} for a run
+    without results.
 
     The page of the episodes is written if the run has none, as `coda view` does.
     """
@@ -81,14 +103,20 @@ def evidence(executed: Path) -> dict[str, Path]:
 
 
 def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """An output as a picture or as HTML that runs and loads nothing: a line end within it could end a code block of Markdown."""
+    """An output as a picture or as HTML that runs and loads nothing: a line end within it could end a code
+    block of Markdown.
+    """
     data = output.get("data", {})
     if "image/png" in data:
         return nbformat.v4.new_output("display_data", {"image/png": data["image/png"]})
     if "text/html" in data:
         page = clean_html(re.sub(r"<style scoped>.*?</style>", "", data["text/html"], flags=re.DOTALL))
         page = re.sub(r"<pre.*?</pre>", lambda match: match[0].replace("\n", "&#10;"), page, flags=re.DOTALL)
-        page = re.sub(r"\s*[\r\n]\s*", "\n", page.replace(' class="dataframe"', "")).replace("`", "&#96;").replace("~", "&#126;")
+        page = (
+            re.sub(r"\s*[\r\n]\s*", "\n", page.replace(' class="dataframe"', ""))
+            .replace("`", "&#96;")
+            .replace("~", "&#126;")
+        )
     elif "text/markdown" in data:
         return nbformat.v4.new_output("display_data", {"text/markdown": without_html(data["text/markdown"])})
     else:
@@ -98,7 +126,9 @@ def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def python_markdown(text: str) -> str:
-    """A cell's text in MkDocs' dialect: formulas are blocks, what belongs to a list has four spaces, links lead to pages."""
+    """A cell's text in MkDocs' dialect: formulas are blocks, what belongs to a list has four spaces, links
+    lead to pages.
+    """
     text = re.sub(r"(?m)^( *)(\$\$(?:.|\n)*?\$\$)$", lambda m: f"\n{m[1] and '    '}{m[2]}\n", text)
     text = re.sub(r"(?m)(?<=\n\n) {2,3}(?=\S)", "    ", text)
     return re.sub(r"\]\(([\w/.-]+)\.ipynb", r"](\1.md", text)
@@ -127,7 +157,9 @@ def on_files(files, config):
 def on_nav(nav, config, files):
     """Report and episodes are no pages of MkDocs: links lead to them."""
     pages = {"Report": "report.html", "Episodes": "view.html"}
-    if links := [Link(title, address) for title, address in pages.items() if files.get_file_from_path(address)]:
+    if links := [
+        Link(title, address) for title, address in pages.items() if files.get_file_from_path(address)
+    ]:
         nav.items.append(Section(f"Run {config.extra['executed'].parent.name}", links))
     return nav
 

@@ -1,7 +1,9 @@
-"""The expected values of `coda check`: `python -m tools.expected` runs the tiny study and writes results/reference/check.json.
+"""The expected values of `coda check`: `python -m tools.expected` runs the tiny study and writes
+results/reference/check.json.
 
-`python -m tools.expected RUN` takes a finished run of the check instead, such as `check`, which the last `coda check` left.
-To be run again when base models, tasks or training change; the difference of the file then says what changed.
+`python -m tools.expected RUN` takes a finished run of the check instead, such as `check`, which the last
+`coda check` left. To be run again when base models, tasks or training change; the difference of the file then
+says what changed.
 """
 
 from __future__ import annotations

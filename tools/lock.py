@@ -1,11 +1,12 @@
 """Write requirements.lock: every package that `make` installs, with its version and the hashes of its files.
 
-`python -m tools.lock` asks uv (`pip install uv`) for one list for all Pythons and systems of pyproject.toml; markers say where a
-line holds.  What is in the list stays at its version unless a pin in pyproject.toml wants another; `--upgrade` renews all.
+`python -m tools.lock` asks uv (`pip install uv`) for one list for all Pythons and systems of pyproject.toml;
+markers say where a line holds.  What is in the list stays at its version unless a pin in pyproject.toml wants
+another; `--upgrade` renews all.
 
-PyTorch is not in the list: its builds for CPUs and for GPUs are different files of one version, and the latter bring gigabytes of
-further packages.  `make` installs the pinned version last, from whatever source pip is set up with.  What every build of it needs
-is in the list.
+PyTorch is not in the list: its builds for CPUs and for GPUs are different files of one version, and the
+latter bring gigabytes of further packages.  `make` installs the pinned version last, from whatever source pip
+is set up with.  What every build of it needs is in the list.
 """
 
 from __future__ import annotations
@@ -25,11 +26,15 @@ APART = "torch"
 
 
 def wanted() -> list[str]:
-    """The pins of pyproject.toml behind the list, that of the build and PyTorch's plain requirements among them."""
+    """The pins of pyproject.toml behind the list, that of the build and PyTorch's plain requirements among
+    them.
+    """
     settings = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))
     extras = (settings["project"]["optional-dependencies"][name] for name in EXTRAS)
     pins = sum(extras, settings["project"]["dependencies"] + settings["build-system"]["requires"])
-    plain = [one for one in requires(APART) or () if ";" not in one]  # others are of one system, or of an extra
+    plain = [
+        one for one in requires(APART) or () if ";" not in one
+    ]  # others are of one system, or of an extra
     return [pin for pin in pins if not pin.startswith(f"{APART}==")] + plain
 
 

@@ -1,7 +1,7 @@
 """What README and docs/ show of the committed reference runs, between marks such as `<!-- results -->`.
 
-Table 1 over all committed seeds of a study, differences, Table 2, labels, rewards and grades, the ablations, what the
-commands print about them, and the study on real applications.
+Table 1 over all committed seeds of a study, differences, Table 2, labels, rewards and grades, the ablations,
+what the commands print about them, and the study on real applications.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from coda_study.evaluation.votes import load_table2_votes, table2
 from coda_study.run import Run
 from tools.artifact import artifact_section, run_lines
 
-COMMANDS = (  # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
+# shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
+COMMANDS = (
     ("coda audit", "What the paper's own tables bear out"),
     ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
@@ -53,11 +54,17 @@ def overall_section(folder: Path) -> str:
     """The README's part: Overall of each system over all seeds, beside the paper's, and the differences."""
     rows = _averages(folder / "seeds" / "beside_paper.csv")
     columns = [(f"{rows['metric'].iloc[0]}, ours", rows), *_more(folder)]
-    head = ["percent", *(name for name, _ in columns), f"{rows['paper_metric'].iloc[0]}, the paper (ScienceBoard)"]
+    head = [
+        "percent",
+        *(name for name, _ in columns),
+        f"{rows['paper_metric'].iloc[0]}, the paper (ScienceBoard)",
+    ]
     paper = [f"{value:.2f}" for value in rows["paper_value"]]
     systems = [SYSTEM_LABELS[system].strip("*") for system in rows["system"]]
     order = rows["system"].tolist()
-    cells = zip(systems, *(_cells(table.set_index("system").loc[order]) for _, table in columns), paper, strict=True)
+    cells = zip(
+        systems, *(_cells(table.set_index("system").loc[order]) for _, table in columns), paper, strict=True
+    )
     return "\n\n".join([_about(folder), _table([head, ["---"] * len(head), *cells]), differences(folder)])
 
 
@@ -74,7 +81,9 @@ def _averages(path: Path) -> pd.DataFrame:
 
 
 def _cells(table: pd.DataFrame, sign: str = "") -> list[str]:
-    """Values with their intervals; differences signed ("+"), and in bold where the interval does not contain 0."""
+    """Values with their intervals; differences signed ("+"), and in bold where the interval does not contain
+    0.
+    """
     kind = "difference" if sign else "value"
     texts = []
     for value, low, high in table[[kind, "low", "high"]].itertuples(index=False, name=None):
@@ -84,8 +93,13 @@ def _cells(table: pd.DataFrame, sign: str = "") -> list[str]:
 
 
 def _more(folder: Path) -> list[tuple[str, pd.DataFrame]]:
-    """What a study has beside Table 1: Overall at the sealed tasks, and without chance, where training may show nothing."""
-    names = {"sealed tasks": folder / "seeds" / "sealed.csv", "without chance": folder / "seeds" / "greedy.csv"}
+    """What a study has beside Table 1: Overall at the sealed tasks, and without chance, where training may
+    show nothing.
+    """
+    names = {
+        "sealed tasks": folder / "seeds" / "sealed.csv",
+        "without chance": folder / "seeds" / "greedy.csv",
+    }
     return [(name, _averages(path)) for name, path in names.items() if path.is_file()]
 
 
@@ -113,7 +127,9 @@ def _plain(system: str) -> str:
 
 
 def differences(folder: Path) -> str:
-    """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the interval excludes 0."""
+    """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the
+    interval excludes 0.
+    """
     paper = _overall(folder / "seeds" / "beside_paper.csv")
     paper = paper.set_index(["metric", "system"])
     compared = _overall(folder / "seeds" / "comparisons.csv")
@@ -123,7 +139,9 @@ def differences(folder: Path) -> str:
         rows = pairs.merge(rows, validate="1:1")
         columns[f"{metric}, ours"] = _cells(rows, "+")
         theirs, named = paper.loc[metric, "paper_value"], paper.loc[metric, "paper_metric"].iloc[0]
-        columns[f"{named}, the paper"] = [f"{theirs[row.second] - theirs[row.first]:+.2f}" for row in rows.itertuples()]
+        columns[f"{named}, the paper"] = [
+            f"{theirs[row.second] - theirs[row.first]:+.2f}" for row in rows.itertuples()
+        ]
     if (path := folder / "seeds" / "sealed_differences.csv").is_file():
         columns["sealed tasks, ours"] = _cells(pairs.merge(_overall(path), validate="1:1"), "+")
     names = [f"{_plain(row.second)} − {_plain(row.first).lower()}" for row in pairs.itertuples()]
@@ -135,16 +153,23 @@ def runs_section(folder: Path) -> str:
     """Which runs the results are of, and the Overall Average@k of each system with each seed."""
     runs = siblings(Run(str(folder)), [REFERENCE])
     by_seed = pd.read_csv(folder / "seeds" / "by_seed.csv", index_col="system")
-    lines = [["Overall Average@k, percent", *(f"seed {run.profile().seed}" for run in runs)], ["---"] * (1 + len(runs))]
+    lines = [
+        ["Overall Average@k, percent", *(f"seed {run.profile().seed}" for run in runs)],
+        ["---"] * (1 + len(runs)),
+    ]
     for system, row in by_seed.iterrows():
-        lines.append([SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)])
+        lines.append(
+            [SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)]
+        )
     table = _table(lines)
     return "\n".join(["\n".join(run_lines([run.folder for run in runs])), "", table, "", differences(folder)])
 
 
 def results_section(folder: Path) -> str:
     """The tables of a reference run over all seeds as they are, word for word."""
-    tables = [(folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")]
+    tables = [
+        (folder / "seeds" / f"{name}.md").read_text().strip() for name in ("beside_paper", "comparisons")
+    ]
     return "\n\n".join([tables[0], picture(folder), tables[1]])
 
 
@@ -154,12 +179,22 @@ def picture(folder: Path) -> str:
 
 
 def greedy_section(folder: Path) -> str:
-    """The success of all systems without chance over all seeds; and what holds at sealed tasks, where they were played."""
+    """The success of all systems without chance over all seeds; and what holds at sealed tasks, where they
+    were played.
+    """
     parts = []
     for path, about, layout in (
-        ("seeds/greedy", "Without chance (temperature 0), each test task once a seed, all committed seeds", grid),
+        (
+            "seeds/greedy",
+            "Without chance (temperature 0), each test task once a seed, all committed seeds",
+            grid,
+        ),
         ("seeds/sealed", "Sealed tasks, each once a seed, the committed seeds that played them", grid),
-        ("seeds/sealed_differences", "Sealed tasks, differences in percentage points, the same seeds", comparisons_grid),
+        (
+            "seeds/sealed_differences",
+            "Sealed tasks, differences in percentage points, the same seeds",
+            comparisons_grid,
+        ),
     ):
         if (table := folder / f"{path}.csv").is_file():
             parts.append(f"{about}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")
@@ -184,16 +219,28 @@ def judge_section(folder: Path) -> str:
 
 
 def labels_section(folder: Path) -> str:
-    """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has written."""
+    """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has
+    written.
+    """
     profile, parts = Run(str(folder)).profile(), []
-    for planner, who in {"base": "base planner", "round1": "round-1 planners", "specialist": "specialists"}.items():
-        scores = [read_json(path) for app in profile.apps if (path := folder / "judged" / planner / f"{app}.json").is_file()]
+    for planner, who in {
+        "base": "base planner",
+        "round1": "round-1 planners",
+        "specialist": "specialists",
+    }.items():
+        scores = [
+            read_json(path)
+            for app in profile.apps
+            if (path := folder / "judged" / planner / f"{app}.json").is_file()
+        ]
         if scores:
             accepted = [one["true_positive"] + one["false_positive"] for one in scores]
             rows = {
                 f"{who} at train tasks": [LABELS[one["app"]] for one in scores],
                 "---": ["---"] * len(scores),
-                "attempts solved, by the application's check": [f"{one['successes']} of {one['trajectories']}" for one in scores],
+                "attempts solved, by the application's check": [
+                    f"{one['successes']} of {one['trajectories']}" for one in scores
+                ],
                 "accepted by the judge": accepted,
                 "accepted and solved": [one["true_positive"] for one in scores],
                 "labelled steps": [one["positive_actions"] for one in scores],
@@ -205,7 +252,10 @@ def labels_section(folder: Path) -> str:
 def rewards_section(folder: Path) -> str:
     """Mean training reward of stage 1, first and last ten optimizer steps, from the trainings' logs."""
     profile = Run(str(folder)).profile()
-    rewards = [pd.read_json(folder / "specialist" / app / "metrics.jsonl", lines=True)["reward"] for app in profile.apps]
+    rewards = [
+        pd.read_json(folder / "specialist" / app / "metrics.jsonl", lines=True)["reward"]
+        for app in profile.apps
+    ]
     lines = [["", *(LABELS[app] for app in profile.apps)], ["---"] * (1 + len(rewards))]
     lines.append(["first ten steps", *(f"{one.head(10).mean():.2f}" for one in rewards)])
     lines.append(["last ten steps", *(f"{one.tail(10).mean():.2f}" for one in rewards)])
@@ -218,9 +268,17 @@ def grades_section(folder: Path) -> str:
     grades = episodes["task_id"].str.extract(r"/(\w)", expand=False)
     solved = episodes.assign(grade=grades).groupby(["grade", "system"])["success"].agg(["sum", "count"])
     names = sorted(grades.unique())
-    lines = [["system", *(f"{grade} (of {solved.loc[grade, 'count'].iloc[0]})" for grade in names)], ["---"] * (1 + len(names))]
+    lines = [
+        ["system", *(f"{grade} (of {solved.loc[grade, 'count'].iloc[0]})" for grade in names)],
+        ["---"] * (1 + len(names)),
+    ]
     for system in profile.systems:
-        lines.append([SYSTEM_LABELS[system].strip("*"), *(str(int(solved.loc[(grade, system), "sum"])) for grade in names)])
+        lines.append(
+            [
+                SYSTEM_LABELS[system].strip("*"),
+                *(str(int(solved.loc[(grade, system), "sum"])) for grade in names),
+            ]
+        )
     return _table(lines)
 
 
@@ -233,19 +291,46 @@ def ablations_section(folder: Path) -> str:
 
 
 def curve_section(folder: Path) -> str:
-    """Success by the number of distinct train tasks, and what labels there were: tables of the committed run `ablations`."""
+    """Success by the number of distinct train tasks, and what labels there were: tables of the committed run
+    `ablations`.
+    """
     tables = REFERENCE / "ablations" / "tables"
-    solved, supply = (pd.read_csv(tables / f"{name}.csv").drop(columns="provenance") for name in ("curve", "curve_labels"))
-    lines = [["train tasks", "labels by", "labelled attempts", "labelled tasks", "of these solved, %", "Average@k"], ["---"] * 6]
+    solved, supply = (
+        pd.read_csv(tables / f"{name}.csv").drop(columns="provenance") for name in ("curve", "curve_labels")
+    )
+    lines = [
+        [
+            "train tasks",
+            "labels by",
+            "labelled attempts",
+            "labelled tasks",
+            "of these solved, %",
+            "Average@k",
+        ],
+        ["---"] * 6,
+    ]
     for row in solved.merge(supply, how="left", on=["tasks", "labels"]).itertuples(index=False):
         tasks, labels, value, low, high, *counts = row
-        told = ["", "", ""] if pd.isna(counts[0]) else [f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[2]:.0f}"]
-        lines.append([tasks or "none: the base planner", labels if tasks else "", *told, f"{value:.1f} [{low:.1f}, {high:.1f}]"])
+        told = (
+            ["", "", ""]
+            if pd.isna(counts[0])
+            else [f"{counts[0]:.0f}", f"{counts[1]:.0f}", f"{counts[2]:.0f}"]
+        )
+        lines.append(
+            [
+                tasks or "none: the base planner",
+                labels if tasks else "",
+                *told,
+                f"{value:.1f} [{low:.1f}, {high:.1f}]",
+            ]
+        )
     return _table(lines)
 
 
 def real_section(folder: Path) -> str:
-    """The study on real applications: Overall, Table 1 beside the paper's, differences, grades, labels and judge."""
+    """The study on real applications: Overall, Table 1 beside the paper's, differences, grades, labels and
+    judge.
+    """
     study = folder.with_name(REAL)
     if not (study / "seeds").is_dir():
         return "No run of the study on real applications is committed."
@@ -293,7 +378,9 @@ def commands_section(folder: Path) -> str:
             typed = command.replace("SEEDS", runs)
             line = [sys.executable, "-m", "coda_study.cli.main", *shlex.split(typed)[1:]]
             env = os.environ | {"COLUMNS": str(WIDTH), "PYTHONPATH": str(REPO)}
-            output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=scratch, env=env).stdout
+            output = subprocess.run(
+                line, capture_output=True, text=True, check=True, cwd=scratch, env=env
+            ).stdout
             output = "\n".join(text.rstrip() for text in output.strip("\n").splitlines())
             parts.append(f"### {about}\n\n`{typed}`\n\n```text\n{output}\n```")
     return "\n\n".join(parts)

@@ -1,7 +1,8 @@
-"""The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README and docs/ show.
+"""The committed reference runs: `python -m tools.reference RUN` copies a finished run and renews what README
+and docs/ show.
 
-Its tables are made again from its episodes and votes.  `python -m tools.reference` alone makes those of all committed runs again,
-after a change in how figures or intervals are computed, and renews the same pages.
+Its tables are made again from its episodes and votes.  `python -m tools.reference` alone makes those of all
+committed runs again, after a change in how figures or intervals are computed, and renews the same pages.
 
 `tools.pages` writes what the pages show.
 """
@@ -65,25 +66,37 @@ COMMITTED_FILES = (
 )  # fmt: skip
 LARGE = (".trajectories.parquet", "-judged.parquet")  # with screenshots
 SHOWN = "laptop"  # the run that README and docs/ show
-ONE_OF = {SHOWN: "gis", REAL: "PyMOL"}  # of these runs also the trained planners, and the notebooks of one application
-PICTURED = 10  # tasks of a real application whose first episode keeps its screenshots: nothing draws these again
+ONE_OF = {
+    SHOWN: "gis",
+    REAL: "PyMOL",
+}  # of these runs also the trained planners, and the notebooks of one application
+PICTURED = (
+    10  # tasks of a real application whose first episode keeps its screenshots: nothing draws these again
+)
 
 
 def copy_run(run: Run) -> Path:
-    """Copy the small files of a finished run to results/reference/RUN, with its test episodes as actions, without screenshots.
+    """Copy the small files of a finished run to results/reference/RUN, with its test episodes as actions,
+    without screenshots.
 
-    Of real applications a few episodes keep theirs.  Of the runs of `ONE_OF` also the trained planners, in 16 bit, and the
-    executed notebooks, those of one application.
-    UserError if the run has no report yet.
+    Of real applications a few episodes keep theirs.  Of the runs of `ONE_OF` also the trained planners, in 16
+    bit, and the executed notebooks, those of one application. UserError if the run has no report yet.
     """
     if not run.report.exists():
-        raise UserError(f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}")
+        raise UserError(
+            f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}"
+        )
     target, profile, votes = REFERENCE / run.folder.name, run.profile(), load_votes(run)
     if profile.explored and "base" not in set(votes["planner"]):
-        raise UserError(f"run {run.name} has no votes on the base planner's attempts; they are in {run.explorer().folder}")
+        raise UserError(
+            f"run {run.name} has no votes on the base planner's attempts; they are in {run.explorer().folder}"
+        )
     write_table(run.votes, votes)
     one = ONE_OF.get(target.name)
-    patterns = (*COMMITTED_FILES, *(("notebooks/*.ipynb", f"specialist/{one}/groups/*.parquet") if one else ()))
+    patterns = (
+        *COMMITTED_FILES,
+        *(("notebooks/*.ipynb", f"specialist/{one}/groups/*.parquet") if one else ()),
+    )
     others = tuple(f"-{app}.ipynb" for app in (*APPS, *profile.apps) if app != one)
     with renewed(target) as temporary:
         if one:
@@ -97,7 +110,10 @@ def copy_run(run: Run) -> Path:
                 shutil.copyfile(path, copy)
         for system, app in product(profile.systems, profile.apps):
             if (path := run.trajectories(system, app)).is_file():
-                played, copy = load_trajectories(path), temporary / run.actions(system, app).relative_to(run.folder)
+                played, copy = (
+                    load_trajectories(path),
+                    temporary / run.actions(system, app).relative_to(run.folder),
+                )
                 save_trajectories(copy, [without_screens(trajectory) for trajectory in played])
                 if app in DESKTOP_APPS:
                     first = [trajectory for trajectory in played if trajectory.run == 0]
@@ -107,12 +123,18 @@ def copy_run(run: Run) -> Path:
 
 def halve(weights: Path) -> None:
     """Write a file of weights again in 16 bit; the network computes in what its config says."""
-    save_file({name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()}, weights, {"format": "pt"})
+    save_file(
+        {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()},
+        weights,
+        {"format": "pt"},
+    )
 
 
 @contextmanager
 def renewed(folder: Path) -> Iterator[Path]:
-    """Give a new folder that takes the place of a committed one on success; the kit itself never removes one (`owned.remove`)."""
+    """Give a new folder that takes the place of a committed one on success; the kit itself never removes one
+    (`owned.remove`).
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".", dir=folder.parent) as scratch:
         (new := Path(scratch) / "new").mkdir()
@@ -127,9 +149,14 @@ def pool(folder: Path) -> Path:
     runs = siblings(Run(str(folder)), [REFERENCE])
     table, compared, spread, name = over_seeds(runs)
     write_tables(folder / "seeds", table, compared, name)
-    if all(run.greedy("base", run.profile().apps[0]).is_file() for run in runs):  # older runs were not played without chance
+    if all(
+        run.greedy("base", run.profile().apps[0]).is_file() for run in runs
+    ):  # older runs were not played without chance
         greedy, profile = load_seeds(runs, "greedy")
-        save_averages(folder / "seeds" / "greedy.csv", table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}))
+        save_averages(
+            folder / "seeds" / "greedy.csv",
+            table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}),
+        )
     if sealed_runs := [run for run in runs if run.profile().sealed]:
         sealed, profile = load_seeds(sealed_runs, "sealed")
         setup = table_settings(profile) | {"k": profile.sealed.runs}
@@ -141,10 +168,14 @@ def pool(folder: Path) -> Path:
 
 
 def put_ablations(folder: Path) -> None:
-    """Write the tables of the committed ablations over all their seeds, and all their tables beside those of a reference run."""
+    """Write the tables of the committed ablations over all their seeds, and all their tables beside those of
+    a reference run.
+    """
     studied = siblings(Run(str(REFERENCE / "ablations")), [REFERENCE])
     if len(studied) > 1:
-        table = variants(*studied, resamples=studied[0].profile().bootstrap_resamples, seed=studied[0].profile().seed)
+        table = variants(
+            *studied, resamples=studied[0].profile().bootstrap_resamples, seed=studied[0].profile().seed
+        )
         save_table(studied[0].folder / "seeds" / "ablations.csv", table)
     with renewed(folder / "ablations") as temporary:  # of the committed run `ablations`, which is shorter
         for place in ("tables", "seeds"):
@@ -163,7 +194,8 @@ def save_table(path: Path, table: pd.DataFrame) -> None:
 
 
 def renew(run: Run) -> None:
-    """Make again what a committed run says with intervals, from its episodes, votes and logs: tables, pictures, report.html.
+    """Make again what a committed run says with intervals, from its episodes, votes and logs: tables,
+    pictures, report.html.
 
     Its claims, deviations and manifest stay those of the run.
     """
@@ -173,7 +205,10 @@ def renew(run: Run) -> None:
     table = table1(episodes, profile.systems, **setup)
     write_tables(run.tables, table, comparisons(episodes, profile.systems, *how, **setup), name)
     bars = {"table1": (table1_bars(table, text := caption(table, name)), f"{text} {beside_note(table)}")}
-    judge = {planner: judge_table(votes[votes["planner"] == planner], rules[-1]) for planner in ("base", "specialist")}
+    judge = {
+        planner: judge_table(votes[votes["planner"] == planner], rules[-1])
+        for planner in ("base", "specialist")
+    }
     for planner, who in {"base": "the base planner", "specialist": "the specialists"}.items():
         text = f"Run {name}, {setup['provenance']}: votes on rollouts of {who} at train tasks."
         file = "judge_base" if planner == "base" else "judge_specialists"
@@ -181,9 +216,14 @@ def renew(run: Run) -> None:
     for file, (figure, text) in bars.items():
         save(figure, run.figures / file, text)
     shares = {"judge": pd.concat([part.assign(planner=planner) for planner, part in judge.items()])}
-    save_tables(run, votes=compare_rules(votes, rules), table2=table2(load_table2_votes(run), profile), **shares)
+    save_tables(
+        run, votes=compare_rules(votes, rules), table2=table2(load_table2_votes(run), profile), **shares
+    )
     if (run.tables / "ablations.csv").is_file():
-        tables = {"ablations": variants(run, resamples=how[0], seed=how[1]), "executors": executors(run, *how)}
+        tables = {
+            "ablations": variants(run, resamples=how[0], seed=how[1]),
+            "executors": executors(run, *how),
+        }
         save_tables(run, **tables, novel=novel(run, "spectra", *how))
     if (run.tables / "curve.csv").is_file():
         save_tables(run, curve=curve_table(run))

@@ -54,12 +54,16 @@ class Profile(Section):
 
     name: str
     seed: Annotated[Whole, Field(ge=0, le=LAST_SEED)]
-    explored: str | None = None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
+    explored: str | None = (
+        None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
+    )
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
     serving: Serving = Serving()
     fleet: FleetSettings = FleetSettings()
-    prices: dict[Role, tuple[NotNegative, NotNegative]] = {}  # of a million tokens read and written, where a model is served
+    prices: dict[
+        Role, tuple[NotNegative, NotNegative]
+    ] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full", "turns"]
     explore: dict[Explorer, ExploreSettings]  # without round1, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
@@ -76,7 +80,9 @@ class Profile(Section):
     generator: GeneratorSettings = GeneratorSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings
-    ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}  # by name, which becomes that of a file
+    ablations: dict[
+        Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant
+    ] = {}  # by name, which becomes that of a file
     base_models: BaseModelSettings = BaseModelSettings()
     hardware: Hardware | None = None
     bootstrap_resamples: Count
@@ -103,7 +109,9 @@ class Profile(Section):
                 raise ValueError(f"{field} names one twice: {', '.join(values)}")
         for name, variant in self.ablations.items():
             if (group := variant.group_size) and (step := self.specialize.completions_per_step) % group:
-                raise ValueError(f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}")
+                raise ValueError(
+                    f"ablations.{name}: completions_per_step {step} is no multiple of group_size {group}"
+                )
         return self
 
 

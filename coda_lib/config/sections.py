@@ -26,7 +26,11 @@ class Section(BaseModel):
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
-EXPLORERS = ("base", "round1", "specialist")  # the planners that explore: the base one, after one round of training, after all
+EXPLORERS = (
+    "base",
+    "round1",
+    "specialist",
+)  # the planners that explore: the base one, after one round of training, after all
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]
@@ -48,8 +52,9 @@ Where = Annotated[str, Field(pattern=r"^(local|started|https?://\S+)$")]
 
 
 class Serving(Section):
-    """Where each model runs: 'local' is in the stage's own process, 'started' behind a server that the stage starts and ends,
-    and an address such as http://host:8000/v1 is a server that runs already and calls the model by the checkpoint's name.
+    """Where each model runs: 'local' is in the stage's own process, 'started' behind a server that the stage
+    starts and ends, and an address such as http://host:8000/v1 is a server that runs already and calls the
+    model by the checkpoint's name.
     """
 
     planner: Where = "local"  # when it acts; it is always trained in the stage's own process
@@ -60,7 +65,9 @@ class Serving(Section):
 
 
 class FleetSettings(Section):
-    """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models behind servers."""
+    """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models
+    behind servers.
+    """
 
     workers: Annotated[Whole, Field(ge=0, le=10_000)] = 0  # processes; 0: no fleet
     side_by_side: Count = 16  # environments of each
@@ -75,7 +82,9 @@ class SamplingSettings(Section):
 
 class JudgeSettings(SamplingSettings):
     votes: Count  # independent replies about a trajectory, at most
-    rule: Literal["unanimous", "majority", "agreement", "single"] = "unanimous"  # all agree, over half, `agree`; one vote
+    rule: Literal["unanimous", "majority", "agreement", "single"] = (
+        "unanimous"  # all agree, over half, `agree`; one vote
+    )
     agree: Count | None = None  # votes that must agree under the rule `agreement`
     trim: bool = False  # an accepted attempt with redundant steps is learned from, too, without these
     repeats: Count = 1  # attempts at one task whose labelled plans must be the same
@@ -111,14 +120,21 @@ class CurveSettings(Section):
     app: App
     tasks: Annotated[tuple[Count, ...], Field(min_length=1)]
     episodes: Count  # of the base planner, for each number of tasks
-    labels: tuple[Literal["voting", "truth"], ...] = ("voting", "truth")  # who says "clean" for stage 1; empty: only `starts`
+    labels: tuple[Literal["voting", "truth"], ...] = (
+        "voting",
+        "truth",
+    )  # who says "clean" for stage 1; empty: only `starts`
     # planners that begin stage 2 on the judge's labels: a checkpoint, or null for random weights
     starts: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], str | None] = {}
 
     @property
     def checkpoints(self) -> dict[str, str]:
         """The checkpoints of the starts, by their fields in a profile; random weights have none."""
-        return {f"curve.starts.{name}": checkpoint for name, checkpoint in self.starts.items() if checkpoint is not None}
+        return {
+            f"curve.starts.{name}": checkpoint
+            for name, checkpoint in self.starts.items()
+            if checkpoint is not None
+        }
 
     @model_validator(mode="after")
     def _whole_runs(self) -> CurveSettings:
@@ -153,15 +169,29 @@ class TrainingSettings(Section):
     """What both stages of training share."""
 
     learning_rate: Positive
-    threads: Threads = 1  # torch threads; part of the result to the last bit, hence here and not on the command line
-    at_once: Count | None = None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
-    accelerate: str | None = None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
-    lora: Count | None = None  # rank of adapters on the language model, which alone are trained then; None: all weights are
+    threads: Threads = (
+        1  # torch threads; part of the result to the last bit, hence here and not on the command line
+    )
+    at_once: Count | None = (
+        None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
+    )
+    accelerate: str | None = (
+        None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
+    )
+    lora: Count | None = (
+        None  # rank of adapters on the language model, which alone are trained then; None: all weights are
+    )
     frozen_vision: bool = False  # the vision tower stays as it is
-    endings: Annotated[Real, Field(ge=0, le=1)] = 1.0  # largest share of states whose right plan ends the episode
-    schedule: Literal["constant", "cosine"] = "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
+    endings: Annotated[Real, Field(ge=0, le=1)] = (
+        1.0  # largest share of states whose right plan ends the episode
+    )
+    schedule: Literal["constant", "cosine"] = (
+        "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
+    )
     warm_up: Number = 0
-    track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"  # who is told of each step beside metrics.jsonl
+    track: Literal["none", "tensorboard", "trackio", "wandb"] = (
+        "none"  # who is told of each step beside metrics.jsonl
+    )
 
 
 class SpecializeSettings(TrainingSettings):
@@ -173,28 +203,44 @@ class SpecializeSettings(TrainingSettings):
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
     epsilon_high: Share | None = None  # its upper side; None: as the lower one
-    reach: Annotated[Real, Field(gt=0, le=2)] = 2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
-    vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None  # writes the plans; None: the network itself does
-    shared_prefix: bool = True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
-    draw: Literal["passes", "spread"] = "passes"  # states in shuffled passes, or by how much their task's runs differed
+    reach: Annotated[Real, Field(gt=0, le=2)] = (
+        2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
+    )
+    vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = (
+        None  # writes the plans; None: the network itself does
+    )
+    shared_prefix: bool = (
+        True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
+    )
+    draw: Literal["passes", "spread"] = (
+        "passes"  # states in shuffled passes, or by how much their task's runs differed
+    )
     refills: Number = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:
         for name in ("group_size", "at_once"):
             if (size := getattr(self, name)) and self.completions_per_step % size:
-                raise ValueError(f"completions_per_step {self.completions_per_step} is no multiple of {name} {size}")
+                raise ValueError(
+                    f"completions_per_step {self.completions_per_step} is no multiple of {name} {size}"
+                )
         return self
 
 
 class Variant(Section):
     """What an ablation changes in stage 1; all else is as in the run."""
 
-    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"  # who says "clean"
+    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = (
+        "voting"  # who says "clean"
+    )
     distance: bool = True  # with r_dist in the reward (eq. 1)
-    group_size: Annotated[Whole, Field(ge=2)] | None = None  # G of eq. 2; None: the run's, with as many plans a step in any case
+    group_size: Annotated[Whole, Field(ge=2)] | None = (
+        None  # G of eq. 2; None: the run's, with as many plans a step in any case
+    )
     coupled: bool = False  # the executor is trained as well, on the same rewards
-    joint: bool = False  # one planner for all applications, with as many steps as the specialists have together
+    joint: bool = (
+        False  # one planner for all applications, with as many steps as the specialists have together
+    )
 
 
 class GeneralizeSettings(TrainingSettings):
@@ -207,14 +253,18 @@ class GeneralizeSettings(TrainingSettings):
     @model_validator(mode="after")
     def _one_length(self) -> GeneralizeSettings:
         if (self.steps is None) == (self.epochs is None):
-            raise ValueError(f"give either steps or epochs, not {'neither' if self.steps is None else 'both'}")
+            raise ValueError(
+                f"give either steps or epochs, not {'neither' if self.steps is None else 'both'}"
+            )
         if self.at_once and self.batch_size % self.at_once:
             raise ValueError(f"batch_size {self.batch_size} is no multiple of at_once {self.at_once}")
         return self
 
 
 class Hardware(Section):
-    """The hardware of `coda estimate` and `make bench ARGS=--training`: peaks of data sheets, and assumptions."""
+    """The hardware of `coda estimate` and `make bench ARGS=--training`: peaks of data sheets, and
+    assumptions.
+    """
 
     gpu: str
     nodes: Count

@@ -1,7 +1,9 @@
-"""An HTTP client for servers that nobody vouches for: a deadline on each whole request and a bound on what comes back.
+"""An HTTP client for servers that nobody vouches for: a deadline on each whole request and a bound on what
+comes back.
 
-httpx has a time-out for each piece of an answer, so that a server which sends a byte now and then is waited for without end.
-Redirects are not followed, and compressed bodies stay compressed: a few kilobytes can become gigabytes.
+httpx has a time-out for each piece of an answer, so that a server which sends a byte now and then is waited
+for without end. Redirects are not followed, and compressed bodies stay compressed: a few kilobytes can become
+gigabytes.
 """
 
 from __future__ import annotations
@@ -24,8 +26,13 @@ class BoundedClient(httpx.Client):
 
     def __init__(self, deadline_s: float) -> None:
         super().__init__(follow_redirects=False, timeout=deadline_s, headers={"Accept-Encoding": "identity"})
-        self._deadline_s, self._now = deadline_s, local()  # a request is sent and its answer read in one thread
-        for transport in filter(None, (self._transport, *self._mounts.values())):  # mounts: proxies of the environment
+        self._deadline_s, self._now = (
+            deadline_s,
+            local(),
+        )  # a request is sent and its answer read in one thread
+        for transport in filter(
+            None, (self._transport, *self._mounts.values())
+        ):  # mounts: proxies of the environment
             transport._pool._network_backend = _Backend(transport._pool._network_backend, self._now)
 
     def send(self, request: httpx.Request, *, stream: bool = False, **options: Any) -> httpx.Response:
@@ -43,11 +50,15 @@ class _Backend(httpcore.NetworkBackend):
     def __init__(self, inner: httpcore.NetworkBackend, now: local) -> None:
         self.inner, self.now = inner, now
 
-    def connect_tcp(self, host: str, port: int, timeout: float | None = None, **options: Any) -> httpcore.NetworkStream:
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left(self.now, timeout, httpcore.ConnectTimeout)
         return _Stream(self.inner.connect_tcp(host, port, timeout=left, **options), self.now)
 
-    def connect_unix_socket(self, path: str, timeout: float | None = None, **options: Any) -> httpcore.NetworkStream:
+    def connect_unix_socket(
+        self, path: str, timeout: float | None = None, **options: Any
+    ) -> httpcore.NetworkStream:
         left = _left(self.now, timeout, httpcore.ConnectTimeout)
         return _Stream(self.inner.connect_unix_socket(path, timeout=left, **options), self.now)
 

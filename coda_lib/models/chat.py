@@ -1,7 +1,7 @@
 """Chat models: messages with images in, text out, in batches.
 
-A message is {'role': 'system'|'user'|'assistant', 'content': [{'type': 'text', 'text': …} | {'type': 'image', 'image': PIL}]}.
-Models that run in this process are in `network`, served ones in `endpoint`.
+A message is {'role': 'system'|'user'|'assistant', 'content': [{'type': 'text', 'text': …} | {'type': 'image',
+'image': PIL}]}. Models that run in this process are in `network`, served ones in `endpoint`.
 """
 
 from __future__ import annotations
@@ -65,26 +65,37 @@ class Usage:
     completion_tokens: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(*(getattr(self, name) + getattr(other, name) for name in ("requests", "prompt_tokens", "completion_tokens")))
+        return Usage(
+            *(
+                getattr(self, name) + getattr(other, name)
+                for name in ("requests", "prompt_tokens", "completion_tokens")
+            )
+        )
 
 
 @dataclass(frozen=True)
 class ResizeRule:
-    """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that have no network."""
+    """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that
+    have no network.
+    """
 
     factor: int  # pixels: sides are multiples of it
     least: int  # pixels of a whole picture
     most: int
 
     def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The (width, height) at which a picture of `size` is seen: the pixels in the network's replies are of that."""
+        """The (width, height) at which a picture of `size` is seen: the pixels in the network's replies are
+        of that.
+        """
         width, height = (max(self.factor, round(side / self.factor) * self.factor) for side in size)
         if self.least <= width * height <= self.most:
             return width, height
         pixels = size[0] * size[1]
         if width * height > self.most:  # written as there, for a rounding error can make a side another one
             shrink = sqrt(pixels / self.most)
-            width, height = (max(self.factor, floor(side / shrink / self.factor) * self.factor) for side in size)
+            width, height = (
+                max(self.factor, floor(side / shrink / self.factor) * self.factor) for side in size
+            )
         else:
             grow = sqrt(self.least / pixels)
             width, height = (ceil(side * grow / self.factor) * self.factor for side in size)

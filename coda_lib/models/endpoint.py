@@ -31,31 +31,44 @@ class Refused(UserError):
 class EndpointModel:
     """A served model as a `ChatModel`: many requests side by side, with a deadline and bounded retries each.
 
-    The client retries with backoff what can succeed a second time (no connection, a connection that breaks, time-outs, 408, 409,
-    429 and 5xx); the deadline is that of each whole request.  UserError names the server if it does not answer, or with something
-    else; Refused tells what it said.
-    Several samples of one prompt are the same conversation several times over: their seeds differ, and a server such as vLLM
-    computes what they have in common once.
+    The client retries with backoff what can succeed a second time (no connection, a connection that breaks,
+    time-outs, 408, 409, 429 and 5xx); the deadline is that of each whole request.  UserError names the server
+    if it does not answer, or with something else; Refused tells what it said. Several samples of one prompt
+    are the same conversation several times over: their seeds differ, and a server such as vLLM computes what
+    they have in common once.
     """
 
     def __init__(
-        self, url: str, model: str, api_key: str = "none", concurrency: int = 8, deadline_s: float = 120.0, retries: int = 4
+        self,
+        url: str,
+        model: str,
+        api_key: str = "none",
+        concurrency: int = 8,
+        deadline_s: float = 120.0,
+        retries: int = 4,
     ):
         self.name, self.url, self.concurrency = model, url, concurrency
         self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
         self.usage, self._lock = Usage(), Lock()
         client = BoundedClient(deadline_s)
-        self._client = openai.OpenAI(base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries, http_client=client)
+        self._client = openai.OpenAI(
+            base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries, http_client=client
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
         return EndpointModel, self._made_of
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
-        """One reply for each conversation, in order; the first that fails ends it, and those not yet asked are not asked."""
+        """One reply for each conversation, in order; the first that fails ends it, and those not yet asked
+        are not asked.
+        """
         if len(conversations) == 1:
             return [reply_of(self.complete(conversations[0], sampling, seed))]
         with ThreadPoolExecutor(self.concurrency) as pool:
-            asked = [pool.submit(self.complete, messages, sampling, seed + i) for i, messages in enumerate(conversations)]
+            asked = [
+                pool.submit(self.complete, messages, sampling, seed + i)
+                for i, messages in enumerate(conversations)
+            ]
             try:
                 return [reply_of(future.result()) for future in asked]
             finally:
@@ -67,18 +80,25 @@ class EndpointModel:
             raw = self._client.chat.completions.with_raw_response.create(
                 model=self.name, messages=[], temperature=sampling.temperature, top_p=sampling.top_p,
                 max_tokens=sampling.max_new_tokens, seed=seed,
-                extra_body={"messages": [_sent(message) for message in messages]},  # unread: the client would look at every part
+                # unread: the client would look at every part
+                extra_body={"messages": [_sent(message) for message in messages]},
             )  # fmt: skip
         except openai.APIConnectionError as error:  # time-outs, too
             why = f"{error} {error.__cause__ or ''}".strip()
-            raise UserError(f"{self.url} does not answer ({why}): is the server running, and is the address right?") from error
+            raise UserError(
+                f"{self.url} does not answer ({why}): is the server running, and is the address right?"
+            ) from error
         except openai.APIStatusError as error:
             said = _quote(error.message)
-            raise Refused(f"{self.url} answered {error.status_code} for model {self.name!r}: {said}") from error
+            raise Refused(
+                f"{self.url} answered {error.status_code} for model {self.name!r}: {said}"
+            ) from error
         try:
             answer, used = read_answer(raw.content)
         except ValueError as error:
-            raise UserError(f"{self.url} answered with {error}; is the address right (…/v1), and what stands between?") from error
+            raise UserError(
+                f"{self.url} answered with {error}; is the address right (…/v1), and what stands between?"
+            ) from error
         with self._lock:
             self.usage += used
         return answer
@@ -94,13 +114,18 @@ class EndpointModel:
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
-    """A chat completion as plain data that can be stored, and what it cost.  ValueError says what it is instead."""
+    """A chat completion as plain data that can be stored, and what it cost.  ValueError says what it is
+    instead.
+    """
     try:
         answer = json.loads(body)
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"text that is no Unicode (a lone surrogate): {_quote(repr(body))}") from error
-    except (ValueError, RecursionError) as error:  # UnicodeDecodeError, and numbers of thousands of digits, too
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # UnicodeDecodeError, and numbers of thousands of digits, too
         raise ValueError(f"broken JSON ({_quote(str(error))}): {_quote(repr(body))}") from error
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None
@@ -110,7 +135,11 @@ def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
     if not isinstance(message.get("content"), str | None):
         raise ValueError(f"content that is no text: {_quote(repr(message['content']))}")
     usage = answer.get("usage") or {"prompt_tokens": 0, "completion_tokens": 0}
-    figures = [usage.get(name) for name in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
+    figures = (
+        [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
+        if isinstance(usage, dict)
+        else [None]
+    )
     if not all(type(figure) is int and 0 <= figure < _MOST_TOKENS for figure in figures):
         raise ValueError(f"usage that is no count of tokens: {_quote(repr(usage))}")
     return answer, Usage(1, *figures)

@@ -14,7 +14,8 @@ from coda_lib.paths import checkpoint_path
 def load_model(profile: Profile, role: Role, checkpoint: str) -> ChatModel:
     """A checkpoint as the model of a role, where the profile says that such models run.
 
-    A server that is started for it serves this process until its end.  UserError as of `LocalModel` and `serve.served`.
+    A server that is started for it serves this process until its end.  UserError as of `LocalModel` and
+    `serve.served`.
     """
     path, where = checkpoint_path(checkpoint), getattr(profile.serving, role)
     if where == "local":

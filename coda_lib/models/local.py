@@ -34,21 +34,29 @@ from coda_lib.models.chat import Message, ResizeRule, Sampling
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
 
-_LOADING = Lock()  # transformers changes its classes while it loads, and keeps the change when two loads overlap
+_LOADING = (
+    Lock()
+)  # transformers changes its classes while it loads, and keeps the change when two loads overlap
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
-    """Qwen2-VL's image processor, which keeps the patches of the last pictures for all processors of this process.
+    """Qwen2-VL's image processor, which keeps the patches of the last pictures for all processors of this
+    process.
 
-    A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of a group.
+    A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of
+    a group.
     """
 
     _ROOM = 2**28  # bytes: about 256 screenshots of the tiny models, or 5 of the real ones
     _patches: OrderedDict[bytes, BatchFeature] = OrderedDict()  # by picture and settings
 
-    def _preprocess(self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any) -> BatchFeature:
+    def _preprocess(
+        self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any
+    ) -> BatchFeature:
         found = [self._remember(image, kwargs) for image in images]
-        data = {key: np.concatenate([one[key] for one in found]) for key in ("pixel_values", "image_grid_thw")}
+        data = {
+            key: np.concatenate([one[key] for one in found]) for key in ("pixel_values", "image_grid_thw")
+        }
         return BatchFeature(data, tensor_type=return_tensors)
 
     def _remember(self, image: np.ndarray, kwargs: dict[str, Any]) -> BatchFeature:
@@ -64,7 +72,9 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
 
     @property
     def resize_rule(self) -> ResizeRule:
-        return ResizeRule(self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"])
+        return ResizeRule(
+            self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a hub holds them: those of the class that everybody has."""
@@ -81,7 +91,8 @@ class ImageTextProcessor(Qwen2_5_VLProcessor):
         return None if argument is None else super().check_argument_for_proper_class(argument_name, argument)
 
     def to_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """As Qwen2.5-VL's own class loads it, for others (vLLM) know no other and want the video half; `load_processor` does not.
+        """As Qwen2.5-VL's own class loads it, for others (vLLM) know no other and want the video half;
+        `load_processor` does not.
 
         The settings of videos are those of pictures.
         """
@@ -100,10 +111,16 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
     with _loading(path, "processor"):
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
         if tokenizer.chat_template is None:
-            raise UserError(f"the checkpoint {path} has no chat template (chat_template.jinja): add that of its base model")
-        processor = ImageTextProcessor(ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template)
+            raise UserError(
+                f"the checkpoint {path} has no chat template (chat_template.jinja): add that of its base model"
+            )
+        processor = ImageTextProcessor(
+            ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template
+        )
     with _loading(path, "chat template"):
-        said = processor.apply_chat_template([{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False)
+        said = processor.apply_chat_template(
+            [{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False
+        )
         if "x" not in said:
             raise ValueError("it leaves out what is said")
     return processor
@@ -115,35 +132,44 @@ def _loading(path: str | Path, part: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # transformers and what it stands on raise whatever they run into in a damaged folder
+    except (
+        Exception
+    ) as error:  # transformers and what it stands on raise whatever they run into in a damaged folder
         raise UserError(f"cannot load the checkpoint {path} ({part}): {one_line(error)}") from error
 
 
 def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
-    """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for a gradient.
+    """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for
+    a gradient.
 
-    On a GPU it is of 16 bits unless it is trainable: at the learning rates of these stages nearly every update of a weight of 16
-    bits would be rounded away.
-    UserError if the folder is missing, partial or of another architecture.
+    On a GPU it is of 16 bits unless it is trainable: at the learning rates of these stages nearly every
+    update of a weight of 16 bits would be rounded away. UserError if the folder is missing, partial or of
+    another architecture.
     """
     _check_architecture(path)
     logging.disable_progress_bar()  # of the weights, which are there at once
     with _LOADING, _loading(path, "network"):
         _check_size(Path(path))
         network, report = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            path, dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16, output_loading_info=True,
+            path,
+            dtype=torch.float32 if device == "cpu" or trainable else torch.bfloat16,
+            output_loading_info=True,
             use_safetensors=True,  # other files of weights are pickles
         )
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
     if network.generation_config.eos_token_id is None:
-        raise UserError(f"the checkpoint {path} names no end of a reply: eos_token_id is missing in generation_config.json")
+        raise UserError(
+            f"the checkpoint {path} names no end of a reply: eos_token_id is missing in generation_config.json"
+        )
     embed_patches_by_product(network)
     return network.to(device).requires_grad_(trainable).train(trainable)
 
 
 def embed_patches_by_product(network: Qwen2_5_VLForConditionalGeneration) -> None:
-    """Compute the patch embedding as the matrix product that it is: its convolution has no overlap, and takes longer."""
+    """Compute the patch embedding as the matrix product that it is: its convolution has no overlap, and takes
+    longer.
+    """
     patches = network.model.visual.patch_embed
     patches.forward = partial(_product, patches)
 
@@ -163,30 +189,41 @@ def _check_architecture(path: str | Path) -> None:
     with _loading(path, "configuration"):
         config = AutoConfig.from_pretrained(path)
     if config.model_type != "qwen2_5_vl":
-        raise UserError(f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture")
+        raise UserError(
+            f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture"
+        )
 
 
 def _check_size(folder: Path) -> None:
-    """UserError if config.json describes a far larger network than the weights are: it would be made, and take all memory."""
+    """UserError if config.json describes a far larger network than the weights are: it would be made, and
+    take all memory.
+    """
     stored = 0
     for path in folder.glob("*.safetensors"):  # none where a hub's name is given
         with safe_open(path, "pt") as weights:
             stored += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
     if stored:
         with torch.device("meta"):
-            described = Qwen2_5_VLForConditionalGeneration(AutoConfig.from_pretrained(folder)).num_parameters()
+            described = Qwen2_5_VLForConditionalGeneration(
+                AutoConfig.from_pretrained(folder)
+            ).num_parameters()
         if described > 2 * stored:
-            raise UserError(f"{folder}: config.json describes {described:,} parameters, and the weights have {stored:,}")
+            raise UserError(
+                f"{folder}: config.json describes {described:,} parameters, and the weights have {stored:,}"
+            )
 
 
 class LocalModel:
     """A Qwen2.5-VL checkpoint run by transformers in this process.
 
-    In a batch, equal conversations and equal beginnings are encoded once (`shared_prefix`).  The features of the last pictures
-    are kept: a screenshot is o_t of one step and o_{t-1} of the next, and many episodes begin with the same screen.
+    In a batch, equal conversations and equal beginnings are encoded once (`shared_prefix`).  The features of
+    the last pictures are kept: a screenshot is o_t of one step and o_{t-1} of the next, and many episodes
+    begin with the same screen.
     """
 
-    _ROOM = 2**28  # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
+    _ROOM = (
+        2**28
+    )  # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
 
     def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
         self.name = str(path)
@@ -195,12 +232,16 @@ class LocalModel:
         self.network = load_network(path, trainable=False, device=self.device).eval()
         self.batch_size = batch_size
         self.shared = True  # False: transformers' own `generate` on every conversation, with the same replies
-        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()  # features and grid of a picture
+        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = (
+            OrderedDict()
+        )  # features and grid of a picture
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
-        """Sample replies; the same conversations, sampling and seed give the same replies on the same machine.
+        """Sample replies; the same conversations, sampling and seed give the same replies on the same
+        machine.
 
-        Torch's own random numbers go on as if nothing was sampled: a trainer draws the same plans wherever the executor runs.
+        Torch's own random numbers go on as if nothing was sampled: a trainer draws the same plans wherever
+        the executor runs.
         """
         replies: list[str] = []
         with torch.random.fork_rng([] if self.device == "cpu" else [self.device]):
@@ -224,7 +265,9 @@ class LocalModel:
         output = (self._sample if self.shared else self._sample_plainly)(conversations, config)
         return self.processor.tokenizer.batch_decode(output, skip_special_tokens=True)
 
-    def _sample_plainly(self, conversations: Sequence[list[Message]], config: GenerationConfig) -> torch.Tensor:
+    def _sample_plainly(
+        self, conversations: Sequence[list[Message]], config: GenerationConfig
+    ) -> torch.Tensor:
         inputs = encode(self.processor, conversations).to(self.device)
         return self.network.generate(**inputs, generation_config=config)[:, inputs["input_ids"].shape[1] :]
 
@@ -251,11 +294,16 @@ class LocalModel:
         return self.processor.tokenizer(texts, padding=True, return_tensors="pt")
 
     def _see(self, pictures: Sequence[Image.Image]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Features (image tokens x width) and grid of each picture; of a network that is being trained none are kept."""
+        """Features (image tokens x width) and grid of each picture; of a network that is being trained none
+        are kept.
+        """
         if next(self.network.parameters()).requires_grad:
             self._seen.clear()
         new = {digest(picture): picture for picture in pictures if digest(picture) not in self._seen}
-        for key, picture in new.items():  # one by one: how a picture is rounded does not depend on those that come with it
+        for (
+            key,
+            picture,
+        ) in new.items():  # one by one: how a picture is rounded does not depend on those that come with it
             patches = self.processor.image_processor([picture], return_tensors="pt").to(self.device)
             grid_13 = patches["image_grid_thw"]
             self._seen[key] = features(self.network, patches["pixel_values"], grid_13), grid_13[0]
@@ -281,17 +329,26 @@ def picture_names(conversation: list[Message]) -> tuple[bytes, ...]:
     return tuple(map(digest, _pictures(conversation)))
 
 
-def encode(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> Any:
+def encode(
+    processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True
+) -> Any:
     """Conversations as a left-padded batch of tensors, ending in the assistant's turn when `generate`."""
     images = [_pictures(conversation) for conversation in conversations]
     texts = _texts(processor, conversations, generate)
     return processor(text=texts, images=images if any(images) else None, padding=True, return_tensors="pt")
 
 
-def _texts(processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True) -> list[str]:
+def _texts(
+    processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True
+) -> list[str]:
     """Conversations in the chat template, with one mark for each picture."""
-    return [processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=generate) for chat in conversations]
+    return [
+        processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=generate)
+        for chat in conversations
+    ]
 
 
 def _pictures(conversation: list[Message]) -> list[Image.Image]:
-    return [part["image"] for message in conversation for part in message["content"] if part["type"] == "image"]
+    return [
+        part["image"] for message in conversation for part in message["content"] if part["type"] == "image"
+    ]

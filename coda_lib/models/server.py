@@ -1,8 +1,8 @@
-"""A model behind a server of its own, with OpenAI's chat API: vLLM where there is a GPU or its command is given, else
-`transformers serve`.
+"""A model behind a server of its own, with OpenAI's chat API: vLLM where there is a GPU or its command is
+given, else `transformers serve`.
 
-`python -m coda_lib.models.server MODEL OPTION …` is `transformers serve` with the kit's processor.  By itself it takes the
-tokenizer alone where torchvision is missing, and drops every picture without a word.
+`python -m coda_lib.models.server MODEL OPTION …` is `transformers serve` with the kit's processor.  By itself
+it takes the tokenizer alone where torchvision is missing, and drops every picture without a word.
 """
 
 from __future__ import annotations
@@ -46,23 +46,33 @@ class Server:
 
 @contextmanager
 def served(
-    model: str | Path, port: int | None = None, deadline_s: float = 1800.0, options: Sequence[str] = (), vllm: Path | None = None
+    model: str | Path,
+    port: int | None = None,
+    deadline_s: float = 1800.0,
+    options: Sequence[str] = (),
+    vllm: Path | None = None,
 ) -> Iterator[Server]:
-    """Start a server for a checkpoint (folder or hub name), wait until it answers, and stop it on every way out.
+    """Start a server for a checkpoint (folder or hub name), wait until it answers, and stop it on every way
+    out.
 
-    It listens on this machine alone, on a free port if none is given, and calls the model by the name given here; `options` are
-    words of vLLM's own command line.  `vllm` is its command, which may belong to another environment; by default it is the one of
-    this environment, and used only where there is a GPU.  UserError if the port is taken, if there is no vLLM where it is needed,
-    if the server ends, or if it does not answer within `deadline_s`.
+    It listens on this machine alone, on a free port if none is given, and calls the model by the name given
+    here; `options` are words of vLLM's own command line.  `vllm` is its command, which may belong to another
+    environment; by default it is the one of this environment, and used only where there is a GPU.  UserError
+    if the port is taken, if there is no vLLM where it is needed, if the server ends, or if it does not answer
+    within `deadline_s`.
     """
     port = _free(port)
     engine, command = _command(str(model), port, options, vllm)
-    with NamedTemporaryFile("w+", prefix="coda-serve-", suffix=".log", encoding="utf-8", errors="replace") as log:
+    with NamedTemporaryFile(
+        "w+", prefix="coda-serve-", suffix=".log", encoding="utf-8", errors="replace"
+    ) as log:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=dies_with_its_parent,
         )  # fmt: skip
-        engine_too = group_dies_with_us(process.pid) if engine == "vllm" else nullcontext()  # its engine is a process of its own
+        engine_too = (
+            group_dies_with_us(process.pid) if engine == "vllm" else nullcontext()
+        )  # its engine is a process of its own
         with engine_too, ended(process, PATIENCE_S):
             server = Server(EndpointModel(f"http://{HOST}:{port}/v1", str(model)), engine, process, log)
             _wait(server, f"http://{HOST}:{port}/health", deadline_s)
@@ -77,7 +87,9 @@ def _command(model: str, port: int, options: Sequence[str], vllm: Path | None) -
         return "transformers", [sys.executable, "-m", "coda_lib.models.server", model, *address]
     vllm = vllm or Path(sys.executable).with_name("vllm")
     if not vllm.is_file():
-        raise UserError(f"no vLLM at {vllm}: pip install --editable '.[gpu]', or name its command with --vllm")
+        raise UserError(
+            f"no vLLM at {vllm}: pip install --editable '.[gpu]', or name its command with --vllm"
+        )
     return "vllm", [str(vllm), "serve", model, *address, *options]
 
 

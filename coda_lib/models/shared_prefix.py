@@ -1,7 +1,9 @@
-"""Prompts that share a beginning, encoded once: sampling several replies, and the rows of a group for the policy's loss.
+"""Prompts that share a beginning, encoded once: sampling several replies, and the rows of a group for the
+policy's loss.
 
-A GRPO group is G plans for one state, so stock training encodes each state's pictures and prompt G times in every pass.  Here a
-state is encoded once, with the same log-probabilities and the same gradient (compare Prefix Grouper, arXiv 2506.05433).
+A GRPO group is G plans for one state, so stock training encodes each state's pictures and prompt G times in
+every pass.  Here a state is encoded once, with the same log-probabilities and the same gradient (compare
+Prefix Grouper, arXiv 2506.05433).
 """
 
 from __future__ import annotations
@@ -32,8 +34,12 @@ class Prompt:
         return Prompt(self.ids_n[cut], self.positions_3n[:, cut], self.embedded_nd[cut], self.pictures_end)
 
 
-def prompts_of(network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: torch.Tensor | None = None) -> list[Prompt]:
-    """The prompts of a padded batch of the processor; `seen` are the features of its pictures, if they are known already."""
+def prompts_of(
+    network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: torch.Tensor | None = None
+) -> list[Prompt]:
+    """The prompts of a padded batch of the processor; `seen` are the features of its pictures, if they are
+    known already.
+    """
     ids_BL, mask_BL = inputs["input_ids"], inputs["attention_mask"].bool()
     embedded_BLd = network.get_input_embeddings()(ids_BL)
     is_picture_BL = ids_BL == network.config.image_token_id
@@ -43,7 +49,9 @@ def prompts_of(network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: t
         grids = inputs["image_grid_thw"]
         seen = features(network, inputs["pixel_values"], grids) if seen is None else seen
         embedded_BLd = embedded_BLd.masked_scatter(is_picture_BL[..., None], seen.to(embedded_BLd))
-        positions_3BL = network.model.get_rope_index(ids_BL, is_picture_BL.int(), image_grid_thw=grids, attention_mask=mask_BL)[0]
+        positions_3BL = network.model.get_rope_index(
+            ids_BL, is_picture_BL.int(), image_grid_thw=grids, attention_mask=mask_BL
+        )[0]
     prompts = []
     for b, real in enumerate(mask_BL):
         pictures = is_picture_BL[b, real].nonzero()
@@ -63,7 +71,8 @@ def distinct(names: Sequence[Hashable]) -> tuple[list[int], list[int]]:
 
 
 def of_like_length(lengths: Sequence[int], waste: float = 0.1) -> list[list[int]]:
-    """Indices in parts whose padding is at most a share `waste`, from short to long; one part where a third or less is padding.
+    """Indices in parts whose padding is at most a share `waste`, from short to long; one part where a third
+    or less is padding.
 
     >>> of_like_length([100, 30, 101, 33])
     [[1, 3], [0, 2]]
@@ -83,7 +92,9 @@ def of_like_length(lengths: Sequence[int], waste: float = 0.1) -> list[list[int]
     return parts
 
 
-def features(network: Qwen2_5_VLForConditionalGeneration, pixels: torch.Tensor, grids_K3: torch.Tensor) -> torch.Tensor:
+def features(
+    network: Qwen2_5_VLForConditionalGeneration, pixels: torch.Tensor, grids_K3: torch.Tensor
+) -> torch.Tensor:
     """Features of K pictures, one below another: image tokens x width."""
     return torch.cat(network.model.get_image_features(pixels, grids_K3).pooler_output)
 
@@ -92,14 +103,19 @@ def sample(
     network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt], rows: Sequence[int], config: GenerationConfig,
     pictures: Sequence[Hashable] | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """A reply for each of `rows`, which holds indices of `prompts`: token ids, replies x longest reply, padded behind the end.
+    """A reply for each of `rows`, which holds indices of `prompts`: token ids, replies x longest reply,
+    padded behind the end.
 
-    Each prompt is encoded once, and replies that have ended are no longer computed.  `pictures` names the beginning of each
-    prompt up to its last picture; equal beginnings are encoded once, too.  The tokens are those of `network.generate` on the
-    repeated prompts, drawn from the same random numbers, up to rounding.
+    Each prompt is encoded once, and replies that have ended are no longer computed.  `pictures` names the
+    beginning of each prompt up to its last picture; equal beginnings are encoded once, too.  The tokens are
+    those of `network.generate` on the repeated prompts, drawn from the same random numbers, up to rounding.
     """
     device, config = network.device, network._prepare_generation_config(config)[0]
-    if pictures is not None and len(set(pictures)) < len(pictures) and all(prompt.pictures_end for prompt in prompts):
+    if (
+        pictures is not None
+        and len(set(pictures)) < len(pictures)
+        and all(prompt.pictures_end for prompt in prompts)
+    ):
         first = {name: prompt for name, prompt in reversed(list(zip(pictures, prompts, strict=True)))}
         order = {name: index for index, name in enumerate(first)}
         state = _State.of(network, [prompt.part(None, prompt.pictures_end) for prompt in first.values()])
@@ -145,7 +161,10 @@ class _RoomyLayer(DynamicLayer):
         end = start + key_states.shape[-2]
         if not start or end > self.room[0].shape[-2]:
             more = end // 4 + 32
-            self.room = tuple(new.new_empty((*new.shape[:-2], end + more, new.shape[-1])) for new in (key_states, value_states))
+            self.room = tuple(
+                new.new_empty((*new.shape[:-2], end + more, new.shape[-1]))
+                for new in (key_states, value_states)
+            )
             if start:
                 self.room[0][..., :start, :], self.room[1][..., :start, :] = self.keys, self.values
         for room, new in zip(self.room, (key_states, value_states), strict=True):
@@ -160,7 +179,9 @@ class _RoomyLayer(DynamicLayer):
 
 @dataclass
 class _State:
-    """What a network has read: keys and values, which of them are real, and the last token's hidden state and position."""
+    """What a network has read: keys and values, which of them are real, and the last token's hidden state and
+    position.
+    """
 
     cache: Cache
     mask_NL: torch.Tensor
@@ -171,14 +192,18 @@ class _State:
     def of(cls, network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt]) -> _State:
         """Prompts of like length are read together: each is padded to the longest of these, not of all."""
         config = network.config.get_text_config()
-        if set(config.layer_types) != {"full_attention"}:  # a layer with a window forgets, so rows cannot be joined later
+        if set(config.layer_types) != {
+            "full_attention"
+        }:  # a layer with a window forgets, so rows cannot be joined later
             return cls._empty(DynamicCache(config=config), prompts).read(network, prompts)
         parts = of_like_length([len(prompt.ids_n) for prompt in prompts])
         states = []
         for part in parts:
             alike = [prompts[i] for i in part]
             states.append(cls._empty(Cache(layer_class_to_replicate=_RoomyLayer), alike).read(network, alike))
-        return states[0] if len(states) == 1 else cls._joined(states).select(np.argsort(np.concatenate(parts)))
+        return (
+            states[0] if len(states) == 1 else cls._joined(states).select(np.argsort(np.concatenate(parts)))
+        )
 
     @classmethod
     def _empty(cls, cache: Cache, prompts: Sequence[Prompt]) -> _State:
@@ -196,13 +221,19 @@ class _State:
                 torch.cat([pad(kept, (0, 0, 0, longest - kept.shape[-2])) for kept in of_states])
                 for of_states in ([layer.keys for layer in layers], [layer.values for layer in layers])
             ), i)  # fmt: skip
-        last, position = (torch.cat(parts) for parts in zip(*((s.last_Nd, s.position_N) for s in states), strict=True))
-        return cls(cache, torch.cat([pad(mask, (0, longest - mask.shape[1])) for mask in masks]), last, position)
+        last, position = (
+            torch.cat(parts) for parts in zip(*((s.last_Nd, s.position_N) for s in states), strict=True)
+        )
+        return cls(
+            cache, torch.cat([pad(mask, (0, longest - mask.shape[1])) for mask in masks]), last, position
+        )
 
     def read(self, network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt]) -> _State:
         """Read one more prompt, or one more part of it, in each row."""
         embedded_NLd = pad_sequence([prompt.embedded_nd for prompt in prompts], batch_first=True)
-        positions_3NL = pad_sequence([prompt.positions_3n.T for prompt in prompts], batch_first=True).permute(2, 0, 1)
+        positions_3NL = pad_sequence([prompt.positions_3n.T for prompt in prompts], batch_first=True).permute(
+            2, 0, 1
+        )
         real_NL = pad_sequence([torch.ones_like(prompt.ids_n) for prompt in prompts], batch_first=True)
         last_N = real_NL.sum(dim=1) - 1
         every = torch.arange(len(prompts), device=last_N.device)
@@ -222,7 +253,9 @@ class _State:
         self.cache.batch_select_indices(index)
         return _State(self.cache, self.mask_NL[index], self.last_Nd[index], self.position_N[index])
 
-    def _forward(self, network: Any, embedded: torch.Tensor, positions: torch.Tensor, real: torch.Tensor) -> torch.Tensor:
+    def _forward(
+        self, network: Any, embedded: torch.Tensor, positions: torch.Tensor, real: torch.Tensor
+    ) -> torch.Tensor:
         self.mask_NL = torch.cat([self.mask_NL, real], dim=1)
         where = {"attention_mask": self.mask_NL, "position_ids": positions, "past_key_values": self.cache}
         return network.model.language_model(inputs_embeds=embedded, use_cache=True, **where).last_hidden_state
@@ -230,17 +263,21 @@ class _State:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """One row for each state: its prompt without the last token, then for each plan that last token and the plan.
+    """One row for each state: its prompt without the last token, then for each plan that last token and the
+    plan.
 
-    Each plan attends to the prompt and to itself, at the positions that it would have behind the prompt alone.  The last token
-    of the prompt opens every plan, so that each token of a plan is predicted by the one before it.
+    Each plan attends to the prompt and to itself, at the positions that it would have behind the prompt
+    alone.  The last token of the prompt opens every plan, so that each token of a plan is predicted by the
+    one before it.
     """
 
     ids_SL: torch.Tensor
     positions_3SL: torch.Tensor
     mask_S1LL: torch.Tensor  # which tokens attend to which
     labels_SL: torch.Tensor  # the plans' tokens, else -100
-    places_NT: tuple[torch.Tensor, torch.Tensor]  # row and column of each plan's tokens; any column for padding
+    places_NT: tuple[
+        torch.Tensor, torch.Tensor
+    ]  # row and column of each plan's tokens; any column for padding
 
     @classmethod
     def of(
@@ -282,9 +319,13 @@ class GroupRows:
 
 
 def _attention(real_SL: torch.Tensor, segment_SL: torch.Tensor) -> torch.Tensor:
-    """True where a token attends: to real tokens before it of the prompt (segment -1) and of its own plan, and to itself."""
+    """True where a token attends: to real tokens before it of the prompt (segment -1) and of its own plan,
+    and to itself.
+    """
     place_L = torch.arange(segment_SL.shape[1], device=segment_SL.device)
     own_SLL = (segment_SL[:, None] == -1) | (segment_SL[:, :, None] == segment_SL[:, None])
     before_LL = place_L <= place_L[:, None]
-    itself_LL = place_L == place_L[:, None]  # padding, too: a row of the softmax without a token would be no number
+    itself_LL = (
+        place_L == place_L[:, None]
+    )  # padding, too: a row of the softmax without a token would be no number
     return ((own_SLL & before_LL & real_SL[:, None]) | itself_LL)[:, None]

@@ -1,11 +1,13 @@
 """Prompt templates (Jinja2) and their rendering into chat messages.
 
-A template has a section for each message, opened by a line `=== system ===` or `=== user ===`; `{{ image(picture) }}` puts a
-picture where it stands.  Sections that follow each other and end in `of each turn ===` are written once for each turn of the
-history: they know the `turn`, its `number` and whether it is the `last` one.
+A template has a section for each message, opened by a line `=== system ===` or `=== user ===`; `{{
+image(picture) }}` puts a picture where it stands.  Sections that follow each other and end in `of each turn
+===` are written once for each turn of the history: they know the `turn`, its `number` and whether it is the
+`last` one.
 
-`compact` is the set for tiny models, `full` the one for real ones.  `turns` is `full` with the layout of the released planner:
-each past turn is a message of the assistant, and of the past screens only the last one is shown.
+`compact` is the set for tiny models, `full` the one for real ones.  `turns` is `full` with the layout of the
+released planner: each past turn is a message of the assistant, and of the past screens only the last one is
+shown.
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from coda_lib.models.chat import Message, image, text
 
 _SECTION = re.compile(r"^=== (system|user|assistant)( of each turn)? ===\n", re.MULTILINE)
 BASIS = {"turns": "full"}  # the set that has the roles which this one lacks
-_OPEN, _CLOSE = "\ue000", "\ue001"  # private-use marks: taken out of every value, so that no text can pose as a picture
+_OPEN, _CLOSE = (
+    "\ue000",
+    "\ue001",
+)  # private-use marks: taken out of every value, so that no text can pose as a picture
 _JINJA = Environment(undefined=StrictUndefined)
 
 
@@ -37,8 +42,13 @@ def _template(prompts: str, role: str) -> list[tuple[bool, list[tuple[str, Templ
     if prompts in BASIS and not path.is_file():
         return _template(BASIS[prompts], role)
     pieces = iter(_SECTION.split(path.read_text(encoding="utf-8"))[1:])
-    sections = [(bool(each), name, _JINJA.from_string(body)) for name, each, body in zip(pieces, pieces, pieces, strict=True)]
-    return [(each, [(name, body) for _, name, body in group]) for each, group in groupby(sections, itemgetter(0))]
+    sections = [
+        (bool(each), name, _JINJA.from_string(body))
+        for name, each, body in zip(pieces, pieces, pieces, strict=True)
+    ]
+    return [
+        (each, [(name, body) for _, name, body in group]) for each, group in groupby(sections, itemgetter(0))
+    ]
 
 
 def render(prompts: str, role: str, **values: Any) -> list[Message]:

@@ -19,20 +19,26 @@ apps_app = typer.Typer(help="Real applications: install and check them.", no_arg
 
 @apps_app.command("install")
 def apps_install(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False) -> None:
-    """Install the four applications and the programs of their displays from Debian packages, after listing them."""
+    """Install the four applications and the programs of their displays from Debian packages, after listing
+    them.
+    """
     from sciencedesk.real import app_class
     from sciencedesk.real.display import lacking
 
     classes = [app_class(kind) for kind in DESKTOP_APPS]
     wanted = {*lacking().values(), *(package for app in classes for package in app.needs.values())}
     if not shutil.which("apt-get"):
-        raise UserError(f"apt-get of Debian or Ubuntu is missing; install these by other means: {' '.join(sorted(wanted))}")
+        raise UserError(
+            f"apt-get of Debian or Ubuntu is missing; install these by other means: {' '.join(sorted(wanted))}"
+        )
     missing = sorted(name for name in wanted if not _installed(name))
     if not missing:
         out.print("all are installed: coda apps check")
         return
     command = ["apt-get", "install", "--no-install-recommends", *missing]
-    dry_run = subprocess.run([*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    dry_run = subprocess.run(
+        [*command, "--assume-no"], capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"}
+    )
     out.print(f"to be installed: {' '.join(missing)}", markup=False)
     sizes = [line for line in dry_run.stdout.splitlines() if "archives" in line or "disk space" in line]
     out.print("\n".join(sizes), markup=False)
@@ -53,7 +59,9 @@ def _installed(package: str) -> bool:
 
 @apps_app.command("check")
 def apps_check(
-    kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
+    kinds: Annotated[
+        list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")
+    ] = None,
     save: Annotated[Path | None, save_folder_option("FOLDER", "Save a screenshot of each.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -80,7 +88,9 @@ def apps_check(
         rows = []
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            rows.append((check.kind, check.fault or "works", *times, networks[check.isolated], ", ".join(check.state)))
+            rows.append(
+                (check.kind, check.fault or "works", *times, networks[check.isolated], ", ".join(check.state))
+            )
         show(("application", "", "starts in", "reset in", "network", "state"), rows)
     if any(check.fault is not None for check in checks):
         raise typer.Exit(1)
@@ -88,9 +98,13 @@ def apps_check(
 
 @apps_app.command("soak")
 def apps_soak(
-    kinds: Annotated[list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")] = None,
+    kinds: Annotated[
+        list[str] | None, typer.Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")
+    ] = None,
     minutes: Annotated[float, typer.Option(min=0, help="Duration in minutes.")] = 60,
-    save: Annotated[Path | None, save_option("CSV", "Save one row for each round through an application's tasks.")] = None,
+    save: Annotated[
+        Path | None, save_option("CSV", "Save one row for each round through an application's tasks.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play the scripts of all tasks again and again; show failures, growth of memory and remaining processes."""
@@ -108,8 +122,19 @@ def apps_soak(
     else:
         cells = []
         for row in rows:
-            memory, processes = (f"{pair[0]:.0f} → {pair[1]:.0f}" for pair in (row["memory_mb"], row["processes"]))
-            cells.append((row["kind"], row["episodes"], row["solved"], f"{memory} MB", processes, "" if row["flat"] else "grows"))
+            memory, processes = (
+                f"{pair[0]:.0f} → {pair[1]:.0f}" for pair in (row["memory_mb"], row["processes"])
+            )
+            cells.append(
+                (
+                    row["kind"],
+                    row["episodes"],
+                    row["solved"],
+                    f"{memory} MB",
+                    processes,
+                    "" if row["flat"] else "grows",
+                )
+            )
         show(("application", "episodes", "solved", "memory", "processes", ""), cells)
         for row in rows:
             for failed in row["failed"]:

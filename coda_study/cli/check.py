@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 def check(
     run: Annotated[
-        str | None, typer.Argument(metavar="[RUN]", help="Compare this finished run of the check; do not make one.")
+        str | None,
+        typer.Argument(metavar="[RUN]", help="Compare this finished run of the check; do not make one."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -41,17 +42,27 @@ def check(
     expected = values.load_expected(values.EXPECTED)
     made = run_of(run) if run else make()
     if made.profile() != wanted():
-        raise UserError(f"run {made.name} has other settings than the check: leave its name out, and a run is made")
+        raise UserError(
+            f"run {made.name} has other settings than the check: leave its name out, and a run is made"
+        )
     lines = [*values.compare_tables(), *values.compare(expected, values.measure(made))]
     if as_json:
         print_json([line._asdict() for line in lines])
     else:
-        show(("", "what", "expected", "measured", "tolerance"), (("ok" if line.ok else "off", *line[:4]) for line in lines))
+        show(
+            ("", "what", "expected", "measured", "tolerance"),
+            (("ok" if line.ok else "off", *line[:4]) for line in lines),
+        )
         off = sum(not line.ok for line in lines)
         out.print(f"\n{f'{off} of ' if off else 'all '}{len(lines)} lines are {'off' if off else 'ok'}")
         if off:
-            note = "off after others are ok: docs/reproducibility.md, 'A quick check', says what the lines mean"
-            out.print(f"expected values: commit {expected['commit']}, {expected['processor']}; {note}", soft_wrap=True)
+            note = (
+                "off after others are ok: docs/reproducibility.md, 'A quick check', says what the lines mean"
+            )
+            out.print(
+                f"expected values: commit {expected['commit']}, {expected['processor']}; {note}",
+                soft_wrap=True,
+            )
     if not all(line.ok for line in lines):
         raise typer.Exit(1)
 
@@ -65,7 +76,9 @@ def wanted() -> Profile:
 
 
 def make(name: str = "check") -> Run:
-    """Run the study of the check from the beginning, in results/NAME.  Its lines of progress go to standard error."""
+    """Run the study of the check from the beginning, in results/NAME.  Its lines of progress go to standard
+    error.
+    """
     from coda_study.pipeline import drive
     from coda_study.run import Run
     from sciencedesk.env import desk_class
@@ -83,7 +96,9 @@ def make(name: str = "check") -> Run:
 def grounding(
     executor: ExecutorOption = None,
     profile: ProfileOption = "paper",
-    width: Annotated[int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")] = 1600,
+    width: Annotated[
+        int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")
+    ] = 1600,
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -98,11 +113,18 @@ def grounding(
     checkpoint = local_checkpoint("executor", executor) if executor else None
     model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
     found = check_grounding(model, model.model.resize_rule, (width, width * 3 // 4))
-    advice = ADVICE[found.verdict] if found.verdict else "no reading fits: is it an executor, and does it see the picture?"
+    advice = (
+        ADVICE[found.verdict]
+        if found.verdict
+        else "no reading fits: is it an executor, and does it see the picture?"
+    )
     if as_json:
         print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
     else:
-        show(("coordinates read as", "hits"), ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()))
+        show(
+            ("coordinates read as", "hits"),
+            ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()),
+        )
         out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
     if found.verdict != RIGHT:
         raise typer.Exit(1)

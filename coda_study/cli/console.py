@@ -24,24 +24,39 @@ out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
 LAST_SEED = 2**32 - 1  # as in `config`, which --help does without
 
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")
+]
 ProfileOption = Annotated[
-    str, typer.Option(help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper.")
+    str,
+    typer.Option(
+        help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper."
+    ),
 ]
 AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(SPACE_APPS)}.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
-    str | None, typer.Option(help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's.")
+    str | None,
+    typer.Option(
+        help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."
+    ),
 ]
-ExecutorOption = Annotated[str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")]
+ExecutorOption = Annotated[
+    str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
+]
 SettingsOption = Annotated[
-    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10.")
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10."),
 ]
-SeedOption = Annotated[int | None, typer.Option(min=0, max=LAST_SEED, help="Seed of the sampling. Default: the profile's.")]
+SeedOption = Annotated[
+    int | None, typer.Option(min=0, max=LAST_SEED, help="Seed of the sampling. Default: the profile's.")
+]
 
 
 def save_option(metavar: str, help: str) -> Any:
-    """An option that names a file to write.  UserError, before anything is done, for what may not be replaced."""
+    """An option that names a file to write.  UserError, before anything is done, for what may not be
+    replaced.
+    """
     return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_file(path))
 
 
@@ -73,14 +88,18 @@ def run_of(name: str) -> Run:
 
 
 def local_checkpoint(role: str, name: str) -> str:
-    """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository without one."""
+    """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository
+    without one.
+    """
     from coda_lib.paths import require_checkpoint
 
     return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)
 
 
 def applications(name: str | None, known: Sequence[str] = SPACE_APPS) -> tuple[str, ...]:
-    """The application with this name, or without a name those of Table 1.  UserError for one that is not `known`."""
+    """The application with this name, or without a name those of Table 1.  UserError for one that is not
+    `known`.
+    """
     if name is not None and name not in known:
         raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")
     return APPS if name is None else (name,)

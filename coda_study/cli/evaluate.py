@@ -40,36 +40,54 @@ def evaluate(
     app_name: AppOption = None,
     executor: ExecutorOption = None,
     profile: ProfileOption = "laptop",
-    runs: Annotated[int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
-    tasks: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks of data/tasks/test.")
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")
     ] = None,
-    first: Annotated[int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks of data/tasks/test."
+        ),
+    ] = None,
+    first: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")
+    ] = None,
     seed: SeedOption = None,
     on: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications."
+        ),
     ] = None,
     machines: Annotated[
         Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines.")
     ] = None,
-    leave_out: Annotated[bool, typer.Option(help="Leave out task files of --on that cannot be read, and say which.")] = False,
+    leave_out: Annotated[
+        bool, typer.Option(help="Leave out task files of --on that cannot be read, and say which.")
+    ] = False,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's.")
+        int | None,
+        typer.Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's."),
     ] = None,
     ray: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local').")
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local')."),
     ] = None,
     keep: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends."
+        ),
     ] = None,
     settings: SettingsOption = None,
     save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or in real
-    applications.
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or
+    in real applications.
 
-    A task with an episode that the environment broke is left out of the table and named, and the command ends with status 1.
+    A task with an episode that the environment broke is left out of the table and named, and the command ends
+    with status 1.
     """
     import pandas as pd
 
@@ -83,11 +101,15 @@ def evaluate(
     from sciencedesk.space import check_split, read_set
 
     chosen = load_profile(profile, tuple(settings or ()))
-    fleet = chosen.fleet.model_copy(update={name: value for name, value in (("workers", workers), ("ray", ray)) if value})
+    fleet = chosen.fleet.model_copy(
+        update={name: value for name, value in (("workers", workers), ("ray", ray)) if value}
+    )
     k, limit = runs or chosen.evaluation_runs, first or (None if tasks else chosen.test_tasks)
     seed = chosen.seed if seed is None else seed
     if tasks and on:
-        raise UserError("--tasks are tasks of a task space, and --on is a folder of other ones: give one of them")
+        raise UserError(
+            "--tasks are tasks of a task space, and --on is a folder of other ones: give one of them"
+        )
     if machines and not on:
         raise UserError("--machines needs --on, the folder of the task files")
     if ray and not fleet.workers:
@@ -104,10 +126,16 @@ def evaluate(
     if not on and planner != "none":
         for task_set in sets:
             check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
-    sets = [each.fitted(resize_rule_of(agent)) if each.threads else each for each in sets]  # threads: a screen of its own size
-    folders = [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
+    sets = [
+        each.fitted(resize_rule_of(agent)) if each.threads else each for each in sets
+    ]  # threads: a screen of its own size
+    folders = (
+        [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
+    )
     with ExitStack() as stack:
-        for folder in folders:  # until the results are printed: no other call takes these episodes for its own, or deletes them
+        for folder in (
+            folders
+        ):  # until the results are printed: no other call takes these episodes for its own, or deletes them
             refusal = f"another `coda evaluate` keeps its episodes in {folder}: wait for it, or name a folder with --keep"
             stack.enter_context(locked(folder.with_name(f".{folder.name}.lock"), refusal))
         tables = []
@@ -122,12 +150,16 @@ def evaluate(
                 tables.append(episodes(played, task_set.tasks, agent.name, seed))
                 if save:
                     write_table(save, pd.concat(tables))
-        rows = [row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k)]
+        rows = [
+            row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k)
+        ]
         broken = sorted({task for table in tables for task in _broken(table)})
         _print(rows, {"planner": agent.name, "seed": seed, "runs": k, "broken": broken}, as_json)
         if broken:  # a fleet's folder stays, so that the next call goes on
             again = "the same command plays their broken episodes again" if folders else "play them again"
-            _tell(f"{len(broken)} tasks are not in the table, because an environment broke: {', '.join(broken)}; {again}")
+            _tell(
+                f"{len(broken)} tasks are not in the table, because an environment broke: {', '.join(broken)}; {again}"
+            )
             raise typer.Exit(1)
         for folder in () if keep else folders:
             Collection(folder).clear()
@@ -152,7 +184,10 @@ def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any
     if task_set.unreadable or len(whole) < len(table):
         counts = {"of": len(task_set.tasks) + task_set.unreadable, "unreadable": task_set.unreadable}
     rows, matrix = [], statistics.success_matrix(whole)
-    for metric, scores in (("Average", statistics.task_average(matrix)), ("Pass", statistics.task_pass(matrix, k))):
+    for metric, scores in (
+        ("Average", statistics.task_average(matrix)),
+        ("Pass", statistics.task_pass(matrix, k)),
+    ):
         estimate = statistics.mean_over_tasks([scores])
         rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(matrix), **counts,
                      "value": estimate.value, "low": estimate.low, "high": estimate.high})  # fmt: skip
@@ -165,15 +200,24 @@ def _print(rows: list[dict[str, Any]], about: dict[str, Any], as_json: bool) -> 
         return
     for row in rows:
         row["tasks"] = f"{row['tasks']} of {row['of']}" if "of" in row else row["tasks"]
-        row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(*(100 * row[name] for name in ("value", "low", "high")))
+        row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(
+            *(100 * row[name] for name in ("value", "low", "high"))
+        )
     columns = ("app", "metric", "tasks", "percent")
-    show(("application", "metric", "tasks", "percent [95 % interval]"), ([row[name] for name in columns] for row in rows))
+    show(
+        ("application", "metric", "tasks", "percent [95 % interval]"),
+        ([row[name] for name in columns] for row in rows),
+    )
 
 
 def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
-    """The agent of a profile, with other checkpoints where they are given; planner 'none' gives the executor alone."""
+    """The agent of a profile, with other checkpoints where they are given; planner 'none' gives the executor
+    alone.
+    """
     from coda_lib.agent import load_agent
 
     acting = local_checkpoint("executor", settings.models.executor if executor is None else executor)
     given = settings.models.planner if planner is None else planner
-    return load_agent(settings, planner or "base", None if planner == "none" else local_checkpoint("planner", given), acting)
+    return load_agent(
+        settings, planner or "base", None if planner == "none" else local_checkpoint("planner", given), acting
+    )

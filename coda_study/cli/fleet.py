@@ -17,7 +17,9 @@ from coda_study.cli.console import JsonOption, out, print_json
 if TYPE_CHECKING:
     from coda_study.fleet.collect import Status
 
-fleet_app = typer.Typer(help="Episodes on many environments at once, by many processes.", no_args_is_help=True)
+fleet_app = typer.Typer(
+    help="Episodes on many environments at once, by many processes.", no_args_is_help=True
+)
 
 _REFRESH_S = 1.0  # of --watch
 
@@ -29,7 +31,9 @@ def _fleet() -> None:
 
 @fleet_app.command("status")
 def fleet_status(
-    folder: Annotated[Path, typer.Argument(help="Folder of its episodes, such as results/RUN/fleet/explore/base/gis.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of its episodes, such as results/RUN/fleet/explore/base/gis.")
+    ],
     watch: Annotated[bool, typer.Option("--watch", help="Refresh until the fleet has ended.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,9 +58,28 @@ def fleet_status(
 def _view(status: Status) -> Group:
     rest = status.total - status.done
     ahead = f", about {rest / status.rate:.0f} minutes left" if status.alive and status.rate else ""
-    state = f"running{ahead}" if status.alive else "ended" if not rest else "stopped; the same command goes on from here"
-    table = Table("worker", "where", "environments", "under way", "finished", "starts", "last fault", box=None, pad_edge=False)
+    state = (
+        f"running{ahead}"
+        if status.alive
+        else "ended"
+        if not rest
+        else "stopped; the same command goes on from here"
+    )
+    table = Table(
+        "worker",
+        "where",
+        "environments",
+        "under way",
+        "finished",
+        "starts",
+        "last fault",
+        box=None,
+        pad_edge=False,
+    )
     for worker in status.workers:
         counts = (worker[name] for name in ("environments", "under_way", "finished", "starts"))
         table.add_row(str(worker["number"]), worker["where"], *map(str, counts), Text(worker["fault"] or ""))
-    return Group(f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {state}", table)
+    return Group(
+        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {state}",
+        table,
+    )

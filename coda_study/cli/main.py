@@ -1,6 +1,7 @@
 """The `coda` command.  Its functions import the library when they are called, so that --help is quick.
 
-Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argument, 70 a bug, 130 stopped by Ctrl+C.
+Exit codes: 0 success, 1 a stage or a check failed, 2 an unknown or invalid argument, 70 a bug, 130 stopped by
+Ctrl+C.
 """
 
 from __future__ import annotations
@@ -61,25 +62,39 @@ class _ManySeeds(TyperCommand):
 @app.command(cls=_ManySeeds)
 def reproduce(
     profile: ProfileOption = "laptop",
-    run: Annotated[str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")] = None,
-    cores: Annotated[int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")] = None,
+    run: Annotated[
+        str | None, typer.Option(help="Name of the folder under results/. Default: the profile's name.")
+    ] = None,
+    cores: Annotated[
+        int | None, typer.Option(min=1, help="Stages that may run in parallel. Default: all cores.")
+    ] = None,
     settings: SettingsOption = None,
     seeds: Annotated[
         list[str] | None,
-        typer.Option(metavar="N...", help="Run once for each seed, e.g. --seeds 7 8 9, and write the tables over them."),
+        typer.Option(
+            metavar="N...", help="Run once for each seed, e.g. --seeds 7 8 9, and write the tables over them."
+        ),
     ] = None,
-    until: Annotated[str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")] = "results",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Delete what this run has computed and start over.")] = False,
+    until: Annotated[
+        str, typer.Option(metavar="STAGE", help="Stop after this stage, e.g. explore or specialize.")
+    ] = "results",
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Delete what this run has computed and start over.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the stages that would run.")] = False,
     cluster: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Run stages as jobs, e.g. profiles/slurm or profiles/kubernetes.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Run stages as jobs, e.g. profiles/slurm or profiles/kubernetes."
+        ),
     ] = None,
     notebooks: Annotated[Path | None, typer.Option(hidden=True, help="Folder of the notebooks.")] = None,
 ) -> None:
     """Run the study: explore, judge, train, evaluate, and write tables and figures.
 
-    Stages that are up to date are not run again; after an interruption the same command resumes.
-    With --seeds, the profile's own seed is run NAME, another seed N is NAME-seedN, and the first one explores for all.
+    Stages that are up to date are not run again; after an interruption the same command resumes. With
+    --seeds, the profile's own seed is run NAME, another seed N is NAME-seedN, and the first one explores for
+    all.
     """
     from coda_lib.config import load_profile
     from coda_lib.paths import NOTEBOOKS, display
@@ -96,12 +111,16 @@ def reproduce(
                 out.print(f"{display(target.folder)}:", markup=False, soft_wrap=True)
             expected = pipeline.expected_seconds(target, settled)
             for stage in pipeline.preview(target, settled, until, books, fresh, cluster):
-                out.print(f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False)
+                out.print(
+                    f"{stage:34} {clock(expected[stage]) if stage in expected else ''}".rstrip(), markup=False
+                )
         return
     desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
     for target, settled in runs.items():
         try:
-            outcome = pipeline.reproduce(target, settled, cores or pipeline.usable_cores(), until, fresh, out, books, cluster)
+            outcome = pipeline.reproduce(
+                target, settled, cores or pipeline.usable_cores(), until, fresh, out, books, cluster
+            )
         except KeyboardInterrupt:
             err.print("stopped; the same command goes on from here")
             raise typer.Exit(130) from None
@@ -110,12 +129,18 @@ def reproduce(
         done = f"done in {clock(outcome.wall_s)}" if outcome.stages else "all is up to date"
         out.print(f"{display(target.folder)}: {done}", markup=False, soft_wrap=True)
         if target.view.exists() and until == "results":
-            out.print(f"open {display(target.report)}; its figures lead into view.html", markup=False, soft_wrap=True)
+            out.print(
+                f"open {display(target.report)}; its figures lead into view.html",
+                markup=False,
+                soft_wrap=True,
+            )
     if len(runs) > 1 and until in pipeline.REPORTED:
         from coda_study.evaluation.report import write_tables
         from coda_study.evaluation.tables import over_seeds
 
-        home = next((target for target, settled in runs.items() if settled.seed == chosen.seed), next(iter(runs)))
+        home = next(
+            (target for target, settled in runs.items() if settled.seed == chosen.seed), next(iter(runs))
+        )
         table, compared, _, title = over_seeds(list(runs))
         _show_end(home.seeds / "table1.md", write_tables(home.seeds, table, compared, title))
 
@@ -144,14 +169,22 @@ def _numbers(seeds: Sequence[str], settings: Sequence[str]) -> list[int]:
 
 @app.command()
 def serve(
-    role: Annotated[str, typer.Argument(help="A model of the profile: planner, executor, judge, generator …")],
+    role: Annotated[
+        str, typer.Argument(help="A model of the profile: planner, executor, judge, generator …")
+    ],
     profile: ProfileOption = "laptop",
     checkpoint: Annotated[str | None, typer.Option(help="Path or hub name. Default: the profile's.")] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="Its port on this machine.")] = 8000,
-    vllm: Annotated[Path | None, typer.Option(help="vLLM's command, also of another environment, and without a GPU.")] = None,
-    options: Annotated[list[str] | None, typer.Argument(help="After --: words of vLLM's own command line.")] = None,
+    vllm: Annotated[
+        Path | None, typer.Option(help="vLLM's command, also of another environment, and without a GPU.")
+    ] = None,
+    options: Annotated[
+        list[str] | None, typer.Argument(help="After --: words of vLLM's own command line.")
+    ] = None,
 ) -> None:
-    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU or --vllm, by transformers without."""
+    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU or --vllm, by transformers
+    without.
+    """
     from coda_lib.config import Models, load_profile
     from coda_lib.models.server import served
 
@@ -162,13 +195,18 @@ def serve(
         raise UserError(f"profile {profile} names no {role}: give one with --checkpoint")
     path = local_checkpoint(role, given)
     with served(path, port, options=options or (), vllm=vllm) as server:
-        out.print(f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl+C ends it", markup=False, soft_wrap=True)
+        out.print(
+            f"{role}: {server.model.url} (by {server.engine}), model {path}\nCtrl+C ends it",
+            markup=False,
+            soft_wrap=True,
+        )
         server.wait()
 
 
 @app.command()
 def usage(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")], as_json: JsonOption = False
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Name under results/, or a folder.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Requests and tokens of a run's served models by stage, and their cost at the profile's prices."""
     import pandas as pd
@@ -184,9 +222,14 @@ def usage(
     if models.empty:
         raise UserError(f"no model of {display(run.folder)} was served: see `serving` in the profile")
     rows = []
-    for row in [*models.to_dict("records"), {"stage": "together", "role": "", **models.sum(numeric_only=True, min_count=1)}]:
+    for row in [
+        *models.to_dict("records"),
+        {"stage": "together", "role": "", **models.sum(numeric_only=True, min_count=1)},
+    ]:
         counts = [f"{row[name]:,.0f}" for name in ("requests", "prompt_tokens", "completion_tokens")]
-        rows.append((row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}"))
+        rows.append(
+            (row["stage"], row["role"], *counts, "" if pd.isna(row.get("cost")) else f"{row['cost']:.2f}")
+        )
     show(("stage", "model", "requests", "tokens read", "written", "cost"), rows)
 
 
@@ -200,7 +243,8 @@ for name, group in groups.items():
 
 
 def main() -> None:
-    """Run the command.  What goes wrong is one message: exit code 2 for what was asked for, 1 for what failed, 70 for a bug.
+    """Run the command.  What goes wrong is one message: exit code 2 for what was asked for, 1 for what
+    failed, 70 for a bug.
 
     The traceback of a bug is in a file that the message names.
     """
@@ -208,7 +252,9 @@ def main() -> None:
         app()
     except Exception as error:
         if (said := expected(error)) is None:
-            _fail(f"this is a bug of the kit: {one_line(error)}; its traceback is in {_kept_traceback()}", BUG)
+            _fail(
+                f"this is a bug of the kit: {one_line(error)}; its traceback is in {_kept_traceback()}", BUG
+            )
         _fail(said, 2 if isinstance(error, UserError) else 1)
 
 

@@ -31,14 +31,21 @@ if TYPE_CHECKING:
 
 
 def episode(
-    task: Annotated[str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")],
+    task: Annotated[
+        str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")
+    ],
     planner: PlannerOption = None,
     executor: ExecutorOption = None,
-    beside: Annotated[str | None, typer.Option(help="A second planner, which plays the task as well.")] = None,
+    beside: Annotated[
+        str | None, typer.Option(help="A second planner, which plays the task as well.")
+    ] = None,
     profile: ProfileOption = "laptop",
     seed: SeedOption = None,
     save: Annotated[
-        Path | None, save_option("PNG|WEBP", "Write a picture of every step; as .webp a recording, two planners side by side.")
+        Path | None,
+        save_option(
+            "PNG|WEBP", "Write a picture of every step; as .webp a recording, two planners side by side."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -53,7 +60,9 @@ def episode(
     if beside and beside == planner:
         raise UserError(f"--planner and --beside are both {beside}: name two planners")
     if beside and save and not filmed:
-        raise UserError("two planners are shown side by side in a recording: give --save a name that ends with .webp")
+        raise UserError(
+            "two planners are shown side by side in a recording: give --save a name that ends with .webp"
+        )
     seed, played = settings.seed if seed is None else seed, {}
     for name in (planner, *([beside] if beside else [])):
         agent = chosen_agent(settings, name, executor)
@@ -89,14 +98,16 @@ def _steps(played: Trajectory) -> list[dict[str, Any]]:
     from coda_lib.grammar import action_text
 
     return [
-        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error} for step in played.steps
+        {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error}
+        for step in played.steps
     ]
 
 
 def desk(
     app_name: Annotated[str, typer.Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
     task: Annotated[
-        str | None, typer.Option(help="Start in the first state of this task, and say whether it is solved in the end.")
+        str | None,
+        typer.Option(help="Start in the first state of this task, and say whether it is solved in the end."),
     ] = None,
 ) -> None:
     """Open an application of ScienceDesk as a window, to use it by hand."""

@@ -46,26 +46,36 @@ def tasks_list(
     if as_json:
         print_json([asdict(task) for task in tasks])
         return
-    show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
+    show(
+        ("task", "grade", "steps", "instruction"),
+        ((task.id, task.grade, task.steps, task.instruction) for task in tasks),
+    )
     out.print(f"{len(tasks)} test tasks")
 
 
 @tasks_app.command("draw")
 def tasks_draw(
-    region: Annotated[str, typer.Option(help="train, development or test: regions of the task space share no goal.")],
+    region: Annotated[
+        str, typer.Option(help="train, development or test: regions of the task space share no goal.")
+    ],
     count: Annotated[int, typer.Option(min=1, help="Tasks of each application.")],
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The same seed draws the same tasks.")],
     save: Annotated[Path | None, save_option("FILE", "Write them for `coda evaluate --tasks`.")] = None,
     app_name: AppOption = None,
 ) -> None:
-    """Draw tasks from the task space: other values, wordings, starts and combinations than any other region has."""
+    """Draw tasks from the task space: other values, wordings, starts and combinations than any other region
+    has.
+    """
     from sciencedesk.make import defaults
     from sciencedesk.space import draw, space, write_set
 
     names = applications(app_name)
     tasks = [task for name in names for task in draw(space(name), region, count, seed, defaults(name))]
     if save is None:
-        show(("task", "grade", "steps", "instruction"), ((task.id, task.grade, task.steps, task.instruction) for task in tasks))
+        show(
+            ("task", "grade", "steps", "instruction"),
+            ((task.id, task.grade, task.steps, task.instruction) for task in tasks),
+        )
         return
     write_set(save, region, seed, tasks)
     out.print(f"{save}: {len(tasks)} tasks of the {region} region, seed {seed}", markup=False, soft_wrap=True)
@@ -75,17 +85,22 @@ def tasks_draw(
 def tasks_check(
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="PATH", help="A file of `coda tasks draw`, or a folder of ScienceBoard's task files, instead."),
+        typer.Argument(
+            metavar="PATH",
+            help="A file of `coda tasks draw`, or a folder of ScienceBoard's task files, instead.",
+        ),
     ] = None,
     app_name: AppOption = None,
     count: Annotated[int, typer.Option(min=1, help="Tasks drawn from each region of a task space.")] = 40,
     seed: Annotated[int, typer.Option(min=0, max=LAST_SEED, help="The same seed draws the same tasks.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove the test tasks, and some drawn from each region of the task spaces: solved by the script, not by doing nothing.
+    """Prove the test tasks, and some drawn from each region of the task spaces: solved by the script, not by
+    doing nothing.
 
-    Without --app, all applications are checked, also those that no model is trained on.  With a file, its tasks are.  With a
-    folder, the command says which task files in it and below it can be read, and what is wrong with the others.
+    Without --app, all applications are checked, also those that no model is trained on.  With a file, its
+    tasks are.  With a folder, the command says which task files in it and below it can be read, and what is
+    wrong with the others.
     """
     if folder and not folder.is_file():
         _check_folder(folder, as_json)
@@ -109,7 +124,10 @@ def tasks_check(
     if as_json:
         print_json({"splits": rows, "problems": problems})
     else:
-        show(("application", "split", "tasks", "solved by script", "solved by doing nothing"), (row.values() for row in rows))
+        show(
+            ("application", "split", "tasks", "solved by script", "solved by doing nothing"),
+            (row.values() for row in rows),
+        )
         counts: Counter[str] = Counter()
         for row in rows:
             counts[row["split"]] += row["tasks"]
@@ -130,7 +148,15 @@ def _prove(app: str, split: str, tasks: list[Task], rows: list[dict[str, Any]], 
         if script.idle(env, task):
             idle.append(task.id)
     env.close()
-    rows.append({"app": app, "split": split, "tasks": len(tasks), "solved": len(tasks) - len(faults), "idle": len(idle)})
+    rows.append(
+        {
+            "app": app,
+            "split": split,
+            "tasks": len(tasks),
+            "solved": len(tasks) - len(faults),
+            "idle": len(idle),
+        }
+    )
     problems += [f"{identity}: {fault}" for identity, fault in faults.items()]
     problems += [f"{identity}: solved by doing nothing" for identity in idle]
 
@@ -175,18 +201,28 @@ def _check_folder(folder: Path, as_json: bool) -> None:
     if as_json:
         print_json({"tasks": rows, "problems": problems})
     else:
-        cells = [(r["app"], r["tasks"], ", ".join(f"{kind} {count}" for kind, count in r["checks"].items())) for r in rows]
+        cells = [
+            (r["app"], r["tasks"], ", ".join(f"{kind} {count}" for kind, count in r["checks"].items()))
+            for r in rows
+        ]
         show(("application", "tasks", "checks"), cells)
         out.print(f"{len(paths) - len(problems)} of {len(paths)} task files can be read")
     _end(problems, as_json)
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="A Parquet file of ours, or a folder in another format, which is recognized.")],
-    target: Annotated[Path, typer.Argument(help="What to write: a folder, or a file: --to coda Parquet, --to inspect .eval.")],
+    source: Annotated[
+        Path,
+        typer.Argument(help="A Parquet file of ours, or a folder in another format, which is recognized."),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(help="What to write: a folder, or a file: --to coda Parquet, --to inspect .eval."),
+    ],
     to: Annotated[str, typer.Option(help="scienceboard, osworld, agentrewardbench, inspect or coda.")],
 ) -> None:
-    """Write trajectories in another format: of ScienceBoard, OSWorld, AgentRewardBench or Inspect (a log), or ours.
+    """Write trajectories in another format: of ScienceBoard, OSWorld, AgentRewardBench or Inspect (a log), or
+    ours.
 
     AgentNet's demonstrations, a folder of JSON Lines and images, can be read too.
     """
@@ -200,7 +236,9 @@ def export(
     run: RunArgument,
     folder: Annotated[Path, typer.Argument(help="A new folder.", callback=require_new)],
 ) -> None:
-    """Write a run's judged trajectories, tasks and planners as a data set and model folders with cards; nothing is sent."""
+    """Write a run's judged trajectories, tasks and planners as a data set and model folders with cards;
+    nothing is sent.
+    """
     from coda_study.formats.export import export as exported
 
     for name, count in exported(run_of(run), folder).items():

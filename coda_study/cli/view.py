@@ -15,20 +15,35 @@ from coda_study.cli.console import applications, out, run_of
 def view(
     sources: Annotated[
         list[str],
-        typer.Argument(metavar="RUN|FILE...", help="Runs (names under results/, or folders), trajectories, logs of others."),
+        typer.Argument(
+            metavar="RUN|FILE...",
+            help="Runs (names under results/, or folders), trajectories, logs of others.",
+        ),
     ],
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.html|DIR", help="One file with everything, or a folder with the pictures beside the page."),
+        typer.Option(
+            metavar="FILE.html|DIR",
+            help="One file with everything, or a folder with the pictures beside the page.",
+        ),
     ] = None,
-    apps: Annotated[list[str] | None, typer.Option("--app", help="Only this application of a run; may be given twice.")] = None,
+    apps: Annotated[
+        list[str] | None, typer.Option("--app", help="Only this application of a run; may be given twice.")
+    ] = None,
     train_tasks: Annotated[
-        int, typer.Option(metavar="N", help="Train tasks of each planner and application shown step by step; -1: all.", min=-1)
+        int,
+        typer.Option(
+            metavar="N",
+            help="Train tasks of each planner and application shown step by step; -1: all.",
+            min=-1,
+        ),
     ] = 50,
 ) -> None:
-    """Write a page of episodes: screens, plans, actions, votes, outcomes. It opens by double click and needs no network.
+    """Write a page of episodes: screens, plans, actions, votes, outcomes. It opens by double click and needs
+    no network.
 
-    That of one run is view.html in its folder, beside its report; any other, without --save, is view.html here.
+    That of one run is view.html in its folder, beside its report; any other, without --save, is view.html
+    here.
     """
     from coda_lib.paths import display
     from coda_study.show.viewer import Evidence, read_logs, read_run, write_beside, write_folder, write_page
@@ -48,8 +63,12 @@ def view(
         else:
             read_logs(Path(source), evidence, prefix)
     if not evidence.episodes:
-        raise UserError(f"{', '.join(sources)}: no episodes are kept there{' of ' + ', '.join(chosen) if chosen else ''}")
-    page = write_beside(evidence, home) if home else (write_page if one_file else write_folder)(evidence, target)
+        raise UserError(
+            f"{', '.join(sources)}: no episodes are kept there{' of ' + ', '.join(chosen) if chosen else ''}"
+        )
+    page = (
+        write_beside(evidence, home) if home else (write_page if one_file else write_folder)(evidence, target)
+    )
     for text in evidence.lacks:
         out.print(text, markup=False, soft_wrap=True)
     played = sum("steps" in episode for episode in evidence.episodes)

@@ -1,4 +1,6 @@
-"""From episodes to tables and claims: what a notebook needs, by name; `statistics` has the intervals behind it."""
+"""From episodes to tables and claims: what a notebook needs, by name; `statistics` has the intervals behind
+it.
+"""
 
 import lazy_loader
 

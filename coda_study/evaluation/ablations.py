@@ -33,10 +33,11 @@ USUAL = "usual"  # the executor that the planners were trained with
 def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
     """Overall Average@k of stage 1 and of each variant, a row each, of one run or of several seeds together.
 
-    Each variant is compared with the stage 1 of the seeds that it was trained with.  Columns: variant, changed (the settings that
-    differ from the run's), seeds (their number), value, low, high (percent, 95 %), difference, difference_low, difference_high, p
-    (to stage 1, paired over tasks; empty for stage 1), reward_first, reward_last (mean training reward of the first and last ten
-    steps, of 2), tasks, runs.  EpisodesError names missing episodes; UserError as of `study`.
+    Each variant is compared with the stage 1 of the seeds that it was trained with.  Columns: variant,
+    changed (the settings that differ from the run's), seeds (their number), value, low, high (percent, 95 %),
+    difference, difference_low, difference_high, p (to stage 1, paired over tasks; empty for stage 1),
+    reward_first, reward_last (mean training reward of the first and last ten steps, of 2), tasks, runs.
+    EpisodesError names missing episodes; UserError as of `study`.
     """
     study(runs)
     names = list(dict.fromkeys(name for run in runs for name in run.profile().ablations))
@@ -46,7 +47,10 @@ def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFr
         profile = having[0].profile()
         parts = [load_episodes(run, [AGAINST]) for run in having]
         if name != AGAINST:
-            parts = [pd.concat([part, read_episodes(run.ablation(name))]) for part, run in zip(parts, having, strict=True)]
+            parts = [
+                pd.concat([part, read_episodes(run.ablation(name))])
+                for part, run in zip(parts, having, strict=True)
+            ]
         episodes, pair = numbered_on(parts, profile.evaluation_runs), list(dict.fromkeys((AGAINST, name)))
         table = _against(episodes, pair, AGAINST, profile.apps, resamples, seed, profile.evaluation_runs)
         rewards = pd.DataFrame([_rewards(run, name) for run in having]).mean()
@@ -63,7 +67,9 @@ def _against(
     episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int,
     k: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of one."""
+    """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of
+    one.
+    """
     table = table1(episodes, systems, apps=apps, k=k)
     table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
     matrices = success_matrices(episodes, systems, apps)
@@ -80,7 +86,9 @@ def changed(profile: Profile, name: str) -> str:
     """The settings of a variant that differ from the defaults, as `field: value`."""
     if name not in profile.ablations:
         return ""
-    return ", ".join(f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items())
+    return ", ".join(
+        f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items()
+    )
 
 
 def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
@@ -93,12 +101,15 @@ def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
 def _rewards(run: Run, name: str) -> tuple[float, float]:
     """Mean reward of the first and of the last ten steps."""
     rewards = [log["reward"].dropna() for log in reward_logs(run, name).values()]
-    ends = pd.DataFrame({"first": [r.head(10).mean() for r in rewards], "last": [r.tail(10).mean() for r in rewards]}).mean()
+    ends = pd.DataFrame(
+        {"first": [r.head(10).mean() for r in rewards], "last": [r.tail(10).mean() for r in rewards]}
+    ).mean()
     return ends["first"], ends["last"]
 
 
 def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with executor and planner.
+    """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with
+    executor and planner.
 
     The difference is that of the generalist to the base planner with the same executor.
     """
@@ -116,12 +127,18 @@ def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFra
 
 
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner, executor alone and generalist on software of no training; differences to the base planner."""
-    return _against(read_episodes(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed)
+    """Base planner, executor alone and generalist on software of no training; differences to the base
+    planner.
+    """
+    return _against(
+        read_episodes(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed
+    )
 
 
 def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
-    """The tables of the committed run of that name, over its seeds where there are several, laid out, by title."""
+    """The tables of the committed run of that name, over its seeds where there are several, laid out, by
+    title.
+    """
     own, pooled = REFERENCE / name / "tables", REFERENCE / name / "seeds"
     tables = {}
     for part, title in TABLES.items():

@@ -1,7 +1,9 @@
-"""An audit of the paper's own tables, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096, Tables 1 and 2).
+"""An audit of the paper's own tables, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096, Tables 1
+and 2).
 
-A cell of Table 1 is a share of episodes (Average@k: tasks x k) or of tasks (Pass@k), printed to a hundredth of a percent, so
-that only some figures are possible.  All arithmetic is on integers: a figure is a whole number of hundredths.
+A cell of Table 1 is a share of episodes (Average@k: tasks x k) or of tasks (Pass@k), printed to a hundredth
+of a percent, so that only some figures are possible.  All arithmetic is on integers: a figure is a whole
+number of hundredths.
 """
 
 from __future__ import annotations
@@ -32,20 +34,25 @@ def audit_paper() -> dict[str, pd.DataFrame]:
 def cells(table: pd.DataFrame) -> pd.DataFrame:
     """The number of successes behind each cell but Overall.
 
-    Columns: metric, k, model, application, value (percent), trials, successes, verdict (exact, rounded, truncated or
-    impossible), nearest (the fractions around an impossible figure).  `successes` of an impossible cell is the nearest one.
+    Columns: metric, k, model, application, value (percent), trials, successes, verdict (exact, rounded,
+    truncated or impossible), nearest (the fractions around an impossible figure).  `successes` of an
+    impossible cell is the nearest one.
     """
     rows = []
     for row in table[table["application"] != OVERALL].itertuples():
         trials = row.tasks * row.k if row.metric.startswith("Average") else row.tasks
         successes, verdict, nearest = whole_number(round(100 * row.value), trials)
-        rows.append((row.metric, row.k, row.model, row.application, row.value, trials, successes, verdict, nearest))
+        rows.append(
+            (row.metric, row.k, row.model, row.application, row.value, trials, successes, verdict, nearest)
+        )
     columns = ["metric", "k", "model", "application", "value", "trials", "successes", "verdict", "nearest"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
-    """The number of successes behind a printed share, its verdict (as of `cells`), and the nearest fractions if impossible."""
+    """The number of successes behind a printed share, its verdict (as of `cells`), and the nearest fractions
+    if impossible.
+    """
     below = hundredths * trials // 10_000
     for successes in (below, below + 1):
         share = Fraction(10_000 * successes, trials)
@@ -61,7 +68,8 @@ def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
 
 
 def overalls(table: pd.DataFrame, counted: pd.DataFrame) -> pd.DataFrame:
-    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind them.
+    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind
+    them.
 
     Columns: metric, model, printed, mean (of the printed cells, percent), difference, agrees.
     """
@@ -71,7 +79,9 @@ def overalls(table: pd.DataFrame, counted: pd.DataFrame) -> pd.DataFrame:
         printed = round(100 * of[OVERALL])
         mean = Fraction(sum(round(100 * value) for value in of.drop(OVERALL)), len(TASKS))
         own = counted[(counted["metric"] == metric) & (counted["model"] == model)]
-        exact = sum(Fraction(10_000 * s, t) for s, t in zip(own["successes"], own["trials"], strict=True)) / len(own)
+        exact = sum(
+            Fraction(10_000 * s, t) for s, t in zip(own["successes"], own["trials"], strict=True)
+        ) / len(own)
         possible = "impossible" not in set(own["verdict"])
         agrees = _printed_as(mean, printed) or (possible and _printed_as(exact, printed))
         rows.append((metric, model, printed / 100, float(mean) / 100, float(printed - mean) / 100, agrees))
@@ -86,30 +96,37 @@ def _printed_as(share: Fraction, hundredths: int) -> bool:
 def pooled(counted: pd.DataFrame) -> pd.DataFrame:
     """Success over all tasks together with Wilson's 95 % interval, for each row of Table 1.
 
-    Columns: metric, k, model, successes, trials, value, low, high (percent), tasks, whole (whether every cell is possible).
-    The k runs of a task are not independent and the paper gives only their mean, so the tasks are the trials of an interval:
-    for Average@k the widest that the figures allow.
+    Columns: metric, k, model, successes, trials, value, low, high (percent), tasks, whole (whether every cell
+    is possible). The k runs of a task are not independent and the paper gives only their mean, so the tasks
+    are the trials of an interval: for Average@k the widest that the figures allow.
     """
     rows = []
     for (metric, k, model), own in counted.groupby(["metric", "k", "model"], sort=False):
         successes, trials, tasks = own["successes"].sum(), own["trials"].sum(), sum(TASKS.values())
         share = wilson(successes / trials * tasks, tasks)
         percent = [100 * x for x in (share.value, share.low, share.high)]
-        rows.append((metric, k, model, successes, trials, *percent, tasks, "impossible" not in set(own["verdict"])))
+        rows.append(
+            (metric, k, model, successes, trials, *percent, tasks, "impossible" not in set(own["verdict"]))
+        )
     columns = ["metric", "k", "model", "successes", "trials", "value", "low", "high", "tasks", "whole"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
-    """Differences between CODA and the other rows that the sample sizes support: per application and over all tasks.
+    """Differences between CODA and the other rows that the sample sizes support: per application and over all
+    tasks.
 
-    Columns: first_metric, first, second_metric, second, application, difference, low, high (percentage points), verdict.
-    Newcombe's interval with the tasks as trials and the systems as independent: which tasks each solved is not published.
-    `supported` where the interval is on one side of zero.  Average@1 is compared with Average@8, as the paper does.
+    Columns: first_metric, first, second_metric, second, application, difference, low, high (percentage
+    points), verdict. Newcombe's interval with the tasks as trials and the systems as independent: which tasks
+    each solved is not published. `supported` where the interval is on one side of zero.  Average@1 is
+    compared with Average@8, as the paper does.
     """
     by_application = counted.assign(tasks=counted["application"].map(TASKS))
     both = pd.concat([by_application, together.assign(application=OVERALL)])
-    shares = {(row.metric, row.model, row.application): (row.successes / row.trials, row.tasks) for row in both.itertuples()}
+    shares = {
+        (row.metric, row.model, row.application): (row.successes / row.trials, row.tasks)
+        for row in both.itertuples()
+    }
     systems = dict.fromkeys((metric, model) for metric, model, _ in shares)
     rows = []
     for first, second in combinations(systems, 2):
@@ -120,12 +137,23 @@ def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
             low, high = newcombe(a, n, b, m)
             verdict = "supported" if low > 0 or high < 0 else "undecided"
             rows.append((*first, *second, application, 100 * (b - a), 100 * low, 100 * high, verdict))
-    columns = ["first_metric", "first", "second_metric", "second", "application", "difference", "low", "high", "verdict"]
+    columns = [
+        "first_metric",
+        "first",
+        "second_metric",
+        "second",
+        "application",
+        "difference",
+        "low",
+        "high",
+        "verdict",
+    ]
     return pd.DataFrame(rows, columns=columns)
 
 
 def judges(table: pd.DataFrame) -> pd.DataFrame:
-    """Precision and recall of each line of Table 2, and their change from the line before (percentage points).
+    """Precision and recall of each line of Table 2, and their change from the line before (percentage
+    points).
 
     Columns: method, benchmark, precision, recall, precision_change, recall_change.
     """
@@ -146,19 +174,27 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
         f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}; "
         f"nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
     ]  # fmt: skip
-    sentences += [_tuned(of.set_index("method"), benchmark) for benchmark, of in parts["judges"].groupby("benchmark")]
+    sentences += [
+        _tuned(of.set_index("method"), benchmark) for benchmark, of in parts["judges"].groupby("benchmark")
+    ]
     whole = parts["comparisons"]
     whole = whole[whole["application"] == OVERALL]
     sentences += [_compared(whole[whole["second"] == model], model) for model in whole["second"].unique()]
     single = sorted(set(parts["pooled"].query("k == 1")["model"]))
-    sentences.append(f"{len(single)} of the baselines rest on one run a task (Average@1), where CODA has eight.")
+    sentences.append(
+        f"{len(single)} of the baselines rest on one run a task (Average@1), where CODA has eight."
+    )
     return sentences
 
 
 def _tuned(of: pd.DataFrame, benchmark: str) -> str:
     before, after = (of.loc[method] for method in JUDGES)
     changes = [f"{name} from {before[name]:.1f} to {after[name]:.1f}" for name in ("precision", "recall")]
-    verb = "bears out" if after["recall"] - before["recall"] > after["precision"] - before["precision"] else "does not bear out"
+    verb = (
+        "bears out"
+        if after["recall"] - before["recall"] > after["precision"] - before["precision"]
+        else "does not bear out"
+    )
     verdict = f"Table 2 {verb} that it mainly improves recall, as the text says"
     return f"Fine-tuning takes the judge's {' and '.join(changes)} on {benchmark}: {verdict}."
 

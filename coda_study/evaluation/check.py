@@ -1,9 +1,12 @@
-"""`coda check`: a tiny study of fixed seed, and the committed tables, compared with committed expected values.
+"""`coda check`: a tiny study of fixed seed, and the committed tables, compared with committed expected
+values.
 
 Three kinds of values, because a model's sums may differ in their last bits between processors:
-* `same`: what no model decides, such as the tasks that are drawn and the pixels of their first screens.  Equal on every machine.
-* `episodes`: how each episode ended.  A last bit can change one sampled word, and with it the rest of its episode; so a share of
-  episodes has to be equal.  On the same processor and with the same packages all of them are.
+* `same`: what no model decides, such as the tasks that are drawn and the pixels of their first screens.
+  Equal on every machine.
+* `episodes`: how each episode ended.  A last bit can change one sampled word, and with it the rest of its
+  episode; so a share of episodes has to be equal.  On the same processor and with the same packages all of
+  them are.
 * `numbers`: figures of the trainings.  They follow from the episodes, and may be off by a stated difference.
 """
 
@@ -27,11 +30,18 @@ from coda_study.evaluation.provenance import code_state, hardware
 from coda_study.evaluation.tables import load_episodes, table1, table_settings
 from coda_study.run import Run
 
-PROFILE, SETTINGS = "smoke", ("apps=[algebra,gis]",)  # every kind of stage, and a generalist of two applications
+PROFILE, SETTINGS = (
+    "smoke",
+    ("apps=[algebra,gis]",),
+)  # every kind of stage, and a generalist of two applications
 EXPECTED = REFERENCE / "check.json"
 EQUAL_SHARE = 0.85  # of the episodes of a line; docs/reproducibility.md says what was measured
-NEAR = {"reward": 0.25, "loss": 0.15}  # largest difference of a number of this kind, by the last word of its name
-CELL = 0.001  # percentage points between a committed table and the same from its episodes: six digits are written
+NEAR = {
+    "reward": 0.25,
+    "loss": 0.15,
+}  # largest difference of a number of this kind, by the last word of its name
+# percentage points between a committed table and the same from its episodes: six digits are written
+CELL = 0.001
 
 
 class Line(NamedTuple):
@@ -55,8 +65,14 @@ def measure(run: Run) -> dict[str, Any]:
         found["numbers"]["generalist, first step, loss"] = _first(log, "loss")
         cells = table1(load_episodes(run), profile.systems, **table_settings(profile))
     except FileNotFoundError as error:
-        raise UserError(f"run {run.name} is not finished: {display(Path(error.filename))} is missing") from error
-    written = [path for path in (run.report, run.manifest, run.table1, *run.figures.glob("table1.*")) if path.is_file()]
+        raise UserError(
+            f"run {run.name} is not finished: {display(Path(error.filename))} is missing"
+        ) from error
+    written = [
+        path
+        for path in (run.report, run.manifest, run.table1, *run.figures.glob("table1.*"))
+        if path.is_file()
+    ]
     found["same"]["Table 1 and the report"] = f"{len(cells)} cells, {len(written)} files"
     return found
 
@@ -70,7 +86,9 @@ def _measure_app(run: Run, profile: Profile, app: str, found: dict[str, Any]) ->
     taught = load_trajectories(_there(run.rollouts("specialist", app)))
     for name, played in (("base planner explores", explored), ("specialists explore", taught)):
         found["episodes"].setdefault(name, {}).update(_outcomes(played))
-    found["numbers"][f"{app}: specialist, first step, reward"] = _first(run.specialist(app) / "metrics.jsonl", "reward")
+    found["numbers"][f"{app}: specialist, first step, reward"] = _first(
+        run.specialist(app) / "metrics.jsonl", "reward"
+    )
     for system in profile.systems:
         rows = pd.read_parquet(_there(run.evaluation(system, app)))
         rows = zip(rows["task_id"], rows["run"], rows["stop"], rows["steps"], rows["success"], strict=True)
@@ -120,7 +138,15 @@ def compare(expected: dict[str, Any], measured: dict[str, Any]) -> list[Line]:
         equal = sum(now.get(key) == outcome for key, outcome in outcomes.items())
         tolerance = f"at least {100 * EQUAL_SHARE:.0f} % equal"
         of = f"of {len(outcomes)} episodes"
-        lines.append(Line(name, f"{len(outcomes)} {of}", f"{equal} {of}", tolerance, equal >= EQUAL_SHARE * len(outcomes)))
+        lines.append(
+            Line(
+                name,
+                f"{len(outcomes)} {of}",
+                f"{equal} {of}",
+                tolerance,
+                equal >= EQUAL_SHARE * len(outcomes),
+            )
+        )
     for name, value in expected["numbers"].items():
         now, near = measured["numbers"].get(name, float("nan")), NEAR[name.rpartition(" ")[2]]
         lines.append(Line(name, f"{value:.4f}", f"{now:.4f}", f"± {near}", abs(now - value) <= near))
@@ -129,17 +155,25 @@ def compare(expected: dict[str, Any], measured: dict[str, Any]) -> list[Line]:
 
 def compare_tables(folders: Iterable[Path] | None = None) -> list[Line]:
     """A line for each committed run with a Table 1: is its table what its episodes give?"""
-    found = sorted(REFERENCE.glob("*/tables/table1.csv")) if folders is None else [one / "tables/table1.csv" for one in folders]
+    found = (
+        sorted(REFERENCE.glob("*/tables/table1.csv"))
+        if folders is None
+        else [one / "tables/table1.csv" for one in folders]
+    )
     lines = []
     for path in found:
         run = Run(str(path.parents[1].resolve()))
         profile, committed = run.profile(), pd.read_csv(path)
         again = table1(load_episodes(run), profile.systems or SYSTEMS, **table_settings(profile))
-        same_cells = committed[["metric", "system", "application"]].equals(again[["metric", "system", "application"]])
+        same_cells = committed[["metric", "system", "application"]].equals(
+            again[["metric", "system", "application"]]
+        )
         off = float(np.abs(committed["value"] - again["value"]).max()) if same_cells else float("nan")
         name = f"Table 1 of {run.folder.name} from its episodes"
         cells = f"{len(committed)} cells"
-        lines.append(Line(name, cells, f"{cells}, largest difference {off:.4f}", f"± {CELL} points", off <= CELL))
+        lines.append(
+            Line(name, cells, f"{cells}, largest difference {off:.4f}", f"± {CELL} points", off <= CELL)
+        )
     return lines
 
 
@@ -151,7 +185,9 @@ def load_expected(path: Path) -> dict[str, Any]:
 
 
 def write_expected(run: Run, path: Path) -> dict[str, Any]:
-    """Make the values of a finished run the expected ones, with the commit and the processor that they are of."""
+    """Make the values of a finished run the expected ones, with the commit and the processor that they are
+    of.
+    """
     about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed, "commit": code_state()["commit"],
              "processor": hardware()["processor"]}  # fmt: skip
     expected = about | measure(run)

@@ -1,4 +1,6 @@
-"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or undecided."""
+"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or
+undecided.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,19 @@ from coda_study.run import Run
 
 CLAIMS = DATA / "claims.yaml"
 JOINT = "joint"  # the ablation with one planner for all applications
-COLUMNS = ["claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on", "provenance"]
+COLUMNS = [
+    "claim",
+    "metric",
+    "application",
+    "reported",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "verdict",
+    "rests_on",
+    "provenance",
+]
 
 
 class DifferenceTest(Section):
@@ -69,12 +83,15 @@ class Claim(Section):
 
 
 def load_claims(path: Path = CLAIMS) -> list[Claim]:
-    """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for instance."""
+    """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for
+    instance.
+    """
     return load_rows(path, Claim)
 
 
 def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Profile]:
-    """The episodes and names of the systems of runs that differ in the seed alone, with `JOINT` where all have that ablation.
+    """The episodes and names of the systems of runs that differ in the seed alone, with `JOINT` where all
+    have that ablation.
 
     Episodes and profile are those of `load_seeds`, with its errors.
     """
@@ -97,15 +114,17 @@ def decide_claims(
     provenance: Provenance = Provenance.MEASURED,
     k: int | None = None,
 ) -> pd.DataFrame:
-    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
+    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the
+    `votes`.
 
-    With the episodes of several seeds (`load_systems`) it is theirs together: a task's score is the mean over the seeds, each of
-    which has `k` of its runs (default: all).
+    With the episodes of several seeds (`load_systems`) it is theirs together: a task's score is the mean over
+    the seeds, each of which has `k` of its runs (default: all).
 
-    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low, high (percentage
-    points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of claims; none for voting rules),
-    verdict, rests_on, provenance.  The verdict is `supported` where the whole interval lies above zero, `contradicted` where it
-    lies below, `undecided` otherwise, and `not tested` in a smoke run and where the run lacks the systems or votes.
+    Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low,
+    high (percentage points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of
+    claims; none for voting rules), verdict, rests_on, provenance.  The verdict is `supported` where the whole
+    interval lies above zero, `contradicted` where it lies below, `undecided` otherwise, and `not tested` in a
+    smoke run and where the run lacks the systems or votes.
 
     Raises EpisodesError that names missing episodes: no claim rests silently on fewer tasks.
     """
@@ -128,7 +147,9 @@ def _of_systems(
     provenance: Provenance, k: int | None,
 ) -> list[dict]:  # fmt: skip
     pair = (test.first, test.second)
-    everything = apps if set(apps) <= set(DESKTOP_APPS) else APPS  # a study of real applications has other ones
+    everything = (
+        apps if set(apps) <= set(DESKTOP_APPS) else APPS
+    )  # a study of real applications has other ones
     wanted = (*pair, *(everything if test.application == OVERALL else [test.application]))
     if absent := [name for name in wanted if name not in (*systems, *apps)]:
         return [_not_tested(f"the run has no {' and no '.join(absent)}")]
@@ -136,16 +157,31 @@ def _of_systems(
     where = "all applications" if test.application == OVERALL else LABELS[test.application]
     rows = []
     for family in test.metrics:
-        gap = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance, k=k)
-        reported = [paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair]
-        runs = f"{gap['runs']} runs each" if k in (None, gap["runs"]) else f"{k} runs each with {gap['runs'] // k} seeds"
+        gap = compare(
+            matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance, k=k
+        )
+        reported = [
+            paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair
+        ]
+        runs = (
+            f"{gap['runs']} runs each"
+            if k in (None, gap["runs"])
+            else f"{k} runs each with {gap['runs'] // k} seeds"
+        )
         rests_on = f"{pair[0]} and {pair[1]}, {where}: {gap['tasks']} tasks, {runs}"
-        rows.append(gap | {"reported": reported[1] - reported[0], "verdict": _verdict(gap), "rests_on": rests_on})
+        rows.append(
+            gap | {"reported": reported[1] - reported[0], "verdict": _verdict(gap), "rests_on": rests_on}
+        )
     return rows
 
 
 def _of_rules(
-    test: RulesTest, votes: pd.DataFrame, rules: Sequence[Rule], resamples: int, seed: int, provenance: Provenance
+    test: RulesTest,
+    votes: pd.DataFrame,
+    rules: Sequence[Rule],
+    resamples: int,
+    seed: int,
+    provenance: Provenance,
 ) -> dict:
     known = {} if votes.empty else {rule.name: rule for rule in rules}
     if absent := [name for name in (test.first, test.second) if name not in known]:
@@ -153,8 +189,18 @@ def _of_rules(
     value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
     if np.isnan(value):
         return _not_tested("no trajectory was accepted, or none succeeded")
-    paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure").set_index("method")["value"]
-    gap = {"metric": test.measure, "difference": value, "low": low, "high": high, "provenance": str(provenance)}
+    paper = (
+        load_table2()
+        .query("benchmark == 'scienceboard' and measure == @test.measure")
+        .set_index("method")["value"]
+    )
+    gap = {
+        "metric": test.measure,
+        "difference": value,
+        "low": low,
+        "high": high,
+        "provenance": str(provenance),
+    }
     return gap | {
         "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(gap), "application": OVERALL,
         "rests_on": f"{len(votes.groupby(TRAJECTORY))} trajectories",

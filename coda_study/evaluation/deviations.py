@@ -1,4 +1,6 @@
-"""The deviation ledger, data/deviations.yaml: the paper's choice, ours, the reason, and the effect where it was measured."""
+"""The deviation ledger, data/deviations.yaml: the paper's choice, ours, the reason, and the effect where it
+was measured.
+"""
 
 from __future__ import annotations
 
@@ -39,15 +41,24 @@ def load_deviations(path: Path = LEDGER) -> list[Deviation]:
 
 
 def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:
-    """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is unknown."""
-    (values,) = pd.json_normalize(profile.model_dump()).to_dict("records")  # nested settings with dotted names
+    """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is
+    unknown.
+    """
+    (values,) = pd.json_normalize(profile.model_dump()).to_dict(
+        "records"
+    )  # nested settings with dotted names
 
     def ours(deviation: Deviation) -> str:
         if unknown := set(deviation.fields) - values.keys():
-            raise UserError(f"deviation {deviation.id!r}: the profile has no field {', '.join(sorted(unknown))}")
+            raise UserError(
+                f"deviation {deviation.id!r}: the profile has no field {', '.join(sorted(unknown))}"
+            )
         return _FIELD.sub(lambda match: _spelt(values[match[1]]), deviation.ours)
 
-    rows = [(d.about, d.paper, ours(d), d.why, d.effect) for d in (load_deviations() if deviations is None else deviations)]
+    rows = [
+        (d.about, d.paper, ours(d), d.why, d.effect)
+        for d in (load_deviations() if deviations is None else deviations)
+    ]
     return pd.DataFrame(rows, columns=["about", "paper", "ours", "why", "effect"])
 
 

@@ -24,9 +24,15 @@ ENDINGS = {  # name: what it means
 
 def ending_of(episodes: pd.DataFrame) -> pd.Series:
     """The ending of each episode of the test tasks; none for an episode that the environment broke."""
-    lengths = {task.id: len(task.solution) + (not task.ans) for app in episodes["app"].unique() for task in test_tasks(app)}
+    lengths = {
+        task.id: len(task.solution) + (not task.ans)
+        for app in episodes["app"].unique()
+        for task in test_tasks(app)
+    }
     script, solved = episodes["task_id"].map(lengths), episodes["success"].fillna(False).astype(bool)
-    limit, broken = (episodes["stop"] == reason for reason in (StopReason.STEP_LIMIT, StopReason.ENVIRONMENT_ERROR))
+    limit, broken = (
+        episodes["stop"] == reason for reason in (StopReason.STEP_LIMIT, StopReason.ENVIRONMENT_ERROR)
+    )
     long, short = episodes["steps"] > script, episodes["steps"] < script
     conditions = {"detour": solved & long, "direct": solved, "limit": limit, "early": short}
     kinds = np.select([broken, *conditions.values()], [None, *conditions], default="wrong")
@@ -37,9 +43,11 @@ def endings(
     episodes: pd.DataFrame, systems: Sequence[str], *, apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
 ) -> pd.DataFrame:  # fmt: skip
-    """The share of each ending among a system's episodes: the unweighted mean over the applications, as Overall in Table 1.
+    """The share of each ending among a system's episodes: the unweighted mean over the applications, as
+    Overall in Table 1.
 
-    Columns: system, ending, value, low, high (percent, 95 % as in Table 1), tasks, runs, interval, provenance.
+    Columns: system, ending, value, low, high (percent, 95 % as in Table 1), tasks, runs, interval,
+    provenance.
     """
     episodes = episodes.assign(ending=ending_of(episodes)).dropna(subset="ending")
     rows = []

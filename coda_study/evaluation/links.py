@@ -1,4 +1,5 @@
-"""Links from the cells of a report to the episodes behind them: filters of the page that `coda view` writes beside the report.
+"""Links from the cells of a report to the episodes behind them: filters of the page that `coda view` writes
+beside the report.
 
 A link of a tidy row is `view.html#/VIEW?FILTERS`; the views and filters are those of `show/viewer/web`.
 """
@@ -31,7 +32,10 @@ def link(view: str, **chosen: object) -> str:
 def of_systems(table: pd.DataFrame, of: str = "test") -> pd.Series:
     """For each row of `table1` the episodes of its system; with `of="greedy"` those without chance."""
     rows = table[["system", "application", "metric"]].itertuples(index=False, name=None)
-    links = [link("episodes", set=of, system=system, app=app, metric=metric.split("@")[0]) for system, app, metric in rows]
+    links = [
+        link("episodes", set=of, system=system, app=app, metric=metric.split("@")[0])
+        for system, app, metric in rows
+    ]
     return pd.Series(links, table.index, dtype=object)
 
 
@@ -52,23 +56,36 @@ def of_endings(table: pd.DataFrame) -> pd.Series:
 
 
 def of_rules(table: pd.DataFrame, of: str) -> pd.DataFrame:
-    """For each rule and column of `compare_rules` the trajectories counted: of="mix" those of Table 2, "train" a run's own."""
-    rows = [{name: link("episodes", set=of, rule=rule, **chosen) for name, chosen in COUNTED.items()} for rule in table["rule"]]
+    """For each rule and column of `compare_rules` the trajectories counted: of="mix" those of Table 2,
+    "train" a run's own.
+    """
+    rows = [
+        {name: link("episodes", set=of, rule=rule, **chosen) for name, chosen in COUNTED.items()}
+        for rule in table["rule"]
+    ]
     return pd.DataFrame(rows, table.index)
 
 
 def of_judge(table: pd.DataFrame) -> pd.Series:
     """For each share of `judge_table` by planner the trajectories that it counts, by the run's own rule."""
     rows = table[["planner", "application", "measure"]].itertuples(index=False, name=None)
-    links = [link("episodes", set="train", system=planner, app=app, **COUNTED[measure]) for planner, app, measure in rows]
+    links = [
+        link("episodes", set="train", system=planner, app=app, **COUNTED[measure])
+        for planner, app, measure in rows
+    ]
     return pd.Series(links, table.index, dtype=object)
 
 
 def of_claims(table: pd.DataFrame) -> pd.Series:
-    """For each decided row of `decide_claims` the tasks or votes that it rests on; None for what was not tested."""
+    """For each decided row of `decide_claims` the tasks or votes that it rests on; None for what was not
+    tested.
+    """
     tests = {claim.claim: claim.test for claim in load_claims()}
     rows = table[["claim", "metric", "application", "difference"]].itertuples(index=False, name=None)
-    links = [None if difference != difference else _claim(tests.get(claim), *row) for claim, *row, difference in rows]
+    links = [
+        None if difference != difference else _claim(tests.get(claim), *row)
+        for claim, *row, difference in rows
+    ]
     return pd.Series(links, table.index, dtype=object)
 
 

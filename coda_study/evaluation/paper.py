@@ -15,7 +15,9 @@ from coda_lib.config import Profile
 from coda_lib.paths import DATA
 
 OVERALL = "overall"  # unweighted mean of the applications
-TASKS = {app.name: app.test_tasks for app in APPLICATIONS if app.trained}  # ScienceBoard tasks per application, section 5
+TASKS = {
+    app.name: app.test_tasks for app in APPLICATIONS if app.trained
+}  # ScienceBoard tasks per application, section 5
 LABELS = {app.name: app.label for app in APPLICATIONS if app.trained}
 LABELS |= {kind: kind for kind in DESKTOP_APPS} | {OVERALL: "Overall"}
 

@@ -1,12 +1,13 @@
 """The numbers of tasks, runs and training seeds that settle a difference between two systems.
 
-Model: on task t, trained with seed s, two systems differ in their chance of success by d + T_t + S_s + I_ts; a measurement adds
-the noise of k runs of each.  With n tasks and m seeds the mean difference has the variance
+Model: on task t, trained with seed s, two systems differ in their chance of success by d + T_t + S_s + I_ts;
+a measurement adds the noise of k runs of each.  With n tasks and m seeds the mean difference has the variance
 
     (tasks + (mixed + runs / k) / m) / n + seeds / m
 
-where `tasks`, `seeds` and `mixed` are the variances of T, S and I, and `runs` is that of one run of each system.  More runs and
-more seeds cannot replace tasks, and only more seeds show how much one training differs from another.
+where `tasks`, `seeds` and `mixed` are the variances of T, S and I, and `runs` is that of one run of each
+system.  More runs and more seeds cannot replace tasks, and only more seeds show how much one training differs
+from another.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from coda_study.run import Run
 POWER = 0.8  # probability of detecting a real difference; the usual choice
 SEEDS, RUNS = (1, 3, 5, 10), (1, 8, 32)  # designs to compare
 
-Pair = tuple[np.ndarray, np.ndarray]  # successes of two systems on the same tasks of an application, (tasks x runs) each
+Pair = tuple[
+    np.ndarray, np.ndarray
+]  # successes of two systems on the same tasks of an application, (tasks x runs) each
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Variances of a difference between two systems, mean over the applications (shares of successes, not percent).
+    """Variances of a difference between two systems, mean over the applications (shares of successes, not
+    percent).
 
     With a single seed `seeds` is unknown (None), and `mixed` is part of `tasks`.
     """
@@ -51,7 +55,9 @@ class Spread:
         return _z(power) * sqrt(self.variance(tasks, runs, seeds))
 
     def tasks_needed(self, difference: float, runs: int, seeds: int, power: float = POWER) -> float:
-        """The number of tasks that detects a difference; infinite where the variance of the seeds alone hides it."""
+        """The number of tasks that detects a difference; infinite where the variance of the seeds alone hides
+        it.
+        """
         variance = (difference / _z(power)) ** 2 - (self.seeds or 0.0) / seeds
         return ceil(self._per_task(runs, seeds) / variance) if variance > 0 else inf
 
@@ -64,21 +70,27 @@ def _z(power: float) -> float:
 
 
 def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
-    """The variances behind measured successes: for each seed a pair of matrices (tasks x runs) for each application.
+    """The variances behind measured successes: for each seed a pair of matrices (tasks x runs) for each
+    application.
 
-    By the method of moments; a negative estimate becomes zero.  UserError with a single run a task, which cannot separate a hard
-    task from an unlucky run, and if the seeds have different tasks or numbers of runs.
+    By the method of moments; a negative estimate becomes zero.  UserError with a single run a task, which
+    cannot separate a hard task from an unlucky run, and if the seeds have different tasks or numbers of runs.
     """
     shapes = {tuple(matrix.shape for pair in seed for matrix in pair) for seed in seeds}
     if len(shapes) > 1:
-        raise UserError("the runs have different tasks or numbers of runs: give runs of one profile that differ in the seed")
+        raise UserError(
+            "the runs have different tasks or numbers of runs: give runs of one profile that differ in the seed"
+        )
     k, count = seeds[0][0][0].shape[1], len(seeds)
     if k < 2:
         raise UserError("a single run of each task does not show how much runs differ")
     matrices = [matrix.astype(float) for seed in seeds for pair in seed for matrix in pair]
-    noise = 2 * float(np.mean([matrix.var(axis=1, ddof=1).mean() for matrix in matrices]))  # of one run of each system
+    noise = 2 * float(
+        np.mean([matrix.var(axis=1, ddof=1).mean() for matrix in matrices])
+    )  # of one run of each system
     gaps = [  # (seeds x tasks) for each application
-        np.stack([second.mean(axis=1) - first.mean(axis=1) for first, second in pairs]) for pairs in zip(*seeds, strict=True)
+        np.stack([second.mean(axis=1) - first.mean(axis=1) for first, second in pairs])
+        for pairs in zip(*seeds, strict=True)
     ]
     between = float(np.mean([gap.mean(axis=0).var(ddof=1) for gap in gaps]))
     if count == 1:

@@ -1,4 +1,6 @@
-"""Where the figures of a run come from: code, versions, settings, files, machine, time and memory, in manifest.json."""
+"""Where the figures of a run come from: code, versions, settings, files, machine, time and memory, in
+manifest.json.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +28,27 @@ FOLDERS = ("tables", "figures")  # of a run, whose files the manifest lists besi
 
 
 def code_state(repo: Path = REPO) -> dict[str, Any]:
-    """Return the commit and whether tracked files differ from it; None for both where there is no git checkout."""
+    """Return the commit and whether tracked files differ from it; None for both where there is no git
+    checkout.
+    """
     if shutil.which("git") is None or not (repo / ".git").exists():
         return {"commit": None, "changed": None}
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=repo, capture_output=True, text=True, check=False)
-    status = subprocess.run(["git", "status", "--porcelain"], cwd=repo, capture_output=True, text=True, check=True)
-    return {"commit": commit.stdout.strip() if commit.returncode == 0 else None, "changed": bool(status.stdout.strip())}
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=repo, capture_output=True, text=True, check=False
+    )
+    status = subprocess.run(
+        ["git", "status", "--porcelain"], cwd=repo, capture_output=True, text=True, check=True
+    )
+    return {
+        "commit": commit.stdout.strip() if commit.returncode == 0 else None,
+        "changed": bool(status.stdout.strip()),
+    }
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the version of Python and of each package that figures depend on; None where it is not installed."""
+    """Return the version of Python and of each package that figures depend on; None where it is not
+    installed.
+    """
 
     def installed(package: str) -> str | None:
         try:
@@ -59,12 +72,18 @@ def hardware() -> dict[str, Any]:
 
 
 def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
-    """Return the manifest of what the run's stages recorded; paths are relative to the repository where inside it."""
+    """Return the manifest of what the run's stages recorded; paths are relative to the repository where
+    inside it.
+    """
     paths = sorted((run.folder / "stages").glob("*.json"))
     records = [read_object(path, "state", "started", "inputs", "outputs") for path in paths]
-    records = sorted((record for record in records if record["state"] == "done"), key=lambda record: record["started"])
+    records = sorted(
+        (record for record in records if record["state"] == "done"), key=lambda record: record["started"]
+    )
     outputs = {name: value for record in records for name, value in record["outputs"].items()}
-    inputs = {name: value for record in records for name, value in record["inputs"].items() if name not in outputs}
+    inputs = {
+        name: value for record in records for name, value in record["inputs"].items() if name not in outputs
+    }
     shown = [path for name in FOLDERS for path in sorted((run.folder / name).rglob("*")) if path.is_file()]
     outputs |= {display(path): sha256(path) for path in shown}
     return {

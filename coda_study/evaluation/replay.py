@@ -39,19 +39,30 @@ class Replay:
 
 def without_screens(trajectory: Trajectory) -> Trajectory:
     """The trajectory with the digest of each screenshot (`DIGEST` bytes, of its pixels) in its place."""
-    steps = tuple(replace(step, screenshot=_digest(decode_image(step.screenshot))) for step in trajectory.steps)
-    return replace(trajectory, steps=steps, final_screenshot=_digest(decode_image(trajectory.final_screenshot)))
+    steps = tuple(
+        replace(step, screenshot=_digest(decode_image(step.screenshot))) for step in trajectory.steps
+    )
+    return replace(
+        trajectory, steps=steps, final_screenshot=_digest(decode_image(trajectory.final_screenshot))
+    )
 
 
-def replayed(trajectories: Sequence[Trajectory], app: str, tasks: Mapping[str, Task], count: Replay) -> list[Trajectory]:
+def replayed(
+    trajectories: Sequence[Trajectory], app: str, tasks: Mapping[str, Task], count: Replay
+) -> list[Trajectory]:
     """The trajectories of `without_screens` with their screenshots, which are drawn again; adds to `count`.
 
-    Left out is an episode whose task is not among `tasks`, by its id and text, and one in which the application broke.
+    Left out is an episode whose task is not among `tasks`, by its id and text, and one in which the
+    application broke.
     """
     env, whole = ScienceDesk(app), []
     for trajectory in trajectories:
         task = tasks.get(trajectory.task_id)
-        if task and task.instruction == trajectory.instruction and trajectory.stop is not StopReason.ENVIRONMENT_ERROR:
+        if (
+            task
+            and task.instruction == trajectory.instruction
+            and trajectory.stop is not StopReason.ENVIRONMENT_ERROR
+        ):
             try:
                 whole.append(_replay(env, task, trajectory, count))
             except EnvironmentFault:  # counted as left out
@@ -74,9 +85,13 @@ def _replay(env: ScienceDesk, task: Task, trajectory: Trajectory, count: Replay)
     count.episodes += 1
     count.same_outcome += env.check(trajectory.stop, trajectory.answer) == trajectory.success
     count.screens += len(kept)
-    count.same_screens += sum(_digest(picture) == before for picture, before in zip(pictures, kept, strict=True))
+    count.same_screens += sum(
+        _digest(picture) == before for picture, before in zip(pictures, kept, strict=True)
+    )
     files = [screenshot_png(picture) for picture in pictures]
-    steps = tuple(replace(step, screenshot=file) for step, file in zip(trajectory.steps, files[:-1], strict=True))
+    steps = tuple(
+        replace(step, screenshot=file) for step, file in zip(trajectory.steps, files[:-1], strict=True)
+    )
     return replace(trajectory, steps=steps, final_screenshot=files[-1])
 
 

@@ -1,6 +1,7 @@
 """The tables of a run in the layout of the paper's, their captions and files, and the HTML report.
 
-`tables` computes tidy data frames in percent; `grid` lays them out as the paper does, and the writers make files of these.
+`tables` computes tidy data frames in percent; `grid` lays them out as the paper does, and the writers make
+files of these.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ SYSTEM_LABELS = {
     "stage2": "Stage-2 generalist",
 }  # fmt: skip
 SUCCESS = "Success in percent"
-COMPARED = "Differences in percentage points between systems on the same tasks, with p values of a sign-flip test"
+COMPARED = (
+    "Differences in percentage points between systems on the same tasks, with p values of a sign-flip test"
+)
 SPECIALISTS_NOTE = "* {} specialist{}, each evaluated on its own application."
 _NUMBERS = ("No", "One", "Two", "Three", "Four")
 SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
@@ -38,7 +41,7 @@ _BESIDE_NOTE = (
 )
 
 
-# ------------------------------------------------------------------------------------------------ captions and layout
+# ------------------------------------------------------------------------------------------------ captions an
 
 
 def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
@@ -77,14 +80,18 @@ def _runs(table: pd.DataFrame) -> str:
 
 
 def grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
-    """Table 1 as in the paper: a row per metric and system, a column per application, `12.9 [5.1, 22.4]` or other `cells`."""
+    """Table 1 as in the paper: a row per metric and system, a column per application, `12.9 [5.1, 22.4]` or
+    other `cells`.
+    """
     cells = _cells(table, "value") if cells is None else cells
     table = table.assign(cell=cells, system=table["system"].replace(SYSTEM_LABELS))
     return _wide(table, {"metric": "Metric", "system": "System"})
 
 
 def comparisons_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
-    """Differences in the layout of Table 1: a row per metric and pair, `+4.8 [+1.6, +8.5], p = 0.004` or other `cells`."""
+    """Differences in the layout of Table 1: a row per metric and pair, `+4.8 [+1.6, +8.5], p = 0.004` or
+    other `cells`.
+    """
     p = table["p"].map(lambda p: "p < 0.001" if p < 0.001 else f"p = {p:.3f}")
     table = table.assign(cell=_cells(table, "difference", "+") + ", " + p if cells is None else cells)
     table = table.replace({"first": SYSTEM_LABELS, "second": SYSTEM_LABELS})
@@ -92,7 +99,9 @@ def comparisons_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.
 
 
 def beside_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.DataFrame:
-    """`beside_paper` laid out: for each metric and system our row, or other `cells`, and below it the paper's."""
+    """`beside_paper` laid out: for each metric and system our row, or other `cells`, and below it the
+    paper's.
+    """
     cells = _cells(table, "value") if cells is None else cells
     table = table.assign(system=table["system"].replace(SYSTEM_LABELS))
     ours = table.assign(cell=cells, source=f"ours, {table['provenance'].iloc[0]}")
@@ -113,7 +122,9 @@ def endings_grid(table: pd.DataFrame, cells: pd.Series | None = None) -> pd.Data
 def rules_grid(table: pd.DataFrame) -> pd.DataFrame:
     """`compare_rules` or `table2` laid out: a row per rule, shares as `60.0 [49.4, 70.4]`."""
     shares = {
-        name: _cells(table.rename(columns={f"{name}_low": "low", f"{name}_high": "high"}), name).mask(table[name].isna(), "")
+        name: _cells(table.rename(columns={f"{name}_low": "low", f"{name}_high": "high"}), name).mask(
+            table[name].isna(), ""
+        )
         for name in ("precision", "recall")
     }
     paper = [name for name in table if name.startswith("paper_")]
@@ -122,10 +133,18 @@ def rules_grid(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def claims_grid(table: pd.DataFrame) -> pd.DataFrame:
-    """`decide_claims` laid out: differences in percentage points, `+4.8 [+1.6, +8.5]`; empty where nothing was tested."""
+    """`decide_claims` laid out: differences in percentage points, `+4.8 [+1.6, +8.5]`; empty where nothing
+    was tested.
+    """
     paper = table["reported"].map("{:+.1f}".format, na_action="ignore").fillna("")
     ours = _cells(table, "difference", "+").mask(table["difference"].isna(), "")
-    columns = {"claim": "Claim", "metric": "Metric", "paper": "Paper", "ours": "This run", "verdict": "Verdict"}
+    columns = {
+        "claim": "Claim",
+        "metric": "Metric",
+        "paper": "Paper",
+        "ours": "This run",
+        "verdict": "Verdict",
+    }
     return table.assign(paper=paper, ours=ours)[list(columns)].fillna("").rename(columns=columns)
 
 
@@ -145,11 +164,14 @@ def to_latex(layout: pd.DataFrame, text: str, label: str) -> str:
     special |= {"→": r"$\rightarrow$", "−": "$-$", "<": "$<$", "≥": r"$\geq$"}
     clean = str.maketrans(special)
     layout = layout.map(lambda cell: str(cell).translate(clean))
-    return layout.to_latex(index=False, escape=False, caption=text.translate(clean), label=label, position="t")
+    return layout.to_latex(
+        index=False, escape=False, caption=text.translate(clean), label=label, position="t"
+    )
 
 
 def _wide(table: pd.DataFrame, keys: dict[str, str]) -> pd.DataFrame:
-    """One row per combination of keys, in order of appearance; one column per application, in the paper's order.
+    """One row per combination of keys, in order of appearance; one column per application, in the paper's
+    order.
 
     UserError names applications without a column.
     """
@@ -168,7 +190,7 @@ def _cells(table: pd.DataFrame, column: str, sign: str = "") -> pd.Series:
     return pd.Series(cells, index=table.index, dtype=str).str.replace("-", "−")
 
 
-# -------------------------------------------------------------------------------------------------------------- files
+# ------------------------------------------------------------------------------------------------------------
 
 
 def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run: str) -> list[Path]:
@@ -200,21 +222,26 @@ def _laid_out(name: str, table: pd.DataFrame, run: str) -> tuple[pd.DataFrame, s
 def html_report(run_dir: Path) -> Path:
     """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file.
 
-    The cells of tables are links to the episodes behind them in view.html, which `coda view` writes beside it.
+    The cells of tables are links to the episodes behind them in view.html, which `coda view` writes beside
+    it.
 
-    Reads tables/*.csv (those of `write_tables` and `LAYOUTS` are laid out, others shown as they are), figures/*.svg with the
-    captions in their metadata, manifest.json and timings.json (seconds by stage); the report says where one of the last two is
-    missing.  Raises UserError where there is no Table 1.
+    Reads tables/*.csv (those of `write_tables` and `LAYOUTS` are laid out, others shown as they are),
+    figures/*.svg with the captions in their metadata, manifest.json and timings.json (seconds by stage); the
+    report says where one of the last two is missing.  Raises UserError where there is no Table 1.
     """
     if not (run_dir / "tables" / "table1.csv").exists():
         raise UserError(f"{run_dir} has no tables/table1.csv: finish the run first")
     frames = {path.stem: pd.read_csv(path) for path in sorted((run_dir / "tables").glob("*.csv"))}
     run, provenance = run_dir.name, " and ".join(frames["table1"]["provenance"].unique())
     titles = {"table1": "Table 1", "beside_paper": "Beside the paper", "comparisons": "Comparisons"}
-    sections = [(title, *_laid_out(name, frames[name], run), name) for name, title in titles.items() if name in frames]
+    sections = [
+        (title, *_laid_out(name, frames[name], run), name) for name, title in titles.items() if name in frames
+    ]
     for name in sorted(set(frames) - set(titles), key=lambda name: ([*LAYOUTS, name].index(name), name)):
         title, lay_out = LAYOUTS.get(name, (name.capitalize(), _as_it_is))
-        sections.append((title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}.", name))
+        sections.append(
+            (title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}.", name)
+        )
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
@@ -240,9 +267,15 @@ def _as_it_is(table: pd.DataFrame) -> pd.DataFrame:
 LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this order
     "claims": ("The paper's claims, differences in percentage points", claims_grid),
     "endings": ("How episodes end, percent of a system's episodes", endings_grid),
-    "greedy": ("Without chance: success in percent, each task once at temperature 0", lambda table: grid(table)),
+    "greedy": (
+        "Without chance: success in percent, each task once at temperature 0",
+        lambda table: grid(table),
+    ),
     "sealed": ("Sealed tasks: success in percent", lambda table: grid(table)),
-    "sealed_differences": ("Sealed tasks: differences in percentage points", lambda table: comparisons_grid(table)),
+    "sealed_differences": (
+        "Sealed tasks: differences in percentage points",
+        lambda table: comparisons_grid(table),
+    ),
     "table2": ("Table 2", lambda table: rules_grid(table).reset_index(names="rule")),
     "judge": ("The judge", _as_it_is),
     "votes": ("Voting rules", lambda table: rules_grid(table).reset_index(names="rule")),
@@ -252,7 +285,9 @@ LAYOUTS = {  # tables/NAME.csv: its title and layout in the report, in this orde
 
 
 def _links(name: str, table: pd.DataFrame) -> pd.DataFrame:
-    """The laid-out table with the link of a cell in its place; columns and cells without one are left out or empty."""
+    """The laid-out table with the link of a cell in its place; columns and cells without one are left out or
+    empty.
+    """
     match name:
         case "table1" | "greedy":
             linked = grid(table, links.of_systems(table, "test" if name == "table1" else "greedy"))
@@ -277,8 +312,14 @@ def _links(name: str, table: pd.DataFrame) -> pd.DataFrame:
 def _linked_rows(layout: pd.DataFrame, linked: pd.DataFrame) -> list[list[tuple[str, str | None]]]:
     """Each cell as text and the link behind it."""
     linked = linked.reindex(columns=layout.columns, index=layout.index).astype(object)
-    texts, targets = layout.map(_shown).to_numpy().tolist(), linked.where(linked.notna(), None).to_numpy().tolist()
-    return [[(text, text and target) for text, target in zip(*row, strict=True)] for row in zip(texts, targets, strict=True)]
+    texts, targets = (
+        layout.map(_shown).to_numpy().tolist(),
+        linked.where(linked.notna(), None).to_numpy().tolist(),
+    )
+    return [
+        [(text, text and target) for text, target in zip(*row, strict=True)]
+        for row in zip(texts, targets, strict=True)
+    ]
 
 
 def _shown(value: object) -> str:

@@ -1,4 +1,6 @@
-"""The files that notebooks 10 and 14 write: the tables of a run, its claims, its manifest, and the page of them all."""
+"""The files that notebooks 10 and 14 write: the tables of a run, its claims, its manifest, and the page of
+them all.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +19,11 @@ from coda_study.run import Run
 def save_results(
     run: Run, table: pd.DataFrame, compared: pd.DataFrame, claims: pd.DataFrame, **others: pd.DataFrame
 ) -> list[Path]:
-    """Write the tables of a run (csv, md, tex), its claims, its deviations and its manifest, then report.html.
+    """Write the tables of a run (csv, md, tex), its claims, its deviations and its manifest, then
+    report.html.
 
-    `table` is that of `table1`, `compared` that of `comparisons`, `claims` that of `decide_claims`; `others` become
-    tables/{name}.csv.  Returns the files of Table 1 and of the comparisons, and the page.
+    `table` is that of `table1`, `compared` that of `comparisons`, `claims` that of `decide_claims`; `others`
+    become tables/{name}.csv.  Returns the files of Table 1 and of the comparisons, and the page.
     """
     write_json(run.claims, records(claims))
     files = write_tables(run.tables, table, compared, run.folder.name)

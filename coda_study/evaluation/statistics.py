@@ -1,10 +1,11 @@
 """Average@k, Pass@k, their intervals, and paired comparisons of two systems.
 
-Everything starts from a success matrix (tasks x runs, bool): one system, k independent runs of every task.  The runs
-of one task are not independent of each other, so uncertainty is always over *tasks*: both metrics are means over tasks
-of a score per task.  A figure has Wilson's interval with as many trials as its tasks are worth (`wilson_over_tasks`); of a
-difference the tasks are resampled, within their application, and of three or more seeds the seeds too.  Functions that resample
-take a NumPy generator; the same generator state gives the same figures.
+Everything starts from a success matrix (tasks x runs, bool): one system, k independent runs of every task.
+The runs of one task are not independent of each other, so uncertainty is always over *tasks*: both metrics
+are means over tasks of a score per task.  A figure has Wilson's interval with as many trials as its tasks are
+worth (`wilson_over_tasks`); of a difference the tasks are resampled, within their application, and of three
+or more seeds the seeds too.  Functions that resample take a NumPy generator; the same generator state gives
+the same figures.
 
 SciPy computes the bootstrap of means and the sign-flip test; statsmodels Wilson, Newcombe and McNemar.
 """
@@ -30,7 +31,9 @@ ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
 LEVEL = 0.95  # of every interval
 TAILS = (50 * (1 - LEVEL), 100 - 50 * (1 - LEVEL))  # percentiles at its ends
 RESAMPLES = 10_000  # of differences
-PRIOR = 2.0  # successes for which `wilson_over_tasks` assumes the worst case; as many as Agresti and Coull add
+PRIOR = (
+    2.0  # successes for which `wilson_over_tasks` assumes the worst case; as many as Agresti and Coull add
+)
 
 Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
 
@@ -38,8 +41,8 @@ Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
 class EpisodesError(UserError):
     """The episodes do not form a full matrix of tasks x runs.
 
-    Attributes: `missing`, `broken` and `repeated`, each a tuple of (task_id, run).  `broken` are episodes without an
-    outcome: the environment failed, which says nothing about the agent.
+    Attributes: `missing`, `broken` and `repeated`, each a tuple of (task_id, run).  `broken` are episodes
+    without an outcome: the environment failed, which says nothing about the agent.
     """
 
     def __init__(self, message: str, missing: Pairs = (), broken: Pairs = (), repeated: Pairs = ()) -> None:
@@ -67,19 +70,23 @@ class Difference(Estimate):
     p: float
 
 
-# ---------------------------------------------------------------------------------------------- episodes to matrices
+# ---------------------------------------------------------------------------------------------- episodes to m
 
 
 def success_matrix(
-    episodes: pd.DataFrame, tasks: Collection[str] | None = None, runs: Collection[int] | None = None, name: str = ""
+    episodes: pd.DataFrame,
+    tasks: Collection[str] | None = None,
+    runs: Collection[int] | None = None,
+    name: str = "",
 ) -> pd.DataFrame:
     """Successes of one system (tasks x runs, bool; index task_id sorted, columns run sorted).
 
-    `episodes` has a row per episode with task_id, run, stop, success.  `tasks` and `runs` are the expected ones (default: all
-    that occur); messages begin with `name`.
+    `episodes` has a row per episode with task_id, run, stop, success.  `tasks` and `runs` are the expected
+    ones (default: all that occur); messages begin with `name`.
 
-    Raises EpisodesError that names tasks and runs where an episode is missing, occurs twice, belongs to no expected task,
-    or has no outcome (stop ENVIRONMENT_ERROR, or success not recorded).  Nothing is dropped and nothing counts as zero.
+    Raises EpisodesError that names tasks and runs where an episode is missing, occurs twice, belongs to no
+    expected task, or has no outcome (stop ENVIRONMENT_ERROR, or success not recorded).  Nothing is dropped
+    and nothing counts as zero.
     """
     name = name or "these episodes"
     if episodes.empty:
@@ -103,7 +110,11 @@ def success_matrix(
         if pairs
     ]
     if problems:
-        message = f"{name}: " + "; ".join(problems) + ". Run these episodes again; no table is made from the others."
+        message = (
+            f"{name}: "
+            + "; ".join(problems)
+            + ". Run these episodes again; no table is made from the others."
+        )
         raise EpisodesError(message, missing, broken, repeated)
     return episodes.pivot(index="task_id", columns="run", values="success").astype(bool)
 
@@ -120,7 +131,7 @@ def _spell(pairs: Pairs, shown: int = 12) -> str:
     return "; ".join(spelt + rest)
 
 
-# --------------------------------------------------------------------------------------------------- scores per task
+# --------------------------------------------------------------------------------------------------- scores p
 
 
 def task_average(successes: np.ndarray | pd.DataFrame) -> np.ndarray:
@@ -129,7 +140,9 @@ def task_average(successes: np.ndarray | pd.DataFrame) -> np.ndarray:
 
 
 def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
-    """Unbiased chance of a success among k of n runs, per task: 1 - C(n-c, k) / C(n, k); (tasks x runs) -> (tasks,)."""
+    """Unbiased chance of a success among k of n runs, per task: 1 - C(n-c, k) / C(n, k); (tasks x runs) ->
+    (tasks,).
+    """
     successes = np.asarray(successes, dtype=bool)
     n = successes.shape[1]
     if not 1 <= k <= n:
@@ -138,7 +151,7 @@ def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
     return 1.0 - special.comb(failures, k) / special.comb(n, k)
 
 
-# --------------------------------------------------------------------------------------------------------- intervals
+# --------------------------------------------------------------------------------------------------------- in
 
 
 def wilson(successes: float, trials: float) -> Estimate:
@@ -150,57 +163,74 @@ def wilson(successes: float, trials: float) -> Estimate:
 def precision_and_recall(
     tasks: Sequence[str], accepted: Sequence[bool], success: Sequence[bool]
 ) -> tuple[Estimate, Estimate]:
-    """Share of the accepted trajectories that are successes, and share of the successes that are accepted; see `ratio`.
+    """Share of the accepted trajectories that are successes, and share of the successes that are accepted;
+    see `ratio`.
 
-    `tasks`, `accepted` and `success` have an entry for each trajectory.  Every table about judges takes both from here.
+    `tasks`, `accepted` and `success` have an entry for each trajectory.  Every table about judges takes both
+    from here.
     """
     yes, truth = np.asarray(accepted, bool), np.asarray(success, bool)
-    counts = pd.DataFrame({"right": yes & truth, "accepted": yes, "successes": truth}).groupby(np.asarray(tasks)).sum()
+    counts = (
+        pd.DataFrame({"right": yes & truth, "accepted": yes, "successes": truth})
+        .groupby(np.asarray(tasks))
+        .sum()
+    )
     right = counts["right"].to_numpy()
     return tuple(ratio(right, counts[of].to_numpy()) for of in ("accepted", "successes"))
 
 
 def ratio(parts: np.ndarray, wholes: np.ndarray) -> Estimate:
-    """Share of trajectories, sum(parts) / sum(wholes), from the counts of each task, (tasks,) both; NaN if `wholes` are zero.
+    """Share of trajectories, sum(parts) / sum(wholes), from the counts of each task, (tasks,) both; NaN if
+    `wholes` are zero.
 
-    The trajectories of a task are not independent: the interval is `wilson_over_tasks`, a task weighing as much as it has
-    trajectories.
+    The trajectories of a task are not independent: the interval is `wilson_over_tasks`, a task weighing as
+    much as it has trajectories.
     """
     parts, wholes = parts[wholes > 0], wholes[wholes > 0]
     if not wholes.size:
         return Estimate(np.nan, np.nan, np.nan, "none")
     value, weights, tasks = float(parts.sum() / wholes.sum()), wholes / wholes.sum(), len(wholes)
-    variance = np.sum((weights * (parts / wholes - value)) ** 2) * tasks / (tasks - 1) if tasks > 1 else np.inf
+    variance = (
+        np.sum((weights * (parts / wholes - value)) ** 2) * tasks / (tasks - 1) if tasks > 1 else np.inf
+    )
     return wilson_over_tasks(value, 1 / np.sum(weights**2), variance)
 
 
 def resampled_sums(counts: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
-    """Sums of counts (tasks x kinds) over tasks that are drawn with replacement, as many as there are: (resamples x kinds)."""
+    """Sums of counts (tasks x kinds) over tasks that are drawn with replacement, as many as there are:
+    (resamples x kinds).
+    """
     tasks = len(counts)
     return rng.multinomial(tasks, np.full(tasks, 1 / tasks), resamples) @ counts
 
 
 def mean_over_tasks(strata: Sequence[np.ndarray]) -> Estimate:
-    """Unweighted mean over applications of the mean score per task, with `wilson_over_tasks` for its interval.
+    """Unweighted mean over applications of the mean score per task, with `wilson_over_tasks` for its
+    interval.
 
-    `strata` holds one array of scores per task (tasks,), from 0 to 1, for each application; Overall has several.  For one
-    application whose scores are 0 or 1, as those of Pass@k, it is `wilson`.
+    `strata` holds one array of scores per task (tasks,), from 0 to 1, for each application; Overall has
+    several.  For one application whose scores are 0 or 1, as those of Pass@k, it is `wilson`.
     """
     value = float(np.mean([np.mean(scores) for scores in strata]))
     spreads = [np.var(scores, ddof=1) if len(scores) > 1 else value * (1 - value) for scores in strata]
-    variance = sum(spread / len(scores) for spread, scores in zip(spreads, strata, strict=True)) / len(strata) ** 2
+    variance = (
+        sum(spread / len(scores) for spread, scores in zip(spreads, strata, strict=True)) / len(strata) ** 2
+    )
     return wilson_over_tasks(value, _effective_tasks(strata), variance)
 
 
 def wilson_over_tasks(value: float, tasks: float, variance: float) -> Estimate:
-    """Wilson's interval of a mean of shares per task, `value`: of so many tasks, or more if they differ less than 0 and 1 do.
+    """Wilson's interval of a mean of shares per task, `value`: of so many tasks, or more if they differ less
+    than 0 and 1 do.
 
-    A mean of scores from 0 to 1 varies most if every score is 0 or 1: then its variance is `value` (1 - `value`) / `tasks`.  The
-    tasks count for more by the ratio of that to the `variance` estimated from the data.  As few successes (or failures) say
-    little about a variance, `PRIOR` is added to both: without a success it stays Wilson's of `tasks`.
+    A mean of scores from 0 to 1 varies most if every score is 0 or 1: then its variance is `value` (1 -
+    `value`) / `tasks`.  The tasks count for more by the ratio of that to the `variance` estimated from the
+    data.  As few successes (or failures) say little about a variance, `PRIOR` is added to both: without a
+    success it stays Wilson's of `tasks`.
 
-    Where tasks are resampled instead, an application without a success adds nothing to the width, and the interval of a low rate
-    holds the truth in 86 to 92 % of cases instead of 95 %.  docs/reproducibility.md has the simulation.
+    Where tasks are resampled instead, an application without a success adds nothing to the width, and the
+    interval of a low rate holds the truth in 86 to 92 % of cases instead of 95 %.  docs/reproducibility.md
+    has the simulation.
     """
     worst = value * (1 - value) * tasks
     effect = min(1.0, (variance * tasks**2 + PRIOR) / (worst + PRIOR))
@@ -208,19 +238,26 @@ def wilson_over_tasks(value: float, tasks: float, variance: float) -> Estimate:
 
 
 def paired_difference(
-    first: Sequence[np.ndarray], second: Sequence[np.ndarray], rng: np.random.Generator, resamples: int = RESAMPLES
+    first: Sequence[np.ndarray],
+    second: Sequence[np.ndarray],
+    rng: np.random.Generator,
+    resamples: int = RESAMPLES,
 ) -> Difference:
-    """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over tasks.
+    """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over
+    tasks.
 
-    `first` and `second` hold one array of scores for each application, (tasks,) or (tasks, seeds), tasks in the same order.
-    Tasks are resampled within their application, both systems with the same tasks; of three or more seeds the seeds are
-    resampled as well (`_seed_noise`), since each is a training of its own.  The p value is that of flipping the sign of each
-    task's difference (exact where few tasks differ): under the null hypothesis the two systems are exchangeable.  It is over
-    tasks alone.
+    `first` and `second` hold one array of scores for each application, (tasks,) or (tasks, seeds), tasks in
+    the same order. Tasks are resampled within their application, both systems with the same tasks; of three
+    or more seeds the seeds are resampled as well (`_seed_noise`), since each is a training of its own.  The p
+    value is that of flipping the sign of each task's difference (exact where few tasks differ): under the
+    null hypothesis the two systems are exchangeable.  It is over tasks alone.
 
-    Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the trials.
+    Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the
+    trials.
     """
-    of_seeds = [(np.asarray(b) - np.asarray(a)).reshape(len(a), -1) for a, b in zip(first, second, strict=True)]
+    of_seeds = [
+        (np.asarray(b) - np.asarray(a)).reshape(len(a), -1) for a, b in zip(first, second, strict=True)
+    ]
     gaps = [gap.mean(axis=1) for gap in of_seeds]
     value = float(np.mean([gap.mean() for gap in gaps]))
     means, method = _resample(gaps, rng, resamples), "bootstrap"
@@ -237,11 +274,12 @@ def paired_difference(
 
 
 def _seed_noise(gaps: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray:
-    """What drawing the seeds with replacement adds to the mean of gaps, (tasks, seeds) for each application: (resamples,).
+    """What drawing the seeds with replacement adds to the mean of gaps, (tasks, seeds) for each application:
+    (resamples,).
 
-    A seed is drawn for all applications at once: the planner of stage 2 is trained for all of them.  Drawing from S seeds varies
-    too little by (S - 1) / S, which is made up for.  The noise of episodes counts here and over tasks: the interval is rather
-    wide.
+    A seed is drawn for all applications at once: the planner of stage 2 is trained for all of them.  Drawing
+    from S seeds varies too little by (S - 1) / S, which is made up for.  The noise of episodes counts here
+    and over tasks: the interval is rather wide.
     """
     of_seed = np.mean([gap.mean(axis=0) for gap in gaps], axis=0)
     seeds = len(of_seed)
@@ -259,17 +297,23 @@ def newcombe(first: float, first_trials: float, second: float, second_trials: fl
 
 
 def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
-    """Exact p value of McNemar's test on tasks solved by the first and by the second system, bool (tasks,) each."""
+    """Exact p value of McNemar's test on tasks solved by the first and by the second system, bool (tasks,)
+    each.
+    """
     table = crosstab(first, second, levels=([False, True], [False, True])).count
     return float(mcnemar(table, exact=True).pvalue)
 
 
 def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray | None:
-    """Unweighted means of the strata's means over resampled tasks, (resamples,); None where no stratum varies."""
+    """Unweighted means of the strata's means over resampled tasks, (resamples,); None where no stratum
+    varies.
+    """
     varying = [scores for scores in strata if np.ptp(scores) > 0]
     if not varying:
         return None
-    constant = sum(scores[0] for scores in strata if np.ptp(scores) == 0)  # resampling cannot change these means
+    constant = sum(
+        scores[0] for scores in strata if np.ptp(scores) == 0
+    )  # resampling cannot change these means
     return stats.bootstrap(
         varying,
         lambda *samples, axis: (constant + sum(sample.mean(axis=axis) for sample in samples)) / len(strata),
@@ -278,7 +322,9 @@ def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples:
 
 
 def _effective_tasks(strata: Sequence[np.ndarray]) -> float:
-    """Size of one sample whose mean is as uncertain as the strata's unweighted mean; all tasks if equally large."""
+    """Size of one sample whose mean is as uncertain as the strata's unweighted mean; all tasks if equally
+    large.
+    """
     return len(strata) ** 2 / sum(1 / len(scores) for scores in strata)
 
 

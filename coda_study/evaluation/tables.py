@@ -1,6 +1,8 @@
-"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours, several seeds.
+"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours,
+several seeds.
 
-All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
+All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success,
+stop.
 """
 
 from __future__ import annotations
@@ -33,24 +35,35 @@ PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stan
 }
 PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 
-Episodes = Literal["evaluation", "greedy", "sealed"]  # at the test tasks, at these without chance, at the sealed tasks
+Episodes = Literal[
+    "evaluation", "greedy", "sealed"
+]  # at the test tasks, at these without chance, at the sealed tasks
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
 def read_episodes(path: Path) -> pd.DataFrame:
     """A table with a row an episode.  UserError for another file."""
-    return read_table(path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text")
+    return read_table(
+        path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text"
+    )
 
 
-def load_episodes(run: Run, systems: Sequence[str] | None = None, of: Episodes = "evaluation") -> pd.DataFrame:
+def load_episodes(
+    run: Run, systems: Sequence[str] | None = None, of: Episodes = "evaluation"
+) -> pd.DataFrame:
     """The episodes of a run, of all its systems or of these, and of one kind.
 
     UserError names what was not evaluated.
     """
-    profile, path_of = run.profile(), {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of]
+    profile, path_of = (
+        run.profile(),
+        {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of],
+    )
     paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
-        raise UserError(f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first")
+        raise UserError(
+            f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first"
+        )
     return pd.concat(map(read_episodes, paths))
 
 
@@ -65,11 +78,11 @@ def table1(
 ) -> pd.DataFrame:  # fmt: skip
     """Table 1 of a run, or of several seeds (`load_seeds`), a row per cell.
 
-    Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are Average@k
-    and Pass@k with k the number of runs of a seed (default: all runs of a task); with several seeds they are means over
-    the seeds.  Value, low and high are percent, low to high the 95 % interval.
-    `interval` names its method: Wilson's, with tasks as the trials (`statistics.mean_over_tasks`).  Overall is the unweighted
-    mean of `apps`.
+    Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are
+    Average@k and Pass@k with k the number of runs of a seed (default: all runs of a task); with several seeds
+    they are means over the seeds.  Value, low and high are percent, low to high the 95 % interval. `interval`
+    names its method: Wilson's, with tasks as the trials (`statistics.mean_over_tasks`).  Overall is the
+    unweighted mean of `apps`.
 
     Raises EpisodesError unless all systems have the same tasks and runs.
 
@@ -102,18 +115,23 @@ def comparisons(
 ) -> pd.DataFrame:  # fmt: skip
     """Paired differences between systems, a row per metric, pair and application or Overall.
 
-    The pairs are those of PAIRS that `systems` contains.  Every row draws from its own generator with the same seed, so that it
-    does not depend on the other rows.  Columns: metric, first, second, application, difference
-    (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact; Pass@k of one seed only,
-    Overall pools all tasks), low, high (95 %, paired bootstrap over tasks, of three or more seeds over these too), tasks, runs,
-    interval, provenance.  The p values are not corrected for the number of comparisons.
+    The pairs are those of PAIRS that `systems` contains.  Every row draws from its own generator with the
+    same seed, so that it does not depend on the other rows.  Columns: metric, first, second, application,
+    difference (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact;
+    Pass@k of one seed only, Overall pools all tasks), low, high (95 %, paired bootstrap over tasks, of three
+    or more seeds over these too), tasks, runs, interval, provenance.  The p values are not corrected for the
+    number of comparisons.
 
     Raises EpisodesError unless all these systems have the same tasks and runs.
     """
     pairs = [pair for pair in PAIRS if set(pair) <= set(systems)]
-    matrices = success_matrices(episodes, [system for system in systems if any(system in pair for pair in pairs)], apps)
+    matrices = success_matrices(
+        episodes, [system for system in systems if any(system in pair for pair in pairs)], apps
+    )
     cells = product(FAMILIES, pairs, (*apps, OVERALL))
-    return pd.DataFrame([compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance, k=k) for cell in cells])
+    return pd.DataFrame(
+        [compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance, k=k) for cell in cells]
+    )
 
 
 def compare(
@@ -137,27 +155,37 @@ def compare(
 def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
     """Our Table 1 with the paper's figure beside each of ours; goes with `report.beside_note`.
 
-    Adds paper_metric, paper_model, paper_value (percent) and paper_tasks to the rows of `table`.  Average@k stands
-    beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  The paper's Overall, over its four
-    applications, stands beside ours over the same four of ScienceDesk, or over real applications; it is left out beside fewer.
+    Adds paper_metric, paper_model, paper_value (percent) and paper_tasks to the rows of `table`.  Average@k
+    stands beside the paper's Average@8 and Pass@k beside its Pass@8, whatever our k.  The paper's Overall,
+    over its four applications, stands beside ours over the same four of ScienceDesk, or over real
+    applications; it is left out beside fewer.
     """
     paper = load_table1()
     if 0 < len(set(APPS) & set(table["application"])) < len(APPS):
         paper = paper[paper["application"] != OVERALL]
     paper = paper.rename(columns={name: f"paper_{name}" for name in ("metric", "model", "value", "tasks")})
     keys = ["paper_metric", "paper_model", "application"]
-    ours = table.assign(paper_metric=table["metric"].str.split("@").str[0] + "@8", paper_model=table["system"].map(PAPER_MODELS))
-    return ours.merge(paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one")
+    ours = table.assign(
+        paper_metric=table["metric"].str.split("@").str[0] + "@8",
+        paper_model=table["system"].map(PAPER_MODELS),
+    )
+    return ours.merge(
+        paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one"
+    )
 
 
-def success_matrices(episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, apps: Sequence[str] = APPS) -> Matrices:
+def success_matrices(
+    episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, apps: Sequence[str] = APPS
+) -> Matrices:
     """Success matrices by (system, application), all systems with the same tasks and runs.
 
     Raises EpisodesError that names missing episodes.
     """
     episodes = episodes[episodes["system"].isin(systems)]
     if unknown := sorted(set(episodes["app"]) - set(apps)):
-        raise EpisodesError(f"episodes of applications that this table has no column for: {', '.join(unknown)}")
+        raise EpisodesError(
+            f"episodes of applications that this table has no column for: {', '.join(unknown)}"
+        )
     app_of = dict(zip(episodes["task_id"], episodes["app"], strict=True))
     if systems and (absent := [app for app in apps if app not in app_of.values()]):
         raise EpisodesError(f"no episodes of any system for {', '.join(absent)}")
@@ -177,38 +205,53 @@ def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarr
     """Score of each task with each seed, which has k of the runs: (tasks, seeds)."""
     k = k or matrix.shape[1]
     score = statistics.task_average if family == "Average" else partial(statistics.task_pass, k=k)
-    return np.stack([score(runs) for runs in np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)], axis=1)
+    return np.stack(
+        [score(runs) for runs in np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)], axis=1
+    )
 
 
-def _evidence(estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance) -> dict:
+def _evidence(
+    estimate: statistics.Estimate, matrices: Sequence[pd.DataFrame], provenance: Provenance
+) -> dict:
     """The columns for the interval of a figure and its sample."""
     tasks, runs = sum(len(matrix) for matrix in matrices), matrices[0].shape[1]
     interval = {"low": 100 * estimate.low, "high": 100 * estimate.high}
-    return interval | {"tasks": tasks, "runs": runs, "interval": estimate.method, "provenance": str(provenance)}
+    return interval | {
+        "tasks": tasks,
+        "runs": runs,
+        "interval": estimate.method,
+        "provenance": str(provenance),
+    }
 
 
 def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.DataFrame, Profile]:
-    """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in `load_episodes`.
+    """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in
+    `load_episodes`.
 
-    The runs of a task are numbered on from seed to seed, so that `table1(episodes, ..., k=profile.evaluation_runs)` gives
-    the means over the seeds.  UserError as of `study`.
+    The runs of a task are numbered on from seed to seed, so that `table1(episodes, ...,
+    k=profile.evaluation_runs)` gives the means over the seeds.  UserError as of `study`.
     """
     profiles = study(runs)
-    parts = [load_episodes(run, of=of).assign(seed=profile.seed) for run, profile in zip(runs, profiles, strict=True)]
+    parts = [
+        load_episodes(run, of=of).assign(seed=profile.seed)
+        for run, profile in zip(runs, profiles, strict=True)
+    ]
     return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
 
 
 def study(runs: Sequence[Run]) -> list[Profile]:
     """The profiles of runs that are one study with several seeds.
 
-    UserError if two runs have the same seed or differ in another setting than who explored, whether sealed tasks were played, and
-    which ablations were trained beside.
+    UserError if two runs have the same seed or differ in another setting than who explored, whether sealed
+    tasks were played, and which ablations were trained beside.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
     for run, profile in zip(runs, profiles, strict=True):
         if different := sorted(name for name, value in _settings(profile).items() if value != first[name]):
-            raise UserError(f"run {run.name} is another study than {runs[0].name}: it differs in {', '.join(different)}")
+            raise UserError(
+                f"run {run.name} is another study than {runs[0].name}: it differs in {', '.join(different)}"
+            )
     seeds = [profile.seed for profile in profiles]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
@@ -216,8 +259,12 @@ def study(runs: Sequence[Run]) -> list[Profile]:
 
 
 def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
-    """One table of several with the same tasks, `run` numbered on from one to the next; each has at most `k` runs of a task."""
-    return pd.concat([part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True)
+    """One table of several with the same tasks, `run` numbered on from one to the next; each has at most `k`
+    runs of a task.
+    """
+    return pd.concat(
+        [part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True
+    )
 
 
 def _settings(profile: Profile) -> dict:
@@ -230,7 +277,9 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that are one `study` with it, with another seed, by seed."""
+    """The run and the finished runs of these folders that are one `study` with it, with another seed, by
+    seed.
+    """
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
@@ -241,14 +290,20 @@ def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[R
 
 
 def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
-    """Overall Average@k of each system (rows) with each seed (columns), in percent, and the standard deviation between seeds."""
-    cells = episodes.astype({"success": float}).groupby(["system", "seed", "app"], sort=False)["success"].mean()
+    """Overall Average@k of each system (rows) with each seed (columns), in percent, and the standard
+    deviation between seeds.
+    """
+    cells = (
+        episodes.astype({"success": float}).groupby(["system", "seed", "app"], sort=False)["success"].mean()
+    )
     table = 100 * cells.groupby(["system", "seed"], sort=False).mean().unstack("seed")
     return table.assign(deviation=table.std(axis=1, ddof=1) if table.shape[1] > 1 else np.nan)
 
 
 def over_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
-    """`table1`, `comparisons` and `by_seed` of several seeds of a study, and what captions call them; errors of `load_seeds`."""
+    """`table1`, `comparisons` and `by_seed` of several seeds of a study, and what captions call them; errors
+    of `load_seeds`.
+    """
     episodes, profile = load_seeds(runs)
     settings = table_settings(profile) | {"k": profile.evaluation_runs}
     table = table1(episodes, profile.systems, **settings)

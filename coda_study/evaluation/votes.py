@@ -1,7 +1,7 @@
 """Votes of judges as data, and the outcome of every voting rule on them; Table 2 of the paper for a run.
 
-A vote is one reply of one judge about one trajectory.  A rule asks for votes in an order and stops when the outcome is decided,
-as a run does; so rules can be compared offline, in seconds, on the same replies.
+A vote is one reply of one judge about one trajectory.  A rule asks for votes in an order and stops when the
+outcome is decided, as a run does; so rules can be compared offline, in seconds, on the same replies.
 """
 
 from __future__ import annotations
@@ -33,18 +33,26 @@ PAPER_ROWS = (  # of the paper's Table 2, in the order of `table2_rules`
 )  # fmt: skip
 
 
-# ---- Table 2 and its rules -------------------------------------------------------------------------------------------
+# ---- Table 2 and its rules ---------------------------------------------------------------------------------
 
 
 def table2(votes: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Table 2 of a run, columns as of `compare_rules`, with the paper's on ScienceBoard: paper_precision, paper_recall."""
-    paper = load_table2().query("benchmark == 'scienceboard'").pivot(index="method", columns="measure", values="value")
+    """Table 2 of a run, columns as of `compare_rules`, with the paper's on ScienceBoard: paper_precision,
+    paper_recall.
+    """
+    paper = (
+        load_table2()
+        .query("benchmark == 'scienceboard'")
+        .pivot(index="method", columns="measure", values="value")
+    )
     reported = paper.loc[list(PAPER_ROWS)].add_prefix("paper_").reset_index(drop=True)
     return compare_rules(votes, table2_rules(profile.judge)).join(reported)
 
 
 def table2_rules(settings: JudgeSettings) -> tuple[Rule, ...]:
-    """The rows of Table 2, in its order: single votes, the rule of the profile, and the same rule over votes of two judges."""
+    """The rows of Table 2, in its order: single votes, the rule of the profile, and the same rule over votes
+    of two judges.
+    """
     half = half_of(settings)
     return (
         Rule("base judge", (("base", 1),), needed=1),
@@ -69,11 +77,12 @@ def voting_rules(settings: JudgeSettings) -> tuple[Rule, ...]:
 def compare_rules(votes: pd.DataFrame, rules: Iterable[Rule]) -> pd.DataFrame:
     """Table 2 of a run, a row per rule.
 
-    Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall, recall_low, recall_high
-    (percent, 95 % as of `statistics.ratio`; empty where nothing was accepted or there was no success), coverage (percent of
-    trajectories with a verdict in every vote), calls (votes asked per trajectory), small (of these, on small screenshots), labels
-    (steps of clean trajectories, which would be trained on), wrong_labels (percent of them from trajectories that failed).
-    Trajectories without an outcome are left out.
+    Columns: rule, trajectories, successes, accepted, precision, precision_low, precision_high, recall,
+    recall_low, recall_high (percent, 95 % as of `statistics.ratio`; empty where nothing was accepted or there
+    was no success), coverage (percent of trajectories with a verdict in every vote), calls (votes asked per
+    trajectory), small (of these, on small screenshots), labels (steps of clean trajectories, which would be
+    trained on), wrong_labels (percent of them from trajectories that failed). Trajectories without an outcome
+    are left out.
     """
     ballots = cast(votes[votes["success"].notna()])
     return pd.DataFrame([_row(rule, ballots.join(apply(rule, ballots))) for rule in rules])
@@ -83,7 +92,9 @@ def _row(rule: Rule, judged: pd.DataFrame) -> dict:
     truth = judged["success"].astype(bool)
     score = JudgeScore.of(judged["accepted"], truth)
     labels = judged["steps"].where(judged["clean"], 0)
-    precision, recall = precision_and_recall(judged.index.get_level_values("task_id"), judged["accepted"], truth)
+    precision, recall = precision_and_recall(
+        judged.index.get_level_values("task_id"), judged["accepted"], truth
+    )
     return {
         "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes, "accepted": score.accepted,
         **_percent("precision", precision), **_percent("recall", recall),
@@ -108,7 +119,8 @@ def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule]) -> pd
 
 
 def judge_table(votes: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Precision and recall of a rule in each application, for `show.judge_bars`; intervals as of `compare_rules`.
+    """Precision and recall of a rule in each application, for `show.judge_bars`; intervals as of
+    `compare_rules`.
 
     Columns: application, measure, value, low, high (percent; empty where there is none), of (trajectories).
     """
@@ -124,7 +136,8 @@ def judge_table(votes: pd.DataFrame, rule: Rule) -> pd.DataFrame:
 def difference(
     votes: pd.DataFrame, measure: str, first: Rule, second: Rule, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Second rule minus first in `measure` (precision or recall) on the same trajectories: percentage points, 95 % interval.
+    """Second rule minus first in `measure` (precision or recall) on the same trajectories: percentage points,
+    95 % interval.
 
     The interval is a paired bootstrap over tasks.  NaN where a rule accepts nothing, or nothing succeeded.
     """
@@ -141,13 +154,15 @@ def difference(
     return float(gap[0]), float(low), float(high)
 
 
-# ---- rules on votes --------------------------------------------------------------------------------------------------
+# ---- rules on votes ----------------------------------------------------------------------------------------
 
 
 def cast(votes: pd.DataFrame) -> pd.DataFrame:
-    """A row per trajectory (index TRAJECTORY): app, success, steps, broken, and for each vote a column (judge, number).
+    """A row per trajectory (index TRAJECTORY): app, success, steps, broken, and for each vote a column
+    (judge, number).
 
-    A vote is INVALID, NO, YES or CLEAN, and NaN where it was not asked for.  UserError if a vote is there twice.
+    A vote is INVALID, NO, YES or CLEAN, and NaN where it was not asked for.  UserError if a vote is there
+    twice.
     """
     trajectories = votes.groupby(TRAJECTORY)[["app", "success", "steps", "broken"]].first()
     if (twice := votes.duplicated([*TRAJECTORY, "judge", "vote"])).any():
@@ -168,8 +183,8 @@ def _value(reply: str) -> int:
 def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
     """The outcome of a rule for each trajectory of `cast`'s `ballots`, in their order.
 
-    Columns: accepted, clean, valid (every vote asked is a verdict), calls (votes asked), small (of these, on small screenshots).
-    UserError names the first trajectory that lacks a vote which the rule asks for.
+    Columns: accepted, clean, valid (every vote asked is a verdict), calls (votes asked), small (of these, on
+    small screenshots). UserError names the first trajectory that lacks a vote which the rule asks for.
     """
     correct, clean, calls, small = (pd.Series(0, ballots.index) for _ in range(4))
     valid = pd.Series(True, ballots.index)
@@ -183,14 +198,17 @@ def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
         correct, clean = correct + (asked & (vote >= YES)), clean + (asked & (vote == CLEAN))
         valid &= ~asked | (vote != INVALID)
     clean_ = (clean >= rule.needed) & ~ballots["broken"]
-    return pd.DataFrame({"accepted": correct >= rule.needed, "clean": clean_, "valid": valid, "calls": calls, "small": small})
+    return pd.DataFrame(
+        {"accepted": correct >= rule.needed, "clean": clean_, "valid": valid, "calls": calls, "small": small}
+    )
 
 
-# ---- votes of a run --------------------------------------------------------------------------------------------------
+# ---- votes of a run ----------------------------------------------------------------------------------------
 
 
 def votes_and_rules(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
-    """The votes behind Table 2 and its rules; unless all runs have these, the votes of their judges, if any, and `voting_rules`.
+    """The votes behind Table 2 and its rules; unless all runs have these, the votes of their judges, if any,
+    and `voting_rules`.
 
     The runs have the same profile but for the seed; the attempts at a task are numbered on from run to run.
     """
@@ -213,32 +231,55 @@ def load_votes(run: Run) -> pd.DataFrame:
     """All votes of the judge of a run, as `find_votes`.  UserError if there are none."""
     votes = find_votes(run)
     if votes.empty:
-        raise UserError(f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories")
+        raise UserError(
+            f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories"
+        )
     return votes
 
 
 def find_votes(run: Run) -> pd.DataFrame:
-    """All votes of the judge of a run, from `Run.votes` if that file is there, else from the judged trajectories; may be empty.
+    """All votes of the judge of a run, from `Run.votes` if that file is there, else from the judged
+    trajectories; may be empty.
 
-    Columns: task_id, run, planner, app, success (the application's own check; None where the environment failed), steps (their
-    number), broken (a step had no action), judge, vote (from 0), reply.
+    Columns: task_id, run, planner, app, success (the application's own check; None where the environment
+    failed), steps (their number), broken (a step had no action), judge, vote (from 0), reply.
     """
     if os.path.lexists(run.votes):
         return _read_votes(run.votes)
-    judged = [path for planner in EXPLORERS for path in sorted(run.judged(planner, "").parent.glob("*.parquet"))]
+    judged = [
+        path for planner in EXPLORERS for path in sorted(run.judged(planner, "").parent.glob("*.parquet"))
+    ]
     parts = [_stored_votes(path) for path in judged]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
 def _read_votes(path: Path) -> pd.DataFrame:
-    kinds = {"task_id": "text", "run": "whole", "planner": "text", "app": "text", "success": "truth", "steps": "whole"}
+    kinds = {
+        "task_id": "text",
+        "run": "whole",
+        "planner": "text",
+        "app": "text",
+        "success": "truth",
+        "steps": "whole",
+    }
     return read_table(path, **kinds, broken="truth", judge="text", vote="whole", reply="text")
 
 
 def _stored_votes(path: Path) -> pd.DataFrame:
-    columns = [*TRAJECTORY, "app", "success", "verdicts", "steps.list.element.error"]  # without the screenshots
+    columns = [
+        *TRAJECTORY,
+        "app",
+        "success",
+        "verdicts",
+        "steps.list.element.error",
+    ]  # without the screenshots
     return _vote_rows(
-        (*(row[name] for name in (*TRAJECTORY, "app", "success")), [s["error"] for s in row["steps"]], "judge", row["verdicts"])
+        (
+            *(row[name] for name in (*TRAJECTORY, "app", "success")),
+            [s["error"] for s in row["steps"]],
+            "judge",
+            row["verdicts"],
+        )
         for row in trajectory_rows(path, columns)
     )
 
@@ -246,7 +287,8 @@ def _stored_votes(path: Path) -> pd.DataFrame:
 def votes_of(trajectories: Iterable[Trajectory], judge: str) -> pd.DataFrame:
     """The verdicts of trajectories as votes of a judge of that name; columns as of `find_votes`."""
     return _vote_rows(
-        (t.task_id, t.run, t.planner, t.app, t.success, [step.error for step in t.steps], judge, t.verdicts) for t in trajectories
+        (t.task_id, t.run, t.planner, t.app, t.success, [step.error for step in t.steps], judge, t.verdicts)
+        for t in trajectories
     )
 
 

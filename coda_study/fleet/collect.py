@@ -1,7 +1,9 @@
-"""A fleet: episodes on many environments at once, by workers on this machine or on a Ray cluster (paper, section 4).
+"""A fleet: episodes on many environments at once, by workers on this machine or on a Ray cluster (paper,
+section 4).
 
-The master gives one episode at a time to each free environment.  A finished episode is written at once to a file named by its
-task and run: if a worker or the master dies, no finished episode is lost or counted twice, and the same call resumes.
+The master gives one episode at a time to each free environment.  A finished episode is written at once to a
+file named by its task and run: if a worker or the master dies, no finished episode is lost or counted twice,
+and the same call resumes.
 """
 
 from __future__ import annotations
@@ -32,7 +34,15 @@ from coda_study.owned import belongs, claim, remove
 LOSSES = 5  # workers that may end during an episode before it counts as broken, because it may be the cause
 STRIKES = 5  # times in a row that a worker may end without a finished episode
 TICK_S = 1.0  # between two reports of the status
-WORKER = ("number", "where", "environments", "finished", "starts", "fault", "under_way")  # of the report, for each worker
+WORKER = (
+    "number",
+    "where",
+    "environments",
+    "finished",
+    "starts",
+    "fault",
+    "under_way",
+)  # of the report, for each worker
 SILENT_S = 30.0  # time without a report after which a master counts as dead
 
 
@@ -43,7 +53,11 @@ class Collection:
         self.folder, self.status_file = folder, folder / "status.json"
 
     def file(self, job: Job, broken: bool = False) -> Path:
-        return self.folder / "episodes" / f"{safe_name(job.task.id)}.{job.run}{'.fault' if broken else ''}.parquet"
+        return (
+            self.folder
+            / "episodes"
+            / f"{safe_name(job.task.id)}.{job.run}{'.fault' if broken else ''}.parquet"
+        )
 
     def has(self, job: Job) -> bool:
         """Whether the episode is there with an outcome; one that broke is played again by the next call."""
@@ -69,21 +83,29 @@ class Collection:
                     remove(path)
 
     def _locked(self) -> AbstractContextManager:
-        return locked(self.folder / ".lock", f"{self.folder} is being filled by another process: see `coda fleet status`")
+        return locked(
+            self.folder / ".lock",
+            f"{self.folder} is being filled by another process: see `coda fleet status`",
+        )
 
     @contextmanager
     def held(self, about: dict[str, Any]) -> Iterator[None]:
         """Lock the folder, which is made and marked if it is not there.
 
-        UserError if another master holds it, if its episodes were played otherwise than `about`, or if it holds something else.
+        UserError if another master holds it, if its episodes were played otherwise than `about`, or if it
+        holds something else.
         """
-        if not belongs(self.folder / "episodes"):  # in a run, where the folder may hold the record of a stage already
+        if not belongs(
+            self.folder / "episodes"
+        ):  # in a run, where the folder may hold the record of a stage already
             claim(self.folder, "fleet")
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
             settings = self.folder / "about.json"
             if settings.exists() and read_json(settings) != about:
-                raise UserError(f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give another folder")
+                raise UserError(
+                    f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give another folder"
+                )
             write_json(settings, about)
             yield
 
@@ -96,15 +118,19 @@ def collect(
     progress: Callable[[int, int], None] = lambda done, total: None,
     report: Callable[[str], None] = lambda fault: None,
 ) -> list[Trajectory]:
-    """Play every job (task, run number) with one worker for each spec; one trajectory each, in the order of the jobs.
+    """Play every job (task, run number) with one worker for each spec; one trajectory each, in the order of
+    the jobs.
 
-    Episodes that `folder` holds are not played again, unless they broke.  When an environment breaks or a worker ends, its
-    episodes are played again, elsewhere if they can; an episode that breaks twice becomes ENVIRONMENT_ERROR, as in `rollout`.
-    `report` gets each fault.  UserError if the agent's models are not all behind servers, and as in `Collection.held`;
-    StageError if no worker stays alive; an exception in a worker is raised here, and finished episodes stay.
+    Episodes that `folder` holds are not played again, unless they broke.  When an environment breaks or a
+    worker ends, its episodes are played again, elsewhere if they can; an episode that breaks twice becomes
+    ENVIRONMENT_ERROR, as in `rollout`. `report` gets each fault.  UserError if the agent's models are not all
+    behind servers, and as in `Collection.held`; StageError if no worker stays alive; an exception in a worker
+    is raised here, and finished episodes stay.
     """
     agent, seed = specs[0].agent, specs[0].seed
-    if local := [f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")]:
+    if local := [
+        f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")
+    ]:
         raise UserError(
             f"the workers of a fleet need models behind servers: set {' and '.join(local)} to 'started' or to an address"
         )
@@ -162,7 +188,9 @@ class _WorkerState:
 
     def note(self, played: Played) -> None:
         self.where, self.fault = played.where, played.fault or self.fault
-        self.used = self.earlier | {role: self.earlier.get(role, Usage()) + usage for role, usage in played.usage.items()}
+        self.used = self.earlier | {
+            role: self.earlier.get(role, Usage()) + usage for role, usage in played.usage.items()
+        }
 
     def close(self) -> None:
         if self.handle:
@@ -224,7 +252,11 @@ class _Master:
                     self._finish(worker, entry, future.result())
                 except WorkerLost as error:
                     lost = error
-                    self._retry(replace(entry, losses=entry.losses + 1), f"worker {worker.number} was lost: {error}", worker)
+                    self._retry(
+                        replace(entry, losses=entry.losses + 1),
+                        f"worker {worker.number} was lost: {error}",
+                        worker,
+                    )
             if lost:
                 wait(worker.entries)
         if lost:
@@ -239,13 +271,17 @@ class _Master:
             self.report(played.fault)
         elif played.fault:
             job = replace(entry.job, broken=(*entry.job.broken, played.place))
-            entry = replace(entry, job=job, attempt=entry.attempt + 1, where=entry.where | {(worker.number, played.place)})
+            entry = replace(
+                entry, job=job, attempt=entry.attempt + 1, where=entry.where | {(worker.number, played.place)}
+            )
             self._retry(entry, played.fault, worker, played.trajectory)
         else:
             worker.finished, worker.strikes = worker.finished + 1, 0
             self._save(entry.job, played.trajectory)
 
-    def _retry(self, entry: _Entry, fault: str, worker: _WorkerState, broken: Trajectory | None = None) -> None:
+    def _retry(
+        self, entry: _Entry, fault: str, worker: _WorkerState, broken: Trajectory | None = None
+    ) -> None:
         """Queue an episode again, or save it as broken; `entry` counts its faults, this one included."""
         self.faults += 1
         self.report(f"{entry.job.task.id}, run {entry.job.run}: {fault}")
@@ -260,7 +296,9 @@ class _Master:
         self.progress(self.done, self.total)
 
     def _give_up(self) -> None:
-        """No worker can play the waiting episodes: if all environments are gone they are saved as broken, as in `rollout`."""
+        """No worker can play the waiting episodes: if all environments are gone they are saved as broken, as
+        in `rollout`.
+        """
         if not any(worker.handle for worker in self.workers):
             raise StageError(
                 f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not played, and the same command "
@@ -275,7 +313,10 @@ class _Master:
         if now < self.written + TICK_S and not last:
             return
         self.written = now
-        workers = [{name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)} for one in self.workers]
+        workers = [
+            {name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)}
+            for one in self.workers
+        ]
         write_json(self.collection.status_file, {
             "master": os.getpid(), "began": self.began, "updated": now, "total": self.total, "before": self.before,
             "done": self.done, "faults": self.faults, "workers": workers,
@@ -290,7 +331,7 @@ def _unplayed(job: Job, planner: str) -> Trajectory:
     )  # fmt: skip
 
 
-# ---- status ----------------------------------------------------------------------------------------------------------------
+# ---- status ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -317,7 +358,11 @@ def read_status(folder: Path) -> Status:
 
 def _status(last: dict[str, Any]) -> Status:
     minutes = max(last["updated"] - last["began"], 1e-9) / 60
-    alive = psutil.pid_exists(last["master"]) and time.time() - last["updated"] < SILENT_S and last["done"] < last["total"]
+    alive = (
+        psutil.pid_exists(last["master"])
+        and time.time() - last["updated"] < SILENT_S
+        and last["done"] < last["total"]
+    )
     rate = (last["done"] - last["before"]) / minutes
     workers = [{name: worker[name] for name in WORKER} for worker in last["workers"]]
     return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, workers)

@@ -1,7 +1,8 @@
-"""The workers of a fleet: each is a process that plays one episode in each of its environments at a time, in threads.
+"""The workers of a fleet: each is a process that plays one episode in each of its environments at a time, in
+threads.
 
-A worker is a process of this machine (`LocalWorker`) or an actor of a Ray cluster (`RayWorker`); both run a `Worker`.  Workers
-reach the models through servers.
+A worker is a process of this machine (`LocalWorker`) or an actor of a Ray cluster (`RayWorker`); both run a
+`Worker`.  Workers reach the models through servers.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class WorkerSpec:
 
     agent: Agent
     make_envs: Sequence[Callable[[], Environment]]  # one for each environment
-    threads: bool  # whether several threads may use the environments, or only a single one (`Environment.threads`)
+    threads: (
+        bool  # whether several threads may use the environments, or only a single one (`Environment.threads`)
+    )
     seed: int
     step_limit: int | None = None
 
@@ -63,7 +66,9 @@ class Played:
     place: str = ""  # the environment
 
 
-_Slot = tuple[str, Callable[[], Environment], Environment | None]  # place, its maker, the environment if it was made
+_Slot = tuple[
+    str, Callable[[], Environment], Environment | None
+]  # place, its maker, the environment if it was made
 
 
 class Worker:
@@ -72,7 +77,9 @@ class Worker:
     def __init__(self, spec: WorkerSpec):
         self.spec, self.ready = spec, Condition()
         where = f"{socket.gethostname()}:{os.getpid()}"
-        self.free: list[_Slot] = [(f"{where}/{number}", make, None) for number, make in enumerate(spec.make_envs)]
+        self.free: list[_Slot] = [
+            (f"{where}/{number}", make, None) for number, make in enumerate(spec.make_envs)
+        ]
         self.count = len(self.free)  # of environments
         self.thread = ThreadPoolExecutor(1)  # of environments that want a single one
 
@@ -95,7 +102,13 @@ class Worker:
         with self.ready:
             self.free.append((place, make, env))
             self.ready.notify_all()
-        return Played(trajectory, fault, where, {role: model.usage for role, model in models_of(spec.agent).items()}, place)
+        return Played(
+            trajectory,
+            fault,
+            where,
+            {role: model.usage for role, model in models_of(spec.agent).items()},
+            place,
+        )
 
     def _take(self, broken: Sequence[str]) -> _Slot:
         """The next free environment that is not among `broken`, or one of those if there is no other."""
@@ -119,7 +132,7 @@ class WorkerHandle(Protocol):
         """End the worker at once."""
 
 
-# ---- processes of this machine ---------------------------------------------------------------------------------------------
+# ---- processes of this machine -----------------------------------------------------------------------------
 
 
 class LocalWorker:
@@ -159,7 +172,9 @@ class LocalWorker:
                 self._pipe.close()
             self._process.join()
             for future in lost.values():
-                future.set_exception(WorkerLost(f"its process ended with exit status {self._process.exitcode}"))
+                future.set_exception(
+                    WorkerLost(f"its process ended with exit status {self._process.exitcode}")
+                )
 
     def close(self) -> None:
         self._process.terminate()
@@ -168,7 +183,9 @@ class LocalWorker:
 
 def _serve(pipe: Connection, spec: WorkerSpec) -> None:
     """The process of a `LocalWorker`; it ends with its master."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the master ends this one
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # a terminal sends it to all processes; the master ends this one
     worker, sending = Worker(spec), Lock()
 
     def do(number: int, job: Job) -> None:
@@ -187,11 +204,13 @@ def _serve(pipe: Connection, spec: WorkerSpec) -> None:
             os._exit(0)  # drops the episodes under way; displays end with their owner
 
 
-# ---- actors of a Ray cluster -----------------------------------------------------------------------------------------------
+# ---- actors of a Ray cluster -------------------------------------------------------------------------------
 
 
 class _Actor(Worker):
-    """A worker whose process ends at once, as in `_serve`: Qt's own shutdown waits for a thread that has ended."""
+    """A worker whose process ends at once, as in `_serve`: Qt's own shutdown waits for a thread that has
+    ended.
+    """
 
     def __ray_shutdown__(self) -> None:
         os._exit(0)
@@ -235,7 +254,8 @@ def _translated(future: Future[Any]) -> Future[Any]:
 
 
 def join_cluster(address: str) -> None:
-    """Join the Ray cluster at an address ('auto': this machine's; 'local': start one), unless this process has joined one.
+    """Join the Ray cluster at an address ('auto': this machine's; 'local': start one), unless this process
+    has joined one.
 
     UserError if ray is not installed, if no cluster answers, and if it runs other versions of Ray or Python.
     """
@@ -250,7 +270,9 @@ def join_cluster(address: str) -> None:
         if port.isdigit():  # Ray itself tries for minutes
             socket.create_connection((host, int(port)), CONNECT_S).close()
         ray.init(address, log_to_driver=False)
-    except Exception as error:  # Ray has no error class for these faults, such as a node that starts too slowly
+    except (
+        Exception
+    ) as error:  # Ray has no error class for these faults, such as a node that starts too slowly
         raise UserError(f"cannot join the Ray cluster at {address}: {_reasons(error)}") from error
 
 

@@ -1,4 +1,5 @@
-"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of AgentRewardBench.
+"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of
+AgentRewardBench.
 
 AgentNet's demonstrations are read and not written, logs of Inspect written and not read.
 """
@@ -25,10 +26,19 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "coda": Format(load_trajectories, lambda trajectories, path: save_trajectories(path, trajectories), Path.is_file, True),
-    "scienceboard": Format(logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))),
+    "coda": Format(
+        load_trajectories,
+        lambda trajectories, path: save_trajectories(path, trajectories),
+        Path.is_file,
+        True,
+    ),
+    "scienceboard": Format(
+        logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))
+    ),
     "osworld": Format(logs.read_osworld, logs.write_osworld, lambda path: any(path.rglob("result.txt"))),
-    "agentrewardbench": Format(agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))),
+    "agentrewardbench": Format(
+        agentrewardbench.read, agentrewardbench.write, lambda path: any(path.glob("*/*/*/*.json"))
+    ),
     "agentnet": Format(agentnet.read, None, agentnet.fits),
     "inspect": Format(None, evals.write, lambda path: False, True),
 }
@@ -52,16 +62,21 @@ def read(source: Path) -> tuple[str, list[Trajectory]]:
     return known, FORMATS[known].read(source)
 
 
-def convert(source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None) -> tuple[str, int]:
-    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how many there were.
+def convert(
+    source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None
+) -> tuple[str, int]:
+    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how
+    many there were.
 
     `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
 
-    UserError if there is nothing to read, if a file is not as it should be, if the target is there already, or if two
-    trajectories are of the same episode; then nothing is written.
+    UserError if there is nothing to read, if a file is not as it should be, if the target is there already,
+    or if two trajectories are of the same episode; then nothing is written.
     """
     if to not in WRITTEN:
-        raise UserError(f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}")
+        raise UserError(
+            f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}"
+        )
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known, trajectories = read(source)

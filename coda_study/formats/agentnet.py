@@ -1,6 +1,8 @@
-"""AgentNet's demonstrations (OpenCUA): JSON Lines with a task in each line, and a folder of the pictures that they name.
+"""AgentNet's demonstrations (OpenCUA): JSON Lines with a task in each line, and a folder of the pictures that
+they name.
 
-Coordinates are fractions of the screen.  `task_completed` is a model's opinion and not a check, so `success` stays unknown.
+Coordinates are fractions of the screen.  `task_completed` is a model's opinion and not a check, so `success`
+stays unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ def _begins_like_one(path: Path) -> bool:
 
 
 def read(source: Path) -> list[Trajectory]:
-    """The demonstrations of all files in a folder.  UserError names file, line and step of what is not as it should be."""
+    """The demonstrations of all files in a folder.  UserError names file, line and step of what is not as it
+    should be.
+    """
     return [
         _read(path, f"{path}, line {number}", line)
         for path in sorted(source.glob("*.jsonl")) if _begins_like_one(path)
@@ -42,12 +46,16 @@ def read(source: Path) -> list[Trajectory]:
 
 
 def _read(path: Path, where: str, line: dict[str, Any]) -> Trajectory:
-    if not isinstance(line.get("traj"), list) or not all(isinstance(line.get(name), str) for name in ("task_id", "instruction")):
+    if not isinstance(line.get("traj"), list) or not all(
+        isinstance(line.get(name), str) for name in ("task_id", "instruction")
+    ):
         raise UserError(f"{where}: no traj, no task_id or no instruction")
     pictures = path.parent / PICTURES if (path.parent / PICTURES).is_dir() else path.parent
     steps = [_step(pictures, f"{where}, step {number}", step) for number, step in enumerate(line["traj"])]
     final = steps[-1].screenshot if steps else unseen()  # nothing was kept after the last action
-    return trajectory_of(f"{NAME}/{line['task_id']}", NAME, line["instruction"], "human", steps, final, None, None)
+    return trajectory_of(
+        f"{NAME}/{line['task_id']}", NAME, line["instruction"], "human", steps, final, None, None
+    )
 
 
 def _step(pictures: Path, where: str, step: Any) -> Step:

@@ -1,4 +1,6 @@
-"""AgentRewardBench's trajectories: {benchmark}/{agent}/{experiment}/{task}.json and the pictures that they name."""
+"""AgentRewardBench's trajectories: {benchmark}/{agent}/{experiment}/{task}.json and the pictures that they
+name.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,14 @@ EXPERIMENT = "coda"
 
 
 def write(trajectories: Sequence[Trajectory], root: Path) -> None:
-    """The application stands for the benchmark, planner and run for the agent; the actions are in the grammar of UI-TARS."""
+    """The application stands for the benchmark, planner and run for the agent; the actions are in the grammar
+    of UI-TARS.
+    """
     for trajectory in trajectories:
-        task, agent = safe_name(trajectory.task_id.replace("/", ".")), f"{trajectory.planner}-{trajectory.run}"
+        task, agent = (
+            safe_name(trajectory.task_id.replace("/", ".")),
+            f"{trajectory.planner}-{trajectory.run}",
+        )
         score = trajectory.score
         folder = root / safe_name(trajectory.app) / safe_name(agent)
         if (folder / EXPERIMENT / f"{task}.json").exists():
@@ -56,7 +63,9 @@ def _read(path: Path, folder: Path) -> Trajectory:
     steps = []
     for number, step in enumerate(raw["steps"]):
         where = f"{path}, step {number}"
-        picture = read_picture(folder, step["screenshot_path"], where) if step.get("screenshot_path") else unseen()
+        picture = (
+            read_picture(folder, step["screenshot_path"], where) if step.get("screenshot_path") else unseen()
+        )
         said, error = str(step.get("action") or ""), None
         try:
             actions = parse_actions(said, decode_image(picture).size) if said else ()
@@ -66,7 +75,15 @@ def _read(path: Path, folder: Path) -> Trajectory:
     reward = (raw.get("summary_info") or {}).get("cum_reward")
     success = float(reward) > 0.5 if raw["valid"] and isinstance(reward, int | float) else None
     ours = raw.get("coda")
-    final = read_picture(folder, ours["final"], str(path)) if ours else steps[-1].screenshot if steps else unseen()
+    final = (
+        read_picture(folder, ours["final"], str(path))
+        if ours
+        else steps[-1].screenshot
+        if steps
+        else unseen()
+    )
     benchmark = folder.parent.name
     record = {name: value for name, value in ours.items() if name != "final"} if ours else None
-    return trajectory_of(f"{benchmark}/{path.stem}", benchmark, str(raw["goal"]), folder.name, steps, final, success, record)
+    return trajectory_of(
+        f"{benchmark}/{path.stem}", benchmark, str(raw["goal"]), folder.name, steps, final, success, record
+    )

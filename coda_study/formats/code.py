@@ -12,11 +12,18 @@ from coda_lib.action import CONTROL, Action, ActionError, ActionType, hotkey_key
 from sciencedesk.pyautogui import Call, code_of, pyautogui_calls
 
 Size = tuple[int, int]
-_POINTED = {pyautogui_calls(Action(kind, 0, 0), (1, 1))[0][0]: kind for kind in ActionType if kind.arguments == ["start"]}
+_POINTED = {
+    pyautogui_calls(Action(kind, 0, 0), (1, 1))[0][0]: kind
+    for kind in ActionType
+    if kind.arguments == ["start"]
+}
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
 _HELD = {ActionType.KEY_DOWN: "keyDown", ActionType.KEY_UP: "keyUp"}
 _BUTTONS = {"click": {"left": "click", "primary": "click", "right": "rightClick", "secondary": "rightClick"}}
-_BUTTONS |= {name: {"left": name, "primary": name} for name in ("doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")}
+_BUTTONS |= {
+    name: {"left": name, "primary": name}
+    for name in ("doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")
+}
 MANY = 50  # times that one call may repeat an action
 
 
@@ -147,7 +154,10 @@ class _Reader:
                 self._forget_move()
                 self._add(Action.drag(*start, *self.point))
             case "scroll" | "hscroll":
-                clicks, point = values.get("clicks", 0), self._read_point(values) or self.point or (None, None)
+                clicks, point = (
+                    values.get("clicks", 0),
+                    self._read_point(values) or self.point or (None, None),
+                )
                 if not isinstance(clicks, int | float) or not clicks:
                     raise ActionError(f"{name}: {clicks!r} clicks")
                 directions = ("up", "down") if name == "scroll" else ("right", "left")
@@ -160,7 +170,9 @@ class _Reader:
                     self._type(_KEYS[key]) if key in _KEYS else self._add(Action.hotkey(key))
             case "keyDown" | "keyUp":
                 for key in _keys(values.get("key")):
-                    self._add(Action(ActionType.KEY_DOWN if name == "keyDown" else ActionType.KEY_UP, text=key))
+                    self._add(
+                        Action(ActionType.KEY_DOWN if name == "keyDown" else ActionType.KEY_UP, text=key)
+                    )
             case "hotkey" if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
                 self._type("<")
             case "hotkey":
@@ -215,7 +227,11 @@ def _times(values: dict[str, Any], name: str) -> int:
 
 
 def _name(call: ast.expr | None) -> tuple[str, str]:
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
+    if (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and isinstance(call.func.value, ast.Name)
+    ):
         return call.func.value.id, call.func.attr
     return "", ""
 

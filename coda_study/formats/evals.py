@@ -27,15 +27,20 @@ OUTCOMES = {True: "C", False: "I", None: "N"}  # Inspect's words for correct, in
 def write(trajectories: Sequence[Trajectory], path: Path) -> None:
     """Write the episodes of one planner, each a sample with its run as epoch; screenshots are in the file.
 
-    The scorer `check` is the environment's own; `judge` has the vote of the judge that came first, where there is one.
-    UserError without Inspect's library, for several planners, and for an episode that is there twice.
+    The scorer `check` is the environment's own; `judge` has the vote of the judge that came first, where
+    there is one. UserError without Inspect's library, for several planners, and for an episode that is there
+    twice.
     """
     try:
         from inspect_ai.log import write_eval_log
     except ImportError as error:
-        raise UserError(f"--to inspect needs Inspect's library, which writes its logs: pip install {PACKAGE}") from error
+        raise UserError(
+            f"--to inspect needs Inspect's library, which writes its logs: pip install {PACKAGE}"
+        ) from error
     if len(planners := sorted({trajectory.planner for trajectory in trajectories})) != 1:
-        raise UserError(f"an Inspect log is of one planner, here are {len(planners)} ({', '.join(planners)}): convert them apart")
+        raise UserError(
+            f"an Inspect log is of one planner, here are {len(planners)} ({', '.join(planners)}): convert them apart"
+        )
     episodes: dict[tuple[str, int], Trajectory] = {}
     for trajectory in trajectories:
         if episodes.setdefault((trajectory.task_id, trajectory.run), trajectory) is not trajectory:
@@ -57,7 +62,9 @@ def _log(planner: str, trajectories: Sequence[Trajectory]) -> EvalLog:
     metrics = {"accuracy": EvalMetric(name="accuracy", value=sum(checked) / len(checked))} if checked else {}
     scores = [EvalScore(name="check", scorer="check", metrics=metrics)]
     results = EvalResults(total_samples=len(trajectories), completed_samples=len(trajectories), scores=scores)
-    return EvalLog(status="success", eval=spec, results=results, samples=[_sample(planner, one) for one in trajectories])
+    return EvalLog(
+        status="success", eval=spec, results=results, samples=[_sample(planner, one) for one in trajectories]
+    )
 
 
 def _sample(planner: str, trajectory: Trajectory) -> EvalSample:
@@ -71,14 +78,22 @@ def _sample(planner: str, trajectory: Trajectory) -> EvalSample:
 
     messages: list[Any] = []
     for number, step in enumerate(trajectory.steps):
-        messages.append(seen(step.screenshot, trajectory.instruction if number == 0 else f"Step {number + 1}"))
-        done = action_text(step.actions, decode_image(step.screenshot).size) if step.actions else f"no action: {step.error}"
+        messages.append(
+            seen(step.screenshot, trajectory.instruction if number == 0 else f"Step {number + 1}")
+        )
+        done = (
+            action_text(step.actions, decode_image(step.screenshot).size)
+            if step.actions
+            else f"no action: {step.error}"
+        )
         messages.append(ChatMessageAssistant(content=f"{step.plan}\n\n{done}", model=f"coda/{planner}"))
     messages.append(seen(trajectory.final_screenshot, f"The end: {trajectory.stop}"))
     scores = {"check": Score(value=OUTCOMES[trajectory.success], answer=trajectory.answer)}
     if trajectory.verdicts:
         verdict = read_verdict(trajectory.verdicts[0])
-        scores["judge"] = Score(value=OUTCOMES[verdict and verdict.correct], explanation=trajectory.verdicts[0])
+        scores["judge"] = Score(
+            value=OUTCOMES[verdict and verdict.correct], explanation=trajectory.verdicts[0]
+        )
     return EvalSample(
         id=trajectory.task_id, epoch=trajectory.run + 1, input=trajectory.instruction, target="solved", messages=messages,
         scores=scores, metadata={"app": trajectory.app, "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts)},

@@ -1,7 +1,8 @@
 """A run as a data set and model folders with cards, ready for a hub: `coda export RUN FOLDER`.
 
-`FOLDER/dataset` has two configurations: `trajectories`, the judged rollouts with their screenshots, a split for each planner, and
-`tasks`, with the splits `train` and `test`.  `FOLDER/models` has a folder for each trained planner.  Nothing is sent anywhere.
+`FOLDER/dataset` has two configurations: `trajectories`, the judged rollouts with their screenshots, a split
+for each planner, and `tasks`, with the splits `train` and `test`.  `FOLDER/models` has a folder for each
+trained planner.  Nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ from coda_study.evaluation.provenance import code_state
 from coda_study.run import Run
 
 PLANNERS = ("base", "round1", "specialist")  # whose rollouts a run judges
-LEFT_OUT = ("done.json", "fingerprint.json", "training_args.bin")  # of a checkpoint's folder: the pipeline's and the trainer's
+LEFT_OUT = (
+    "done.json",
+    "fingerprint.json",
+    "training_args.bin",
+)  # of a checkpoint's folder: the pipeline's and the trainer's
 _TEXTS = ("task_id", "app", "instruction", "planner", "stop", "answer")
 _STEP = {"screenshot": Image(), "plan": Value("string"), "reply": Value("string"), "action": Value("string"),
          "error": Value("string")}  # fmt: skip
@@ -56,7 +61,8 @@ COLUMNS = """\
 
 
 def export(run: Run, folder: Path) -> dict[str, int]:
-    """Write the data set and the model folders of a run to a new folder, whole or not at all; returns what is there, by name.
+    """Write the data set and the model folders of a run to a new folder, whole or not at all; returns what is
+    there, by name.
 
     UserError if the folder is there with something in it, and if the run has no judged trajectories.
     """
@@ -64,15 +70,26 @@ def export(run: Run, folder: Path) -> dict[str, int]:
     planners = [name for name in PLANNERS if all(run.judged(name, app).is_file() for app in profile.apps)]
     if not planners:
         first = display(run.judged("base", profile.apps[0]))
-        raise UserError(f"run {run.folder.name} has no judged trajectories ({first} is missing): coda reproduce --until judge")
+        raise UserError(
+            f"run {run.folder.name} has no judged trajectories ({first} is missing): coda reproduce --until judge"
+        )
     rule, counts = Rule.of(profile.judge), {}
     with new_folder(folder) as temporary:
         data = temporary / "dataset" / "data"
         for planner in planners:
-            rows = [trajectory_row(t, rule) for app in profile.apps for t in load_trajectories(run.judged(planner, app))]
+            rows = [
+                trajectory_row(t, rule)
+                for app in profile.apps
+                for t in load_trajectories(run.judged(planner, app))
+            ]
             counts[f"trajectories of {planner}"] = _write(rows, TRAJECTORIES, data / f"{planner}.parquet")
-        for split, tasks in (("train", _drawn(run, planners)), ("test", [t for app in profile.apps for t in test_tasks(app)])):
-            counts[f"{split} tasks"] = _write([task_row(task) for task in tasks], TASKS, data / f"{split}.parquet")
+        for split, tasks in (
+            ("train", _drawn(run, planners)),
+            ("test", [t for app in profile.apps for t in test_tasks(app)]),
+        ):
+            counts[f"{split} tasks"] = _write(
+                [task_row(task) for task in tasks], TASKS, data / f"{split}.parquet"
+            )
         write_text(temporary / "dataset" / "README.md", dataset_card(run, planners, counts))
         for name, checkpoint in trained_planners(run):
             copy_planner(run, name, checkpoint, temporary / "models" / name)
@@ -90,7 +107,11 @@ def trajectory_row(trajectory: Trajectory, rule: Rule) -> dict[str, Any]:
     texts = {name: getattr(trajectory, name) for name in _TEXTS} | {"stop": str(trajectory.stop)}
     labels = {"verdicts": list(trajectory.verdicts), "positive_steps": list(positive_steps(trajectory, rule))}
     final = {"bytes": trajectory.final_screenshot, "path": None}
-    return texts | labels | {"run": trajectory.run, "success": trajectory.success, "steps": steps, "final_screenshot": final}
+    return (
+        texts
+        | labels
+        | {"run": trajectory.run, "success": trajectory.success, "steps": steps, "final_screenshot": final}
+    )
 
 
 def task_row(task: Task) -> dict[str, Any]:
@@ -101,7 +122,12 @@ def task_row(task: Task) -> dict[str, Any]:
 
 
 def _drawn(run: Run, planners: Sequence[str]) -> list[Task]:
-    tasks = {task.id: task for app in run.profile().apps for planner in planners for task in train_tasks(run, app, planner)}
+    tasks = {
+        task.id: task
+        for app in run.profile().apps
+        for planner in planners
+        for task in train_tasks(run, app, planner)
+    }
     return list(tasks.values())
 
 
@@ -113,7 +139,9 @@ def _write(rows: list[dict[str, Any]], features: Features, path: Path) -> int:
 
 def trained_planners(run: Run) -> Iterator[tuple[str, Path]]:
     """The run's trained planners that are there, by the names of their folders."""
-    found = {f"specialist-{app}": run.specialist(app) for app in run.profile().apps} | {"generalist": run.generalist}
+    found = {f"specialist-{app}": run.specialist(app) for app in run.profile().apps} | {
+        "generalist": run.generalist
+    }
     return ((name, path) for name, path in found.items() if (path / "done.json").is_file())
 
 
@@ -126,17 +154,25 @@ def copy_planner(run: Run, name: str, checkpoint: Path, target: Path) -> None:
     write_text(target / "README.md", model_card(run, name))
 
 
-# ---- cards ---------------------------------------------------------------------------------------------------------------
+# ---- cards -------------------------------------------------------------------------------------------------
 
 
 def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> str:
     """The card of the data set, with the head that `datasets.load_dataset` reads."""
     splits = {"trajectories": planners, "tasks": ("train", "test")}
     configs = [
-        {"config_name": name, "data_files": [{"split": split, "path": f"data/{split}.parquet"} for split in parts]}
+        {
+            "config_name": name,
+            "data_files": [{"split": split, "path": f"data/{split}.parquet"} for split in parts],
+        }
         for name, parts in splits.items()
     ]
-    head = {"license": "apache-2.0", "language": ["en"], "tags": ["computer-use", "gui-agent"], "configs": configs}
+    head = {
+        "license": "apache-2.0",
+        "language": ["en"],
+        "tags": ["computer-use", "gui-agent"],
+        "configs": configs,
+    }
     numbers = "\n".join(f"* {count} {name}" for name, count in counts.items() if not name.startswith("model"))
     about = (
         f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the votes of a judge, "
@@ -150,7 +186,11 @@ def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> s
 def model_card(run: Run, name: str) -> str:
     """The card of a trained planner."""
     profile, base = run.profile(), run.profile().models.planner
-    head: dict[str, Any] = {"license": "apache-2.0", "library_name": "transformers", "tags": ["computer-use", "gui-agent"]}
+    head: dict[str, Any] = {
+        "license": "apache-2.0",
+        "library_name": "transformers",
+        "tags": ["computer-use", "gui-agent"],
+    }
     if not Path(base).is_absolute() and not base.startswith("data/"):
         head["base_model"] = base  # a name on the hub
     app = name.removeprefix("specialist-")
@@ -162,7 +202,9 @@ def model_card(run: Run, name: str) -> str:
     where = "" if name == "generalist" else f" --app {app}"
     size = "" if profile.name == "laptop" else f" --profile {profile.name}"
     use = f"```bash\ncoda evaluate --planner FOLDER{where}{size}\n```"
-    return _card(head, f"Planner {name} of run {run.folder.name}", about, _success(run, name), use, origin(run))
+    return _card(
+        head, f"Planner {name} of run {run.folder.name}", about, _success(run, name), use, origin(run)
+    )
 
 
 def _success(run: Run, name: str) -> str:
@@ -173,7 +215,9 @@ def _success(run: Run, name: str) -> str:
     if not path.is_file():
         return "Its success at the test tasks was not measured."
     table = pd.read_csv(path)
-    system, app = ("stage2", "overall") if name == "generalist" else ("stage1", name.removeprefix("specialist-"))
+    system, app = (
+        ("stage2", "overall") if name == "generalist" else ("stage1", name.removeprefix("specialist-"))
+    )
     rows = table[(table["system"] == system) & (table["application"] == app)]
     lines = [f"* {row.metric}, {app}: {row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.tasks} tasks ({row.provenance})"
              for row in rows.itertuples()]  # fmt: skip
@@ -183,7 +227,9 @@ def _success(run: Run, name: str) -> str:
 def origin(run: Run) -> str:
     """Where a part of a run comes from."""
     profile, commit = run.profile(), code_state()["commit"]
-    return f"Profile `{profile.name}`, seed {profile.seed}; written by commit {commit or 'unknown'} of the kit."
+    return (
+        f"Profile `{profile.name}`, seed {profile.seed}; written by commit {commit or 'unknown'} of the kit."
+    )
 
 
 def _card(head: dict[str, Any], title: str, *parts: str) -> str:

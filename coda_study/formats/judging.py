@@ -1,8 +1,8 @@
 """Judgments of AgentRewardBench's trajectories by a served model, in that benchmark's layout.
 
-Reads `TRAJECTORIES/{benchmark}/{agent}/{experiment}/{task_id}.json` (goal, steps with url, action, reasoning, screenshot_path,
-axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json` for `judgments.score` and the benchmark's own scorer.
-Existing judgments stay, so that an interrupted run goes on.
+Reads `TRAJECTORIES/{benchmark}/{agent}/{experiment}/{task_id}.json` (goal, steps with url, action, reasoning,
+screenshot_path, axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json` for `judgments.score`
+and the benchmark's own scorer. Existing judgments stay, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from coda_lib.models.chat import Message, Sampling
 from coda_lib.models.endpoint import EndpointModel, Refused
 from coda_lib.prompts import render
 
-SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_new_tokens=1024)  # the benchmark's own judges answer greedily
+SAMPLING = Sampling(
+    temperature=0.0, top_p=1.0, max_new_tokens=1024
+)  # the benchmark's own judges answer greedily
 
 
 class TrajectoryError(ValueError):
@@ -42,14 +44,18 @@ def judge_folder(
     trajectories: Path, judgments: Path, model: EndpointModel, judge: str, view: View = View(),
     sampling: Sampling = SAMPLING, seed: int = 0, progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Counter[str], list[str]]:  # fmt: skip
-    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and the problems.
+    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and
+    the problems.
 
-    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is repeated in the next run.
-    UserError if there is no trajectory, or if the server does not answer; finished judgments stay.
+    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is repeated in
+    the next run. UserError if there is no trajectory, or if the server does not answer; finished judgments
+    stay.
     """
     paths = sorted(trajectories.glob("*/*/**/*.json"))
     if not paths:
-        raise UserError(f"no trajectories under {trajectories}: expected {{benchmark}}/{{agent}}/{{experiment}}/{{task_id}}.json")
+        raise UserError(
+            f"no trajectories under {trajectories}: expected {{benchmark}}/{{agent}}/{{experiment}}/{{task_id}}.json"
+        )
     counts: Counter[str] = Counter()
     problems: list[str] = []
 
@@ -102,7 +108,9 @@ def read_trajectory(path: Path) -> dict[str, Any]:
         raise TrajectoryError("no JSON object")
     if missing := [key for key in ("goal", "valid", "steps") if key not in trajectory]:
         raise TrajectoryError(f"no {', '.join(missing)}")
-    if not isinstance(trajectory["steps"], list) or not all(isinstance(step, dict) for step in trajectory["steps"]):
+    if not isinstance(trajectory["steps"], list) or not all(
+        isinstance(step, dict) for step in trajectory["steps"]
+    ):
         raise TrajectoryError("steps is no list of objects")
     if trajectory["valid"] and not trajectory["steps"]:
         raise TrajectoryError("no step")
@@ -110,9 +118,14 @@ def read_trajectory(path: Path) -> dict[str, Any]:
 
 
 def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
-    """The judge's prompt; screenshots are read from inside `folder` alone.  TrajectoryError if the last cannot be read."""
+    """The judge's prompt; screenshots are read from inside `folder` alone.  TrajectoryError if the last
+    cannot be read.
+    """
     last = trajectory["steps"][-1]
-    steps = [{key: str(step.get(key) or "") for key in ("url", "action", "reasoning")} for step in trajectory["steps"]]
+    steps = [
+        {key: str(step.get(key) or "") for key in ("url", "action", "reasoning")}
+        for step in trajectory["steps"]
+    ]
     return render(
         "agentrewardbench", "judge", goal=str(trajectory["goal"]), steps=steps,
         screenshots=list(_screenshot(last, folder)) if view.screenshot else [],

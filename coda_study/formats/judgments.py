@@ -1,10 +1,11 @@
 """AgentRewardBench's folders: judgments scored as that benchmark scores them, and strictly.
 
-Layout (github.com/McGill-NLP/agent-reward-bench, scripts/score_judgments.py, eval/metrics.py, judge/): one reply of a judge is
-`JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`; the human labels are rows of annotations.csv.  The published scorer drops
-a trajectory whose judgment is missing, leaves one without a reply out of precision and recall (not out of accuracy), and reads a
-reply without a verdict as a "no": a judge that fails often can get too good a score.  Its figures are `Score.published_figures`.
-Here such replies are counted, and the strict score takes each for a wrong verdict.
+Layout (github.com/McGill-NLP/agent-reward-bench, scripts/score_judgments.py, eval/metrics.py, judge/): one
+reply of a judge is `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json`; the human labels are rows of
+annotations.csv.  The published scorer drops a trajectory whose judgment is missing, leaves one without a
+reply out of precision and recall (not out of accuracy), and reads a reply without a verdict as a "no": a
+judge that fails often can get too good a score.  Its figures are `Score.published_figures`. Here such replies
+are counted, and the strict score takes each for a wrong verdict.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
-YES, NO = ("successful", "yes", "success"), ("unsuccessful", "no", "failure", "unsuccesful")  # the last is the benchmark's own
+YES, NO = (
+    ("successful", "yes", "success"),
+    ("unsuccessful", "no", "failure", "unsuccesful"),
+)  # the last is the benchmark's own
 MARKS, MARK_WORDS = ("2.", "3.", "4."), ("suboptimal", "somewhat successful", "partially successful")
 ALL = "all"
 
@@ -41,11 +45,14 @@ class Problem(StrEnum):
     """Why a judgment holds no verdict."""
 
     MISSING = "missing"  # no file
-    UNREADABLE = "unreadable"  # an empty file, no JSON, or not of the benchmark's form; the published scorer stops there
+    # an empty file, no JSON, or not of the benchmark's form; the published scorer stops there
+    UNREADABLE = "unreadable"
     NO_REPLY = "no reply"  # the model gave none: neither yes nor no to the published scorer
     NO_TAG = "no verdict tag"  # a reply without a verdict: "failure" to the published scorer
     MARK = "mark"  # of another question, 2 to 4: neither yes nor no to the published scorer
-    UNKNOWN = "unknown verdict"  # a verdict in words that are not the benchmark's; the published scorer stops there
+    UNKNOWN = (
+        "unknown verdict"  # a verdict in words that are not the benchmark's; the published scorer stops there
+    )
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,11 @@ class Annotation:
     @property
     def group(self) -> str:
         """The benchmark as the published tables name it: WorkArena's second level is WorkArena++."""
-        return "workarena++" if self.benchmark == "workarena" and "l2" in self.task_id.lower() else self.benchmark
+        return (
+            "workarena++"
+            if self.benchmark == "workarena" and "l2" in self.task_id.lower()
+            else self.benchmark
+        )
 
 
 class Judged(NamedTuple):
@@ -80,7 +91,9 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True)
 class Score:
-    """A judge against the human labels of an agent's trajectories, or all agents'; those labelled "unsure" are left out."""
+    """A judge against the human labels of an agent's trajectories, or all agents'; those labelled "unsure"
+    are left out.
+    """
 
     judge: str
     benchmark: str
@@ -98,7 +111,9 @@ class Score:
 
     @property
     def published(self) -> JudgeScore:
-        """As the published scorer counts: without the trajectories that it reads as neither accepted nor refused."""
+        """As the published scorer counts: without the trajectories that it reads as neither accepted nor
+        refused.
+        """
         read = self._read()
         return JudgeScore.of([bool(j.reading) for j in read], [j.success for j in read])
 
@@ -107,12 +122,16 @@ class Score:
         return JudgeScore.of([j.strict for j in self.judged], [j.success for j in self.judged])
 
     def published_figures(self) -> dict[str, float]:
-        """What the published scorer writes in a row of metrics_{split}.csv: total, and the rest in percent, rounded as there.
+        """What the published scorer writes in a row of metrics_{split}.csv: total, and the rest in percent,
+        rounded as there.
 
-        `total` and accuracy count a trajectory that is read as neither accepted nor refused, as a wrong verdict; so does `tnr`,
-        the share of the failures that are refused, but not `npv`, the share of the refused that are failures.
+        `total` and accuracy count a trajectory that is read as neither accepted nor refused, as a wrong
+        verdict; so does `tnr`, the share of the failures that are refused, but not `npv`, the share of the
+        refused that are failures.
         """
-        counted = [j for j in self.judged if j.reading is not None or j.problem in (Problem.NO_REPLY, Problem.MARK)]
+        counted = [
+            j for j in self.judged if j.reading is not None or j.problem in (Problem.NO_REPLY, Problem.MARK)
+        ]
         pairs = Counter((j.success, j.reading) for j in counted)
         right, refused = pairs[True, True], pairs[False, False]
         failures = sum(not j.success for j in counted)
@@ -122,9 +141,14 @@ class Score:
             "tnr": (refused, failures),
         }  # fmt: skip
         exact = {name: part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
-        four = {name: round(exact[name], 4) for name in ("accuracy", "precision", "recall")}  # F1 is that of rounded shares
+        four = {
+            name: round(exact[name], 4) for name in ("accuracy", "precision", "recall")
+        }  # F1 is that of rounded shares
         both = four["precision"] + four["recall"]
-        exact |= {"accuracy": four["accuracy"], "f1": 2 * four["precision"] * four["recall"] / both if both else 0.0}
+        exact |= {
+            "accuracy": four["accuracy"],
+            "f1": 2 * four["precision"] * four["recall"] / both if both else 0.0,
+        }
         return {"total": len(counted)} | {name: round(100 * share, 1) for name, share in exact.items()}
 
     def shares(self) -> tuple[Estimate, Estimate, Estimate, Estimate]:
@@ -132,7 +156,10 @@ class Score:
         read = self._read()
         published, strict = (
             precision_and_recall([j.task_id for j in some], accepted, [j.success for j in some])
-            for some, accepted in ((read, [j.reading for j in read]), (self.judged, [j.strict for j in self.judged]))
+            for some, accepted in (
+                (read, [j.reading for j in read]),
+                (self.judged, [j.strict for j in self.judged]),
+            )
         )
         return *published, *strict
 
@@ -161,7 +188,9 @@ def load_annotations(path: Path) -> tuple[list[Annotation], int]:
         key, given = (row["benchmark"], row["model_name"], row["task_id"]), row["trajectory_success"]
         label = _label(given)
         if label not in (*YES, *NO, "unsure"):
-            raise UserError(f"{path}, line {line}: trajectory_success is {given!r}, which is no label of the benchmark")
+            raise UserError(
+                f"{path}, line {line}: trajectory_success is {given!r}, which is no label of the benchmark"
+            )
         first.setdefault(key, Annotation(*key, None if label == "unsure" else label in YES))
     return list(first.values()), len(rows) - len(first)
 
@@ -175,7 +204,9 @@ def load_split(path: Path, split: str) -> set[str]:
 
 
 def _read_csv(path: Path, option: str, columns: Sequence[str]) -> list[tuple[int, dict[str, str]]]:
-    """The rows of the benchmark's file for this option, each with its line.  UserError names a missing file or column."""
+    """The rows of the benchmark's file for this option, each with its line.  UserError names a missing file
+    or column.
+    """
     if not path.is_file():
         raise UserError(f"no file {path}: --{option} needs AgentRewardBench's {option}.csv")
     with reading(path, "CSV"), path.open(newline="", encoding="utf-8") as file:
@@ -188,15 +219,22 @@ def _read_csv(path: Path, option: str, columns: Sequence[str]) -> list[tuple[int
     return rows
 
 
-def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0, split: set[str] | None = None) -> Scores:
-    """Score every judge under `judgments`, for each benchmark and agent, and over all benchmarks and agents together (`ALL`).
+def score(
+    judgments: Path, annotations: Sequence[Annotation], repeated: int = 0, split: set[str] | None = None
+) -> Scores:
+    """Score every judge under `judgments`, for each benchmark and agent, and over all benchmarks and agents
+    together (`ALL`).
 
     `split` holds the task ids that count; None counts all.  UserError if there is no judgment at all.
     """
     judges = sorted({path.parent.name for path in judgments.glob("*/*/*/*.json")})
     if not judges:
-        raise UserError(f"no judgments under {judgments}: expected {{benchmark}}/{{agent}}/{{judge}}/{{task_id}}.json")
-    counted = [a for a in annotations if split is None or re.sub(r"\.resized|\.improved", "", a.task_id) in split]
+        raise UserError(
+            f"no judgments under {judgments}: expected {{benchmark}}/{{agent}}/{{judge}}/{{task_id}}.json"
+        )
+    counted = [
+        a for a in annotations if split is None or re.sub(r"\.resized|\.improved", "", a.task_id) in split
+    ]
     sure = [a for a in counted if a.success is not None]
     scores = [part for judge in judges for part in _score(judgments, judge, sure)]
     known = {(a.benchmark, a.agent, a.task_id) for a in annotations}
@@ -211,7 +249,9 @@ def score(judgments: Path, annotations: Sequence[Annotation], repeated: int = 0,
 def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> Iterator[Score]:
     judged = []
     for a in annotations:
-        reading, problem = read_judgment(judgments / a.benchmark / a.agent / judge / f"{a.task_id}.json", judge)
+        reading, problem = read_judgment(
+            judgments / a.benchmark / a.agent / judge / f"{a.task_id}.json", judge
+        )
         judged.append((a.group, Judged(a.agent, a.task_id, bool(a.success), reading, problem)))
     groups, agents = sorted({group for group, _ in judged}), sorted({one.agent for _, one in judged})
     for name, agent in product((*groups, ALL), (*agents, ALL)):
@@ -221,7 +261,9 @@ def _score(judgments: Path, judge: str, annotations: Sequence[Annotation]) -> It
 
 
 def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
-    """The published scorer's reading of a judgment (None: neither accepted nor refused), and why it is no verdict, if so."""
+    """The published scorer's reading of a judgment (None: neither accepted nor refused), and why it is no
+    verdict, if so.
+    """
     if not path.is_file():
         return None, Problem.MISSING
     try:
@@ -238,13 +280,19 @@ def read_judgment(path: Path, judge: str) -> tuple[bool | None, Problem | None]:
         return False, Problem.NO_TAG
     if (label := _label(verdict)) in (*YES, *NO):
         return label in YES, None
-    if label.startswith("1.") or "complete failure" in label:  # read as the lowest mark of another question, which is 1
+    if (
+        label.startswith("1.") or "complete failure" in label
+    ):  # read as the lowest mark of another question, which is 1
         return True, Problem.UNKNOWN
-    return None, Problem.MARK if label.startswith(MARKS) or any(words in label for words in MARK_WORDS) else Problem.UNKNOWN
+    return None, Problem.MARK if label.startswith(MARKS) or any(
+        words in label for words in MARK_WORDS
+    ) else Problem.UNKNOWN
 
 
 def _verdict(reply: str, judge: str) -> str | None:
-    """The part of a reply that is its verdict, in the form that the benchmark's prompt for this judge demands."""
+    """The part of a reply that is its verdict, in the form that the benchmark's prompt for this judge
+    demands.
+    """
     if judge in ("aer", "aerv"):
         lines = [line for line in reply.split("\n") if line.startswith("Status:")]
         return lines[-1].removeprefix("Status:") if lines else None
@@ -260,10 +308,11 @@ def _label(text: Any) -> str:
 
 
 def write_votes(votes: pd.DataFrame, folder: Path) -> None:
-    """Write the first vote of each judge of a run (`votes.find_votes`) to `folder`/judgments, the outcomes to annotations.csv.
+    """Write the first vote of each judge of a run (`votes.find_votes`) to `folder`/judgments, the outcomes to
+    annotations.csv.
 
-    The application stands for the benchmark, the planner with the number of its attempt for the agent.  A reply of our judges is
-    JSON; if it is a verdict, the benchmark's tag follows it.
+    The application stands for the benchmark, the planner with the number of its attempt for the agent.  A
+    reply of our judges is JSON; if it is a verdict, the benchmark's tag follows it.
     """
     first = votes[votes["vote"].eq(0) & votes["success"].notna()]
     rows = {}
@@ -273,7 +322,12 @@ def write_votes(votes: pd.DataFrame, folder: Path) -> None:
         verdict = read_verdict(row.reply)
         tag = f"\n<success>{(YES if verdict.correct else NO)[0].capitalize()}</success>" if verdict else ""
         message = {"role": "assistant", "content": row.reply + tag}
-        judgment = {"benchmark": row.app, "agent": agent, "judge": row.judge, "response": {"choices": [{"message": message}]}}
+        judgment = {
+            "benchmark": row.app,
+            "agent": agent,
+            "judge": row.judge,
+            "response": {"choices": [{"message": message}]},
+        }
         write_json(folder / "judgments" / app / agent / safe_name(row.judge) / f"{task}.json", judgment)
     table = csv.writer(text := io.StringIO(), lineterminator="\n")
     table.writerow(("benchmark", "task_id", "model_name", "trajectory_success"))
@@ -297,7 +351,11 @@ def record(scores: Scores) -> dict[str, Any]:
 
 
 def _record(score: Score, published: JudgeScore, strict: JudgeScore) -> dict[str, Any]:
-    shares = {"coverage": score.coverage, "strict_precision": strict.precision, "strict_recall": strict.recall}
+    shares = {
+        "coverage": score.coverage,
+        "strict_precision": strict.precision,
+        "strict_recall": strict.recall,
+    }
     return {
         "judge": score.judge, "benchmark": score.benchmark, "agent": score.agent, "trajectories": len(score.judged),
         "true_positive": published.true_positive, "false_positive": published.false_positive,

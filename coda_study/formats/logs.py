@@ -1,8 +1,10 @@
-"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTION_SPACE/OBSERVATION/MODEL/DOMAIN/TASK), one for each episode.
+"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTION_SPACE/OBSERVATION/MODEL/DOMAIN/TASK), one
+for each episode.
 
-A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A line of OSWorld's is an
-action, with the picture after it; the result is in result.txt.  SEAgent's is OSWorld's with the picture before it as well.  The
-model is the planner with the number of its run, so that OSWorld's show_result.py tells runs apart.
+A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A
+line of OSWorld's is an action, with the picture after it; the result is in result.txt.  SEAgent's is
+OSWorld's with the picture before it as well.  The model is the planner with the number of its run, so that
+OSWorld's show_result.py tells runs apart.
 """
 
 from __future__ import annotations
@@ -45,7 +47,12 @@ def _stamp(index: int) -> str:
 
 def _new_folder(root: Path, trajectory: Trajectory) -> Path:
     task = trajectory.task_id.rpartition("/")[2]
-    folder = root / safe_name(f"{trajectory.planner}-{trajectory.run}") / safe_name(trajectory.app) / safe_name(task)
+    folder = (
+        root
+        / safe_name(f"{trajectory.planner}-{trajectory.run}")
+        / safe_name(trajectory.app)
+        / safe_name(task)
+    )
     if folder.exists():
         raise twice(trajectory)
     folder.mkdir(parents=True)
@@ -71,10 +78,12 @@ def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Tra
     if not os.path.lexists(ours):
         return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, None)
     with reading(ours, "trajectory"):
-        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, whole_text(read_json(ours)))
+        return trajectory_of(
+            f"{app}/{task}", app, "", model, steps, final, result, whole_text(read_json(ours))
+        )
 
 
-# ---- ScienceBoard ----------------------------------------------------------------------------------------------------
+# ---- ScienceBoard ------------------------------------------------------------------------------------------
 
 
 def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
@@ -84,13 +93,17 @@ def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
             name, size = f"step_{index}@{_stamp(index)}.png", decode_image(step.screenshot).size
             (folder / name).write_bytes(step.screenshot)
             codes = [action_code(action, size) for action in step.actions]
-            lines.append({"step_index": index, "timestamp": _stamp(index), "actions": codes, "screenshot": name})
+            lines.append(
+                {"step_index": index, "timestamp": _stamp(index), "actions": codes, "screenshot": name}
+            )
         (folder / FINAL).write_bytes(trajectory.final_screenshot)
         _write(folder, trajectory, lines, SCIENCEBOARD, "{:d}")
 
 
 def read_scienceboard(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should
+    be.
+    """
     return [_read_scienceboard(folder) for folder in _folders(root, SCIENCEBOARD)]
 
 
@@ -98,7 +111,9 @@ def _read_scienceboard(folder: Path) -> Trajectory:
     steps = []
     for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
         where = f"{folder / 'traj.jsonl'}, line {number}"
-        if not isinstance(line.get("actions"), list) or not any(isinstance(line.get(name), str) for name in (SCREEN, TREE)):
+        if not isinstance(line.get("actions"), list) or not any(
+            isinstance(line.get(name), str) for name in (SCREEN, TREE)
+        ):
             raise UserError(f"{where}: no actions, or neither screenshot nor a11y_tree")
         if isinstance(line.get(SCREEN), str):
             picture = read_picture(folder, line[SCREEN], where)
@@ -111,7 +126,7 @@ def _read_scienceboard(folder: Path) -> Trajectory:
     return _read(folder, steps, final, SCIENCEBOARD)
 
 
-# ---- OSWorld ---------------------------------------------------------------------------------------------------------
+# ---- OSWorld -----------------------------------------------------------------------------------------------
 
 
 def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
@@ -122,7 +137,9 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
         for index, step in enumerate(trajectory.steps):
             size = decode_image(step.screenshot).size
             for position, code in enumerate([action_code(action, size) for action in step.actions] or [""]):
-                last = position >= len(step.actions) - 1  # of a step's actions only the last one's effect was seen
+                last = (
+                    position >= len(step.actions) - 1
+                )  # of a step's actions only the last one's effect was seen
                 number = len(lines) + 1
                 name = f"step_{number}_{_stamp(number)}.png"
                 (folder / name).write_bytes(screenshots[index + last])
@@ -135,7 +152,9 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
 
 
 def read_osworld(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should be."""
+    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should
+    be.
+    """
     return [_read_osworld(folder) for folder in _folders(root, OSWORLD)]
 
 

@@ -1,4 +1,6 @@
-"""What the formats share: what they have no place for is kept beside them, so that our own trajectories come back whole."""
+"""What the formats share: what they have no place for is kept beside them, so that our own trajectories come
+back whole.
+"""
 
 from __future__ import annotations
 
@@ -36,24 +38,32 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
 def twice(trajectory: Trajectory) -> UserError:
     """The error of two trajectories that would be written to the same place."""
     episode = f"run {trajectory.run} of {trajectory.task_id} by {trajectory.planner}"
-    return UserError(f"{episode} is there twice, or another task has its name in {trajectory.app}: convert them apart")
+    return UserError(
+        f"{episode} is there twice, or another task has its name in {trajectory.app}: convert them apart"
+    )
 
 
 def trajectory_of(
     task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, result: float | None,
     record: dict[str, Any] | None,
 ) -> Trajectory:  # fmt: skip
-    """A trajectory that was read; its last action says how it ended.  `record` is what `record_of` kept of one of ours."""
+    """A trajectory that was read; its last action says how it ended.  `record` is what `record_of` kept of
+    one of ours.
+    """
     success, score = None if result is None else result >= 1, None if result in (None, 0, 1) else result
     last = steps[-1].actions[-1] if steps and steps[-1].actions else None
     stop = STOPS.get(last.type) if last else None
     answer, stop = last.text if stop else None, stop or StopReason.STEP_LIMIT
-    trajectory = Trajectory(task_id, app, instruction, planner, 0, tuple(steps), final, stop, answer, success, (), score)
+    trajectory = Trajectory(
+        task_id, app, instruction, planner, 0, tuple(steps), final, stop, answer, success, (), score
+    )
     if record is None:
         return trajectory
     fields = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
     steps = tuple(replace(step, **texts) for step, texts in zip(steps, record["steps"], strict=True))
-    return replace(trajectory, **fields, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"]))
+    return replace(
+        trajectory, **fields, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"])
+    )
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """What a stage depends on besides its settings: the library code behind its notebook, checkpoints and data.
 
-The Snakefile declares these files as inputs, so that a stage is run again when, and only when, one of them changes.
+The Snakefile declares these files as inputs, so that a stage is run again when, and only when, one of them
+changes.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ DISPLAYS = ("coda_study.show",)  # what notebooks draw; no part of a result
 def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
     """The library files behind a notebook, sorted: every module that it imports, directly or not.
 
-    `without` names modules and packages, such as 'coda_study.show', that are left out with all that only they import; the
-    drivers always are.
+    `without` names modules and packages, such as 'coda_study.show', that are left out with all that only they
+    import; the drivers always are.
     """
     found: set[str] = set()
     waiting = list(_modules(notebook))
@@ -34,7 +35,9 @@ def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
         if module not in found and not _within(module, (*without, *DRIVERS)):
             found.add(module)
             waiting += _graph().find_modules_directly_imported_by(module)
-            waiting += [module.rpartition(".")[0]] if "." in module else []  # a package is imported with what is in it
+            waiting += (
+                [module.rpartition(".")[0]] if "." in module else []
+            )  # a package is imported with what is in it
     return sorted(map(_file, found))
 
 
@@ -48,7 +51,11 @@ def data_files(folder: Path, without: str = "") -> list[Path]:
     """The files under a folder, sorted, but for a subfolder `without`; hidden files are left out."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [(path, path.relative_to(folder).parts) for path in paths]
-    return [path for path, parts in names if parts[0] != without and not any(part.startswith(".") for part in parts)]
+    return [
+        path
+        for path, parts in names
+        if parts[0] != without and not any(part.startswith(".") for part in parts)
+    ]
 
 
 @cache
@@ -66,10 +73,14 @@ def _file(module: str) -> Path:
 
 
 def _modules(notebook: Path) -> Iterator[str]:
-    """The modules of the library that a notebook's cells import; lines that only IPython understands are passed over."""
+    """The modules of the library that a notebook's cells import; lines that only IPython understands are
+    passed over.
+    """
     cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
     lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
-    for node in ast.walk(ast.parse("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))):
+    for node in ast.walk(
+        ast.parse("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
+    ):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _within(alias.name, PACKAGES))
         elif isinstance(node, ast.ImportFrom) and _within(node.module or "", PACKAGES):
@@ -77,7 +88,9 @@ def _modules(notebook: Path) -> Iterator[str]:
 
 
 def _home(module: str, name: str) -> str:
-    """The module that `from module import name` reads: a submodule, the home of a package's public name, or `module`."""
+    """The module that `from module import name` reads: a submodule, the home of a package's public name, or
+    `module`.
+    """
     if f"{module}.{name}" in _graph().modules:
         return f"{module}.{name}"
     if _file(module).name != "__init__.py":

@@ -61,7 +61,9 @@ class Outcome:
 
 
 def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run, Profile]:
-    """A run for each seed, `name` for the profile's own and NAME-seedN for others; they use the exploration of the first one."""
+    """A run for each seed, `name` for the profile's own and NAME-seedN for others; they use the exploration
+    of the first one.
+    """
     runs = {Run(name if seed == profile.seed else f"{name.rstrip('/')}-seed{seed}"): seed for seed in seeds}
     first = next(iter(runs))
     shared = {run: {} if run == first else {"explored": first.folder.name} for run in runs}
@@ -74,10 +76,10 @@ def reproduce(
 ) -> Outcome:  # fmt: skip
     """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
 
-    Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake profile.
-    Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed goes on where it
-    was; a second one of the same name is refused while the first is alive. `fresh` removes what the kit put into the run's
-    folder and nothing else.
+    Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake
+    profile. Raises StageError when a stage fails, UserError for what cannot be started. A run that was killed
+    goes on where it was; a second one of the same name is refused while the first is alive. `fresh` removes
+    what the kit put into the run's folder and nothing else.
     """
     console = console or Console()
     start = time.time()
@@ -85,7 +87,9 @@ def reproduce(
     _check_explored(run, profile, until)
     where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
     where += f", with the exploration of run {profile.explored}" if profile.explored else ""
-    console.print(f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True)
+    console.print(
+        f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True
+    )
     claim(run.folder, "run")
     with _lock(run) as lock:
         if fresh:
@@ -101,15 +105,36 @@ def reproduce(
         if stages and until != "base_models" and not cluster:
             require_models(profile)
         if stages:
-            _drive(run, _command(run, profile, until, notebooks, cores, cluster), cluster, lock, stages, expected, console)
+            _drive(
+                run,
+                _command(run, profile, until, notebooks, cores, cluster),
+                cluster,
+                lock,
+                stages,
+                expected,
+                console,
+            )
         if stages or not run.manifest.exists():
             write_manifest(run, profile)
-    files = [path for folder in (run.tables, run.figures) for path in data_files(folder)] if until == "results" else []
-    return Outcome(len(stages), time.time() - start, (*files, *filter(Path.exists, [run.report, run.view])) if files else ())
+    files = (
+        [path for folder in (run.tables, run.figures) for path in data_files(folder)]
+        if until == "results"
+        else []
+    )
+    return Outcome(
+        len(stages),
+        time.time() - start,
+        (*files, *filter(Path.exists, [run.report, run.view])) if files else (),
+    )
 
 
 def preview(
-    run: Run, profile: Profile, until: str, notebooks: Path = NOTEBOOKS, fresh: bool = False, cluster: Path | None = None
+    run: Run,
+    profile: Profile,
+    until: str,
+    notebooks: Path = NOTEBOOKS,
+    fresh: bool = False,
+    cluster: Path | None = None,
 ) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
     _check(run, profile, until, fresh, cluster)
@@ -118,18 +143,30 @@ def preview(
         file.flush()
         command = _command(run, profile, until, notebooks, 1, cluster) + [f"profile_file={file.name}"]
         flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
-        result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            [*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False
+        )
     if result.returncode:
-        raise UserError(f"the run cannot be planned: {_last_words(result.stdout + result.stderr, run.folder)}")
+        raise UserError(
+            f"the run cannot be planned: {_last_words(result.stdout + result.stderr, run.folder)}"
+        )
     return _stages(result.stdout + result.stderr)
 
 
 def _stages(preview: str) -> list[str]:
-    """The stages in what Snakemake's dry run prints.  StageError if a job has no command that names its stage."""
-    jobs = [name for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE) if not name.startswith("until_")]
+    """The stages in what Snakemake's dry run prints.  StageError if a job has no command that names its
+    stage.
+    """
+    jobs = [
+        name
+        for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE)
+        if not name.startswith("until_")
+    ]
     stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
     if len(stages) != len(jobs):
-        raise StageError(f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the Snakefile")
+        raise StageError(
+            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the Snakefile"
+        )
     return stages
 
 
@@ -153,15 +190,23 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
     if until not in STAGES:
         raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
     if until == "curve" and not profile.curve:
-        raise UserError(f"profile {profile.name} has no curve: take --profile ablations, or give it one with --set")
+        raise UserError(
+            f"profile {profile.name} has no curve: take --profile ablations, or give it one with --set"
+        )
     if in_reference(run.folder):
-        raise UserError(f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run")
+        raise UserError(
+            f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run"
+        )
     if not is_free(run.folder):
         run.require_marked()
     if os.path.lexists(run.profile_file) and not fresh and (name := run.profile().name) != profile.name:
-        raise UserError(f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run")
+        raise UserError(
+            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
+        )
     if cluster and not (cluster / "config.yaml").is_file():
-        raise UserError(f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes")
+        raise UserError(
+            f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes"
+        )
     if until != "base_models":
         for role, name in profile.models:
             if name is not None:
@@ -173,7 +218,9 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
 def _check_explored(run: Run, profile: Profile, until: str) -> None:
     explorer = run.explorer(profile)
     if profile.explored and explorer.folder == run.folder:
-        raise UserError(f"explored: run {run.folder.name} cannot use its own exploration; leave the field out")
+        raise UserError(
+            f"explored: run {run.folder.name} cannot use its own exploration; leave the field out"
+        )
     if not profile.explored or until in ALONE:
         return
     paths = [explorer.rollouts("base", app) for app in profile.apps]
@@ -186,7 +233,9 @@ def _check_explored(run: Run, profile: Profile, until: str) -> None:
         )
 
 
-def _command(run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None) -> list[str]:
+def _command(
+    run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None
+) -> list[str]:
     memory_mb = psutil.virtual_memory().total // 2**20
     local = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
     elsewhere = ["--workflow-profile", cluster and cluster.resolve()]
@@ -214,7 +263,9 @@ def _lock(run: Run) -> Iterator[IO[str]]:
                 file.seek(0)
                 owner = int(file.read() or 0)
                 if time.time() > deadline or psutil.pid_exists(owner):
-                    raise UserError(f"{display(run.folder)} is being made by process {owner}; wait for it or end it") from None
+                    raise UserError(
+                        f"{display(run.folder)} is being made by process {owner}; wait for it or end it"
+                    ) from None
                 time.sleep(0.2)
         file.truncate(0)
         file.write(str(os.getpid()))
@@ -228,14 +279,18 @@ def _drive(
 ) -> None:  # fmt: skip
     """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
 
-    The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's folder.
+    The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's
+    folder.
     """
     path = os.environ.get("PATH", os.defpath)
     env = os.environ | {"PATH": f"{cluster.resolve()}{os.pathsep}{path}" if cluster else path}
     started = time.time()
     log = run.folder / "snakemake.log"
     lines = Lines(run, stages, expected, console)
-    with log.open("w", encoding="utf-8") as output, warmed(run.folder, 0 if cluster else len(stages), output) as address:
+    with (
+        log.open("w", encoding="utf-8") as output,
+        warmed(run.folder, 0 if cluster else len(stages), output) as address,
+    ):
         process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
             [*command, *([f"warm={address}"] if address else [])], stdin=subprocess.PIPE, stdout=output,
             stderr=subprocess.STDOUT, start_new_session=True, env=env, pass_fds=[lock.fileno()],
@@ -252,15 +307,21 @@ def _drive(
 
 
 def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
-    """Why a run ended although no stage says that it failed; `stages` are those under way, `code` is how Snakemake ended."""
+    """Why a run ended although no stage says that it failed; `stages` are those under way, `code` is how
+    Snakemake ended.
+    """
     if shutil.disk_usage(log.parent).free < LEAST_DISK:
         return f"the disk of {display(log.parent)} is full: free some space and run the same command again"
     again = "(by the system, where memory is used up); what is finished stays, and the same command goes on"
     if code < 0:
         return f"the scheduler of the run was killed by {signal.Signals(-code).name} {again}"
     if stages:
-        return f"stage {', '.join(stages)} ended without a word, which is what happens when it is killed {again}"
-    return f"the run stopped: {_last_words(log.read_text(encoding='utf-8'), log.parent)}; see {log.absolute()}"
+        return (
+            f"stage {', '.join(stages)} ended without a word, which is what happens when it is killed {again}"
+        )
+    return (
+        f"the run stopped: {_last_words(log.read_text(encoding='utf-8'), log.parent)}; see {log.absolute()}"
+    )
 
 
 def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:
@@ -270,7 +331,8 @@ def _total(stages: list[str], expected: dict[str, float], cores: int) -> float |
 
 
 def _last_words(log: str, folder: Path) -> str:
-    """What is wrong, out of Snakemake's messages: the files that it misses, or the end, without the long command lines.
+    """What is wrong, out of Snakemake's messages: the files that it misses, or the end, without the long
+    command lines.
 
     Its paths are relative to the run's folder.
     """

@@ -1,4 +1,5 @@
-"""The process that runs a notebook's cells: ipykernel under the running Python, whichever kernels are installed.
+"""The process that runs a notebook's cells: ipykernel under the running Python, whichever kernels are
+installed.
 
 It is a new process, or a fork of one that has imported what notebooks import (`pipeline.warm`).
 """
@@ -62,13 +63,16 @@ def _become_kernel(told: int) -> None:
     order = json.loads(said)
     os.chdir(order["folder"])
     launch_new_instance(argv=[*order["words"], f"--IPKernelApp.parent_handle={os.getppid()}"])
-    # all is said: the process' end closes its sockets, and closing them while its threads still wait at them can abort it
+    # all is said: the process' end closes its sockets, and closing them while its threads still wait at them
+    # can abort it
     atexit.unregister(IPKernelApp.instance().close)
     leave(0)
 
 
 def leave(code: int) -> NoReturn:
-    """End a fork, as `multiprocessing` does: Python would free all that was imported, and copy it from the parent for that."""
+    """End a fork, as `multiprocessing` does: Python would free all that was imported, and copy it from the
+    parent for that.
+    """
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -95,7 +99,9 @@ def kernel_manager(folder: str, fork: Fork | None = None) -> type:
             return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
 
         async def _async_interrupt_kernel(self) -> None:
-            if not self.shutting_down:  # its cells have ended, and a signal amid its last reply would be logged as an error
+            if (
+                not self.shutting_down
+            ):  # its cells have ended, and a signal amid its last reply would be logged as an error
                 await super()._async_interrupt_kernel()
 
     class Forked(ThisInterpreter):

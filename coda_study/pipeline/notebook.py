@@ -1,7 +1,9 @@
-"""Run one notebook headlessly: checked parameters, an executed copy that is complete or absent, time and memory.
+"""Run one notebook headlessly: checked parameters, an executed copy that is complete or absent, time and
+memory.
 
-The kernel is this interpreter, whatever kernels are installed, with one BLAS/OpenMP thread unless the notebook sets
-more: stages run side by side, and two processes with default threading slow each other down several times.
+The kernel is this interpreter, whatever kernels are installed, with one BLAS/OpenMP thread unless the
+notebook sets more: stages run side by side, and two processes with default threading slow each other down
+several times.
 """
 
 from __future__ import annotations
@@ -33,14 +35,18 @@ ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermil
 
 @dataclass(frozen=True)
 class Cost:
-    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and the processes that this started."""
+    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and the processes that this
+    started.
+    """
 
     wall_s: float
     peak_rss_mb: float
 
 
 def declared_parameters(notebook: Path) -> dict[str, str]:
-    """Return the parameters of the cell tagged `parameters`, each with its type as annotated ('None' without one)."""
+    """Return the parameters of the cell tagged `parameters`, each with its type as annotated ('None' without
+    one).
+    """
     import papermill
 
     if not notebook.exists():
@@ -64,25 +70,32 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
 
 
 def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
-    """'name=value' pairs as values, text where the notebook declares text, else read as YAML; `check_parameters` checks them."""
+    """'name=value' pairs as values, text where the notebook declares text, else read as YAML;
+    `check_parameters` checks them.
+    """
     declared = declared_parameters(notebook)
     named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
 
 
-def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> Cost:
-    """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or absent.
+def execute(
+    notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None
+) -> Cost:
+    """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or
+    absent.
 
     Its cells run in `kernel`, or in a new process.
 
-    Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception when a cell
-    fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
+    Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception
+    when a cell fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
     """
     check_parameters(notebook, parameters)
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    failed = executed.with_name(f"{executed.stem}.failed.ipynb")  # written cell by cell; becomes `executed` at the end
+    failed = executed.with_name(
+        f"{executed.stem}.failed.ipynb"
+    )  # written cell by cell; becomes `executed` at the end
     executed.parent.mkdir(parents=True, exist_ok=True)
     remove(executed)
     start = time.monotonic()
@@ -96,14 +109,18 @@ def execute(notebook: Path, executed: Path, parameters: Mapping[str, Any], kerne
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
         except (DeadKernelError, CellTimeoutError) as error:
             reason = f"the notebook's process died ({error}); it may have run out of memory"
-            raise StageError(_describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")) from error
+            raise StageError(
+                _describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")
+            ) from error
     os.replace(failed, executed)
     return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
 
 
 @contextmanager
 def _peak_memory(interval_s: float = 1.0) -> Iterator[list[int]]:
-    """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used together."""
+    """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used
+    together.
+    """
     peak, me = [0], psutil.Process()
 
     def watch() -> None:
@@ -131,7 +148,9 @@ def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
         return f"{display(notebook)}: {name}: {value}"
     cells = nbformat.read(copy, as_version=4).cells
     own = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
-    begun = [(number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")]
+    begun = [
+        (number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")
+    ]
     where = "before its first cell"
     if begun:
         number, cell = begun[-1]

@@ -1,4 +1,6 @@
-"""What a run needs from outside, asked before its first stage: model servers, and checkpoints that only a hub has."""
+"""What a run needs from outside, asked before its first stage: model servers, and checkpoints that only a hub
+has.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,18 @@ PATIENCE_S = 10.0  # for a server to say that it is there
 
 
 def require_models(profile: Profile) -> None:
-    """UserError for a model server that does not answer, and for a checkpoint that is neither here nor to be had from the hub."""
+    """UserError for a model server that does not answer, and for a checkpoint that is neither here nor to be
+    had from the hub.
+    """
     for role in get_args(Role):
         where, name = getattr(profile.serving, role), getattr(profile.models, role)
         if name is None:
             continue
         if where.startswith("http"):
             _require_server(f"serving.{role}", where)
-        asked_alone = where.startswith("http") and role != "planner"  # which is trained here, wherever it acts
+        asked_alone = (
+            where.startswith("http") and role != "planner"
+        )  # which is trained here, wherever it acts
         if not asked_alone and not Path(checkpoint_path(name)).is_absolute():
             _require_on_hub(f"models.{role}", name)
     for field, name in profile.curve.checkpoints.items() if profile.curve else ():
@@ -35,7 +41,9 @@ def _require_server(field: str, address: str) -> None:
         with httpx.stream("GET", f"{address.rstrip('/')}/models", timeout=PATIENCE_S):
             return  # whatever it says: not every server lists its models
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise UserError(f"{field}: {address} does not answer ({one_line(error)}): start the server first") from error
+        raise UserError(
+            f"{field}: {address} does not answer ({one_line(error)}): start the server first"
+        ) from error
 
 
 def _require_on_hub(field: str, name: str) -> None:

@@ -20,7 +20,11 @@ class Lines:
         self.ended: dict[str, float] = {}
         self.errors: list[str] = []
         self.bars: dict[str, Any] = {}
-        columns = (TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}"))
+        columns = (
+            TextColumn("        {task.description}"),
+            BarColumn(20),
+            TextColumn("{task.fields[clock]}"),
+        )
         self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
     def update(self, since: float) -> None:
@@ -49,10 +53,15 @@ class Lines:
         if stage in self.bars:
             self.progress.remove_task(self.bars.pop(stage))
         usual = self.expected.get(stage)
-        words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (f", expected {clock(usual)}" if usual else "")
+        words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (
+            f", expected {clock(usual)}" if usual else ""
+        )
         width = len(str(len(self.stages)))
         self.console.print(
-            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}", markup=False, highlight=False, soft_wrap=True
+            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
         )  # soft_wrap: a line a stage in a log, too
         if record["state"] == "done":
             known = read_json(self.run.timings) if self.run.timings.exists() else {}

@@ -1,6 +1,7 @@
 """Run one stage: its notebook, a record of what it read, wrote and cost, and training that resumes.
 
-`python -m coda_study.pipeline.runner STAGE ...` is what the Snakefile calls, by itself or in a fork (`pipeline.warm`).
+`python -m coda_study.pipeline.runner STAGE ...` is what the Snakefile calls, by itself or in a fork
+(`pipeline.warm`).
 """
 
 from __future__ import annotations
@@ -51,11 +52,13 @@ def run_stage(
     run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str], inputs: Sequence[Path] = (),
     outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None, kernel: Fork | None = None,
 ) -> Record:  # fmt: skip
-    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are 'name=value'.
+    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are
+    'name=value'.
 
-    A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if it was
-    started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end done.json lists
-    the hashes of what was made. Raises what `execute` raises, and StageError if an output is missing afterwards.
+    A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if
+    it was started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end
+    done.json lists the hashes of what was made. Raises what `execute` raises, and StageError if an output is
+    missing afterwards.
     """
     started = time.time()
     hashes = {display(path.resolve()): sha256(path) for path in inputs}
@@ -68,7 +71,9 @@ def run_stage(
         cost = execute(notebook, executed, read_parameters(notebook, parameters), kernel)
         missing = [str(path.absolute()) for path in made if not path.exists()]
         if missing:
-            raise StageError(f"{display(notebook)} ended without an error but did not write {', '.join(missing)}")
+            raise StageError(
+                f"{display(notebook)} ended without an error but did not write {', '.join(missing)}"
+            )
         if resumable:
             write_json(resumable / DONE, {"files": _hash_folder(resumable)})
     except BaseException as error:
@@ -82,7 +87,10 @@ def _said(run: Run, error: BaseException) -> str:
     """What a person is told; the traceback of a bug is in the log, as `main` does not catch it."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return "stopped"
-    return expected(error) or f"{one_line(error)}; the traceback of this bug is in {run.folder / 'snakemake.log'}"
+    return (
+        expected(error)
+        or f"{one_line(error)}; the traceback of this bug is in {run.folder / 'snakemake.log'}"
+    )
 
 
 def _finish(run: Run, record: Record, **changes: Any) -> Record:
@@ -99,9 +107,15 @@ def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
 
 
 def _hash_folder(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file under the folder, but for the trainer's checkpoints and this module's own."""
+    """Return the SHA-256 of each file under the folder, but for the trainer's checkpoints and this module's
+    own.
+    """
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {name: sha256(folder / name) for name in names if not name.startswith((DONE, FINGERPRINT, PARTS_OF_TRAINING))}
+    return {
+        name: sha256(folder / name)
+        for name in names
+        if not name.startswith((DONE, FINGERPRINT, PARTS_OF_TRAINING))
+    }
 
 
 def _stop(*_: Any) -> None:
@@ -112,7 +126,9 @@ def _stop(*_: Any) -> None:
 
 
 def _stop_with(starter: int) -> None:
-    """Wait until the other end of a pipe or socket closes, which says that the process that started this is gone; then stop."""
+    """Wait until the other end of a pipe or socket closes, which says that the process that started this is
+    gone; then stop.
+    """
     while os.read(starter, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -121,12 +137,16 @@ def _stop_with(starter: int) -> None:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m coda_study.pipeline.runner", description="Run the notebook of one stage.")
+    parser = argparse.ArgumentParser(
+        prog="python -m coda_study.pipeline.runner", description="Run the notebook of one stage."
+    )
     parser.add_argument("stage")
     parser.add_argument("--run", type=Run, required=True)
     parser.add_argument("--notebook", type=lambda name: Path(name).resolve(), required=True)
     parser.add_argument("--executed", type=Path, required=True)
-    parser.add_argument("--set", dest="parameters", nargs="*", default=[], metavar="NAME=VALUE", help="for the notebook")
+    parser.add_argument(
+        "--set", dest="parameters", nargs="*", default=[], metavar="NAME=VALUE", help="for the notebook"
+    )
     parser.add_argument("--inputs", nargs="*", type=Path, default=[])
     parser.add_argument("--outputs", nargs="*", type=Path, default=[])
     parser.add_argument("--settings", default="", help="what else the stage depends on, as text")
@@ -136,7 +156,9 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str], kernel: Fork | None = None, asker: int | None = None) -> int:
-    """Run a stage; `asker` is a socket whose other end belongs to the process that asked for it, if it was asked for."""
+    """Run a stage; `asker` is a socket whose other end belongs to the process that asked for it, if it was
+    asked for.
+    """
     arguments = vars(_parse(argv))
     signal.signal(signal.SIGTERM, _stop)
     starters = [sys.stdin.fileno()] if arguments.pop("attached") else []

@@ -1,7 +1,7 @@
 """`python -m coda_study.pipeline.scheduler …` is Snakemake without its limit on jobs a second.
 
-To keep the limit, Snakemake 9 looks at all stages that wait once a second, and once a second more for each that has ended: after
-twenty stages of a long run that takes a fifth of a core, which the stages could use.
+To keep the limit, Snakemake 9 looks at all stages that wait once a second, and once a second more for each
+that has ended: after twenty stages of a long run that takes a fifth of a core, which the stages could use.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""A process that has imported what notebooks import, and forks each stage: a new Python would import for seconds.
+"""A process that has imported what notebooks import, and forks each stage: a new Python would import for
+seconds.
 
-The stages of a run on this machine start so (`drive`), the jobs of a cluster do not.  `python -m coda_study.pipeline.warm start
-ADDRESS STAGE ...` is `coda_study.pipeline.runner STAGE ...` in a fork.  What is forked has imported libraries, and nothing of the
-kit: each stage reads the kit's code as it is when the stage begins.  It has computed nothing and has no threads of its own.
+The stages of a run on this machine start so (`drive`), the jobs of a cluster do not.  `python -m
+coda_study.pipeline.warm start ADDRESS STAGE ...` is `coda_study.pipeline.runner STAGE ...` in a fork.  What
+is forked has imported libraries, and nothing of the kit: each stage reads the kit's code as it is when the
+stage begins.  It has computed nothing and has no threads of its own.
 """
 
 from __future__ import annotations
@@ -41,12 +43,21 @@ def warmed(folder: Path, stages: int, output: IO[str]) -> Iterator[Path | None]:
     from coda_lib.processes import dies_with_its_parent
     from coda_study.pipeline.kernel import THREAD_VARIABLES
 
-    alone = dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}  # which leaves CUDA to the forks
+    alone = dict.fromkeys(THREAD_VARIABLES, "1") | {
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1"
+    }  # which leaves CUDA to the forks
     with TemporaryDirectory(prefix="coda-") as place, socket.socket(socket.AF_UNIX) as door:
         address = Path(place) / "stages"
         door.bind(str(address))
         door.listen(128)
-        command = [sys.executable, "-m", __name__, "serve", str(door.fileno()), str(folder)]  # the folder tells runs apart
+        command = [
+            sys.executable,
+            "-m",
+            __name__,
+            "serve",
+            str(door.fileno()),
+            str(folder),
+        ]  # the folder tells runs apart
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, pass_fds=[door.fileno()],
             env=os.environ | alone, preexec_fn=dies_with_its_parent,
@@ -77,7 +88,9 @@ def serve(door: socket.socket) -> NoReturn:
 
 
 def _run(asker: socket.socket) -> NoReturn:
-    """The stage that is asked for, with the asker's folder, input and output; it stops when the asker hangs up."""
+    """The stage that is asked for, with the asker's folder, input and output; it stops when the asker hangs
+    up.
+    """
     _, streams, _, _ = socket.recv_fds(asker, 1, 3)
     for own, stream in enumerate(streams):
         os.dup2(stream, own)

@@ -28,7 +28,7 @@ EPISODES = REFERENCE / "apps"
 TRAINED = REFERENCE / "desktop"  # a run of the profile desktop
 
 
-# ---- real applications ---------------------------------------------------------------------------------------------------
+# ---- real applications -------------------------------------------------------------------------------------
 
 
 def checked() -> list[Check]:
@@ -55,7 +55,13 @@ def first_screens(checks: Sequence[Check]) -> Sheet | str:
 def task_table() -> pd.DataFrame:
     """Number of tasks by application and grade."""
     grades = {kind: Counter(task.grade for task in app_tasks(kind)) for kind in DESKTOP_APPS}
-    return pd.DataFrame(grades).T.fillna(0).astype(int).sort_index(axis=1).assign(total=lambda counts: counts.sum(axis=1))
+    return (
+        pd.DataFrame(grades)
+        .T.fillna(0)
+        .astype(int)
+        .sort_index(axis=1)
+        .assign(total=lambda counts: counts.sum(axis=1))
+    )
 
 
 def works(checks: Sequence[Check], kind: str) -> bool:
@@ -71,7 +77,9 @@ def script_strip(checks: Sequence[Check], task: AppTask) -> Sheet | str:
 
 
 def reference_episodes() -> pd.DataFrame:
-    """Episodes of the laptop checkpoints on real applications, as measured once: counts by system and application."""
+    """Episodes of the laptop checkpoints on real applications, as measured once: counts by system and
+    application.
+    """
     episodes = pd.concat(pd.read_parquet(path) for path in sorted(EPISODES.glob("*.parquet")))
     kinds = episodes["task_id"].str.partition("/")[0].rename("application")
     return episodes.groupby(["system", kinds])["success"].agg(episodes="size", solved="sum")
@@ -86,20 +94,26 @@ def study_table(folder: Path = TRAINED) -> pd.DataFrame:
 
 
 def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film]:
-    """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both at one task.
+    """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both
+    at one task.
 
-    It is the first one that the trained planner alone solves, or else the first.  UserError if there are none.
+    It is the first one that the trained planner alone solves, or else the first.  UserError if there are
+    none.
     """
     run = Run(str(folder))
     pairs = {app: _pairs(run, app, trained) for app in run.profile("desktop").apps}
     if not any(pairs.values()):
-        raise UserError(f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some")
+        raise UserError(
+            f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some"
+        )
     counted = pd.DataFrame.from_dict(
         {app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))] for app, played in pairs.items()},
         orient="index", columns=["tasks", "base", trained],
     )  # fmt: skip
     everything = [pair for played in pairs.values() for pair in played]
-    before, after = next((pair for pair in everything if pair[1].success and not pair[0].success), everything[0])
+    before, after = next(
+        (pair for pair in everything if pair[1].success and not pair[0].success), everything[0]
+    )
     return counted, Film(film({"before training": before, "after training": after}))
 
 
@@ -112,23 +126,36 @@ def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajector
     return [(before[task], after[task]) for task in before if task in after]
 
 
-# ---- virtual machines ----------------------------------------------------------------------------------------------------
+# ---- virtual machines --------------------------------------------------------------------------------------
 
 
-def played_on(machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]) -> list[Trajectory]:
-    """The tasks' scripts, each played `runs` times on machines, real or fake; messages of faults are appended to `faults`."""
-    return rollout(script_agent(tasks), jobs(tasks, runs), Machines(machines), 0, len(machines), report=faults.append)
+def played_on(
+    machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]
+) -> list[Trajectory]:
+    """The tasks' scripts, each played `runs` times on machines, real or fake; messages of faults are appended
+    to `faults`.
+    """
+    return rollout(
+        script_agent(tasks), jobs(tasks, runs), Machines(machines), 0, len(machines), report=faults.append
+    )
 
 
 def outcomes(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
     """Number of episodes by stop reason and success."""
-    rows = [{"ended with": str(t.stop), "solved": {True: "yes", False: "no", None: "not known"}[t.success]} for t in trajectories]
+    rows = [
+        {"ended with": str(t.stop), "solved": {True: "yes", False: "no", None: "not known"}[t.success]}
+        for t in trajectories
+    ]
     return pd.DataFrame(rows).value_counts().rename("episodes").to_frame()
 
 
 def requests(fake: FakeMachine) -> pd.DataFrame:
     """The requests to a fake machine in order, those for screenshots left out."""
-    rows = [{"request": path, "body": body.decode()[:100]} for path, body in fake.requests if path != "/screenshot"]
+    rows = [
+        {"request": path, "body": body.decode()[:100]}
+        for path, body in fake.requests
+        if path != "/screenshot"
+    ]
     return pd.DataFrame(rows)
 
 

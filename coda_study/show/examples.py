@@ -1,4 +1,6 @@
-"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source code, small tables."""
+"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source code,
+small tables.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from sciencedesk.env import ScienceDesk
 
 WIDTH = 100  # characters: longer lines are broken in the middle of words on a page
 
-# ---- code and settings -----------------------------------------------------------------------------------------------
+# ---- code and settings -------------------------------------------------------------------------------------
 
 
 def source(*functions: Callable) -> HTML:
@@ -46,11 +48,13 @@ def settings_table(section: Section) -> pd.DataFrame:
     return pd.DataFrame({"value": map(str, values.values())}, index=pd.Index(values, name="setting"))
 
 
-# ---- episodes --------------------------------------------------------------------------------------------------------
+# ---- episodes ----------------------------------------------------------------------------------------------
 
 
 def first_state(task: Task) -> Observation:
-    """The first observation of a task; its `elements` are those of the application, for executors that read the widget tree."""
+    """The first observation of a task; its `elements` are those of the application, for executors that read
+    the widget tree.
+    """
     env = ScienceDesk(task.app)
     screen = Image.fromarray(env.reset(task)[0])
     return Observation(task.instruction, (), screen, screen, env.desk.elements)
@@ -61,7 +65,9 @@ def scripted(task: Task) -> Trajectory:
     env = ScienceDesk(task.app)
     from sciencedesk.script import read_step  # needs Qt, whose absence the line above explains
 
-    (trajectory,) = rollout(ScriptAgent({task.instruction: task.solution}, read_step), [(task, 0)], lambda: env, seed=0)
+    (trajectory,) = rollout(
+        ScriptAgent({task.instruction: task.solution}, read_step), [(task, 0)], lambda: env, seed=0
+    )
     return trajectory
 
 
@@ -72,7 +78,9 @@ def as_step(state: Observation, decision: Decision) -> Step:
 
 def conversation(messages: Sequence[Message]) -> str:
     """A prompt as text in lines of at most `WIDTH` characters; a picture is shown by its size."""
-    return "\n".join(f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages)
+    return "\n".join(
+        f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages
+    )
 
 
 def _as_text(part: Mapping) -> str:
@@ -84,7 +92,8 @@ def _as_text(part: Mapping) -> str:
 def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> pd.DataFrame:
     """A row for each episode: task_id, grade, run, stop, steps, unparsed, cut, success.
 
-    `unparsed` counts the steps without a readable reply, `cut` those whose plan was too long to be read whole.
+    `unparsed` counts the steps without a readable reply, `cut` those whose plan was too long to be read
+    whole.
     """
     grades = {task.id: task.grade for task in tasks}
     rows = [
@@ -92,7 +101,9 @@ def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> 
          sum(is_cut(step.plan) for step in t.steps), t.success)
         for t in trajectories
     ]  # fmt: skip
-    return pd.DataFrame(rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"])
+    return pd.DataFrame(
+        rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"]
+    )
 
 
 def by_stop(table: pd.DataFrame) -> pd.DataFrame:
@@ -110,9 +121,13 @@ def success_by_grade(episodes: pd.DataFrame) -> pd.DataFrame:
     checked, k, rows = episodes.dropna(subset="success"), episodes["run"].nunique(), {}
     for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
         success = part["success"].astype(float).groupby(part["task_id"])
-        average, passed = (statistics.mean_over_tasks([scores.to_numpy()]) for scores in (success.mean(), success.max()))
+        average, passed = (
+            statistics.mean_over_tasks([scores.to_numpy()]) for scores in (success.mean(), success.max())
+        )
         rows[grade] = (success.ngroups, _interval(average), _interval(passed))
-    return pd.DataFrame.from_dict(rows, "index", columns=["tasks", f"Average@{k}", f"Pass@{k}"]).rename_axis("grade")
+    return pd.DataFrame.from_dict(rows, "index", columns=["tasks", f"Average@{k}", f"Pass@{k}"]).rename_axis(
+        "grade"
+    )
 
 
 def _interval(estimate: statistics.Estimate) -> str:
@@ -121,21 +136,31 @@ def _interval(estimate: statistics.Estimate) -> str:
     return "–" if np.isnan(value) else f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
-# ---- verdicts and labels ---------------------------------------------------------------------------------------------
+# ---- verdicts and labels -----------------------------------------------------------------------------------
 
 
 def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
-    """A row for each judged episode: numbers of votes by content, the outcome of the rule, and the environment's check.
+    """A row for each judged episode: numbers of votes by content, the outcome of the rule, and the
+    environment's check.
 
     `labels` counts the actions that may be learned from; `success` is the environment's check.
     """
     rows = []
     for trajectory in judged:
-        verdicts, outcome = list(filter(None, map(read_verdict, trajectory.verdicts))), rule.outcome(trajectory.verdicts)
-        votes = (sum(verdict.correct for verdict in verdicts), sum(verdict.clean for verdict in verdicts), outcome.invalid)
+        verdicts, outcome = (
+            list(filter(None, map(read_verdict, trajectory.verdicts))),
+            rule.outcome(trajectory.verdicts),
+        )
+        votes = (
+            sum(verdict.correct for verdict in verdicts),
+            sum(verdict.clean for verdict in verdicts),
+            outcome.invalid,
+        )
         labels = len(positive_steps(trajectory, rule))
         rows.append((trajectory.task_id, *votes, outcome.success, labels, trajectory.success))
-    return pd.DataFrame(rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"])
+    return pd.DataFrame(
+        rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"]
+    )
 
 
 def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
@@ -154,7 +179,9 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
 
 
 def label_table(judged: Mapping[str, Sequence[Trajectory]], rule: Rule) -> pd.DataFrame:
-    """What there is to learn from, a row for each application: labelled trajectories, their tasks, labelled steps."""
+    """What there is to learn from, a row for each application: labelled trajectories, their tasks, labelled
+    steps.
+    """
     rows = {}
     for app, trajectories in judged.items():
         labelled = [(t.task_id, len(steps)) for t in trajectories if (steps := positive_steps(t, rule))]

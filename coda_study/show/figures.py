@@ -1,8 +1,9 @@
 """Figures: how they look and are kept, learning curves, bars of the tables.  Screenshots are in `pictures`.
 
-Every function returns a `Sheet`, a matplotlib figure that belongs to no window and no global state and that a notebook
-shows by itself.  `save` writes it as SVG and PNG, the same bytes for the same figure, with its caption inside the file.
-Colours are from Okabe and Ito's palette, which people with any colour vision can tell apart.
+Every function returns a `Sheet`, a matplotlib figure that belongs to no window and no global state and that a
+notebook shows by itself.  `save` writes it as SVG and PNG, the same bytes for the same figure, with its
+caption inside the file. Colours are from Okabe and Ito's palette, which people with any colour vision can
+tell apart.
 """
 
 from __future__ import annotations
@@ -31,10 +32,22 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C"
 )  # fmt: skip
 SYSTEM_COLORS = {"base": GREY, "executor": ORANGE, "stage1": SKY, "stage2": BLUE}
-SERIES = ((BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-"), (SKY, "--"))  # colour, dashes
-ADVANTAGE = LinearSegmentedColormap.from_list("advantage", [VERMILION, "#A6A6A6", BLUE])  # below, at, above the mean
+SERIES = (
+    (BLUE, "-"),
+    (VERMILION, "--"),
+    (GREEN, "-."),
+    (PURPLE, ":"),
+    (ORANGE, "-"),
+    (SKY, "--"),
+)  # colour, dashes
+ADVANTAGE = LinearSegmentedColormap.from_list(
+    "advantage", [VERMILION, "#A6A6A6", BLUE]
+)  # below, at, above the mean
 INK = "#1A1A1A"
-CURVES = {"reward": "training reward (of 2)", "kl": "KL to the reference"}  # columns of metrics.jsonl and their labels
+CURVES = {
+    "reward": "training reward (of 2)",
+    "kl": "KL to the reference",
+}  # columns of metrics.jsonl and their labels
 STYLE = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
     "text.parse_math": False,  # a plan may contain dollar signs
@@ -48,7 +61,9 @@ OUTLINE = [withStroke(linewidth=4, foreground="white")]  # makes marks and words
 
 
 class Sheet(Figure):
-    """A figure that notebooks show without a plotting back end, always as the same bytes and in letters of the same size."""
+    """A figure that notebooks show without a plotting back end, always as the same bytes and in letters of
+    the same size.
+    """
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         return _render(self, "png", ""), {"width": round(96 * self.get_figwidth())}  # CSS pixels
@@ -56,7 +71,9 @@ class Sheet(Figure):
 
 @styled
 def _render(figure: Figure, kind: str, caption: str) -> bytes:
-    metadata = {"svg": {"Date": None, "Creator": None, "Description": caption}, "png": {"Software": None}}[kind]
+    metadata = {"svg": {"Date": None, "Creator": None, "Description": caption}, "png": {"Software": None}}[
+        kind
+    ]
     if kind == "png" and caption:
         metadata["Description"] = caption
     buffer = io.BytesIO()
@@ -67,7 +84,8 @@ def _render(figure: Figure, kind: str, caption: str) -> bytes:
 def save(figure: Figure, path: Path, caption: str) -> list[Path]:
     """Write path.svg and path.png, each with the caption in its metadata; return the files written.
 
-    The caption says run, number of tasks and runs, interval and provenance: `report.caption` makes one from a table.
+    The caption says run, number of tasks and runs, interval and provenance: `report.caption` makes one from a
+    table.
     """
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("svg", "png")]
     for file in files:
@@ -75,7 +93,7 @@ def save(figure: Figure, path: Path, caption: str) -> list[Path]:
     return files
 
 
-# -------------------------------------------------------------------------------------------------------- curves, bars
+# -------------------------------------------------------------------------------------------------------- cur
 
 
 @styled
@@ -84,12 +102,17 @@ def learning_curves(
 ) -> Sheet:
     """Training metrics by optimizer step, a panel per metric, a line per name.
 
-    `logs` maps a name (an application, a seed) to its metrics.jsonl as a frame with a column `step`; `metrics` maps
-    columns to axis labels.  Thin lines are the logged values, thick lines their mean over the last `smooth` records.
+    `logs` maps a name (an application, a seed) to its metrics.jsonl as a frame with a column `step`;
+    `metrics` maps columns to axis labels.  Thin lines are the logged values, thick lines their mean over the
+    last `smooth` records.
     """
     sheet = Sheet(figsize=(4.6 * len(metrics), 3.2))
-    for ax, (metric, label) in zip(sheet.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True):
-        for (name, log), (color, dashes) in zip(logs.items(), SERIES * -(-len(logs) // len(SERIES)), strict=False):
+    for ax, (metric, label) in zip(
+        sheet.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True
+    ):
+        for (name, log), (color, dashes) in zip(
+            logs.items(), SERIES * -(-len(logs) // len(SERIES)), strict=False
+        ):
             record = log[["step", metric]].dropna()
             ax.plot(record["step"], record[metric], color=color, linewidth=0.6, alpha=0.35)
             mean = record[metric].rolling(smooth, min_periods=1).mean()
@@ -104,9 +127,11 @@ def learning_curves(
 
 @styled
 def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
-    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row of panels per metric.
+    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row of panels per
+    metric.
 
-    `table` is `report.table1`'s; `caption` is written under the figure.  On the right are the applications that the paper has.
+    `table` is `report.table1`'s; `caption` is written under the figure.  On the right are the applications
+    that the paper has.
     """
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
@@ -163,7 +188,9 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
     heights = np.arange(len(rows))[::-1]
     reach = [rows["difference"] - rows["difference_low"], rows["difference_high"] - rows["difference"]]
     ax.axvline(0, color=GREY, linewidth=0.9)
-    ax.errorbar(rows["difference"], heights, xerr=np.clip(reach, 0, None), fmt="o", color=BLUE, ecolor=INK, capsize=3)
+    ax.errorbar(
+        rows["difference"], heights, xerr=np.clip(reach, 0, None), fmt="o", color=BLUE, ecolor=INK, capsize=3
+    )
     ax.set_yticks(heights, rows["variant"])
     ax.set(xlabel="difference to stage 1, percentage points", ylim=(-0.6, len(rows) - 0.4))
     _footnote(sheet, caption)
@@ -183,9 +210,16 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
         ax.axhline(base.value, color=GREY, linewidth=1.2, label="base planner")
     names = {"voting": "labels of the judge", "truth": "labels of the check"}
     shifts = (0.97, 1.03, 0.91, 1.09, 0.85, 1.15)  # so that intervals stand side by side
-    for (labels, part), (color, _), shift in zip(trained.groupby("labels", sort=False), SERIES, shifts, strict=False):
+    for (labels, part), (color, _), shift in zip(
+        trained.groupby("labels", sort=False), SERIES, shifts, strict=False
+    ):
         reach = [part["value"] - part["low"], part["high"] - part["value"]]
-        style = {"fmt": "o-", "color": color, "capsize": 3, "label": names.get(labels, f"stage 2 from {labels}")}
+        style = {
+            "fmt": "o-",
+            "color": color,
+            "capsize": 3,
+            "label": names.get(labels, f"stage 2 from {labels}"),
+        }
         ax.errorbar(part["tasks"] * shift, part["value"], np.clip(reach, 0, None), **style)
     counts = sorted(set(trained["tasks"]))
     ax.set_xscale("log")
@@ -198,8 +232,12 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
 
 
 @styled
-def probability_bars(plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]) -> Sheet:
-    """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion: negative)."""
+def probability_bars(
+    plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]
+) -> Sheet:
+    """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion:
+    negative).
+    """
     sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))
     ax, heights = sheet.subplots(), np.arange(len(plans))[::-1]
     colors = [BLUE if advantage > 0 else VERMILION for advantage in advantages]
@@ -208,7 +246,10 @@ def probability_bars(plans: Sequence[str], before: Sequence[float], after: Seque
     for height, values in zip(heights, zip(before, after, strict=True), strict=True):
         for value, name, offset in zip(values, ("before", "after"), (0.19, -0.19), strict=True):
             ax.text(value, height + offset, f" {value:.3f} {name}", va="center", fontsize=8)
-    ax.set_yticks(heights, [f"{plan}\n(A = {advantage:+.2f})" for plan, advantage in zip(plans, advantages, strict=True)])
+    ax.set_yticks(
+        heights,
+        [f"{plan}\n(A = {advantage:+.2f})" for plan, advantage in zip(plans, advantages, strict=True)],
+    )
     ax.set(xlim=(0, 1.2 * max(*before, *after)), xlabel="probability of the plan")
     return sheet
 
@@ -219,7 +260,14 @@ def _offsets(count: int) -> np.ndarray:
 
 
 def _bars(
-    ax: Axes, values: pd.Series, low: pd.Series | None, high: pd.Series | None, count: int, offset: float, color: str, label: str
+    ax: Axes,
+    values: pd.Series,
+    low: pd.Series | None,
+    high: pd.Series | None,
+    count: int,
+    offset: float,
+    color: str,
+    label: str,
 ) -> None:
     centres = np.arange(len(values)) + offset
     ax.bar(centres, values, width=0.74 / count, color=color, label=label)

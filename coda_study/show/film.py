@@ -31,12 +31,15 @@ class Film:
     data: bytes
 
     def _repr_html_(self) -> str:
-        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no WebP."""
+        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no
+        WebP.
+        """
         return f'<img alt="a recording" src="data:image/webp;base64,{base64.b64encode(self.data).decode()}">'
 
 
 def film(episodes: Mapping[str, Trajectory]) -> bytes:
-    """Episodes at one task, each under its name, as a WebP: a picture for each step, with its plan and the place of its action.
+    """Episodes at one task, each under its name, as a WebP: a picture for each step, with its plan and the
+    place of its action.
 
     An episode that has ended waits for the longest one.  The same episodes give the same bytes.
     """
@@ -55,12 +58,22 @@ def _frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
     width, height = decode_image(first.final_screenshot).size
     across = width + _MARGIN
     head = _MARGIN + _HEAD * _LINE
-    sheet = Image.new("RGB", (across * len(episodes) + _MARGIN, head + _LINE + height + _HEAD * _LINE + 2 * _MARGIN), "white")
+    sheet = Image.new(
+        "RGB",
+        (across * len(episodes) + _MARGIN, head + _LINE + height + _HEAD * _LINE + 2 * _MARGIN),
+        "white",
+    )
     draw = ImageDraw.Draw(sheet)
     _write(draw, (_MARGIN, _MARGIN), first.instruction, across * len(episodes) - _MARGIN, INK)
     for i, (name, episode) in enumerate(episodes.items()):
         left, top = _MARGIN + i * across, head
-        _write(draw, (left, top), f"{name}, step {min(number + 1, len(episode.steps))} of {len(episode.steps)}", width, INK)
+        _write(
+            draw,
+            (left, top),
+            f"{name}, step {min(number + 1, len(episode.steps))} of {len(episode.steps)}",
+            width,
+            INK,
+        )
         if number < len(episode.steps):
             step = episode.steps[number]
             picture, text, color = decode_image(step.screenshot), step.plan or step.error or "", INK
@@ -68,7 +81,11 @@ def _frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
             text = text or "; ".join(action_label(action, picture.size) for action in actions)
         else:
             outcome = {True: "solved", False: "not solved", None: "not checked"}[episode.success]
-            picture, text, actions = decode_image(episode.final_screenshot), f"ended with {episode.stop}: {outcome}", ()
+            picture, text, actions = (
+                decode_image(episode.final_screenshot),
+                f"ended with {episode.stop}: {outcome}",
+                (),
+            )
             color = GREEN if episode.success else VERMILION
         sheet.paste(picture, (left, top + _LINE))
         for action in actions:
@@ -97,4 +114,6 @@ def _write(draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, width: 
 @cache
 def _font() -> ImageFont.FreeTypeFont:
     """DejaVu Sans, which matplotlib brings along: the same letters on every machine."""
-    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), _SIZE)
+    return ImageFont.truetype(
+        str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), _SIZE
+    )

@@ -1,4 +1,6 @@
-"""GRPO by hand, as notebooks 05 and 06 show it: a group of plans, its rewards, and one step of the planner's weights."""
+"""GRPO by hand, as notebooks 05 and 06 show it: a group of plans, its rewards, and one step of the planner's
+weights.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from coda_lib.reward import advantages, reward
 from coda_lib.trajectory import Trajectory
 from coda_study.evaluation.statistics import paired_difference
 
-# ---- groups ----------------------------------------------------------------------------------------------------------
+# ---- groups ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -67,18 +69,28 @@ class Group:
         """A row for each plan: plan, action, reward, advantage."""
         size = self.state.current.size
         actions = [action_text(decision.actions, size) or "(no action)" for decision in self.decisions]
-        columns = {"plan": self.plans, "action": actions, "reward": self.rewards, "advantage": self.advantages}
+        columns = {
+            "plan": self.plans,
+            "action": actions,
+            "reward": self.rewards,
+            "advantage": self.advantages,
+        }
         return pd.DataFrame(columns, index=range(1, len(self.rewards) + 1)).round(2)
 
 
-def draw_groups(agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int) -> list[Group]:
-    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward its actions.
+def draw_groups(
+    agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int
+) -> list[Group]:
+    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward its
+    actions.
 
     UserError if there is no step.
     """
     steps = list(steps)
     if not steps:
-        raise UserError("no positive step to sample plans for: the judge called no trajectory clean; explore more tasks")
+        raise UserError(
+            "no positive step to sample plans for: the judge called no trajectory clean; explore more tasks"
+        )
     states = [observation(trajectory, index) for trajectory, index in steps]
     repeated = [state for state in states for _ in range(size)]
     plans = [read_plan(reply) for reply in agent.planner.plan(repeated, seed)]
@@ -86,12 +98,16 @@ def draw_groups(agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size:
     groups = []
     for number, (state, (trajectory, index)) in enumerate(zip(states, steps, strict=True)):
         target, own = trajectory.steps[index].actions, tuple(decisions[number * size : (number + 1) * size])
-        groups.append(Group(state, target, own, np.array([reward(decision.actions, target) for decision in own])))
+        groups.append(
+            Group(state, target, own, np.array([reward(decision.actions, target) for decision in own]))
+        )
     return groups
 
 
 def most_varied(groups: Sequence[Group]) -> Group:
-    """The group that shows most: with a right plan among others, a label that has a point, many different plans and rewards."""
+    """The group that shows most: with a right plan among others, a label that has a point, many different
+    plans and rewards.
+    """
 
     def variety(group: Group) -> tuple[bool, bool, int, int]:
         right = group.rewards.max() > 1.99 and np.ptp(group.rewards) > 0
@@ -103,14 +119,22 @@ def most_varied(groups: Sequence[Group]) -> Group:
 def spread_of(groups: Sequence[Group]) -> pd.DataFrame:
     """Number of groups whose rewards differ; all others have no advantage and teach nothing."""
     alike = {True: "all equal, all right", False: "all equal, not right"}
-    kinds = ["different" if np.ptp(group.rewards) > 1e-9 else alike[group.rewards.min() > 1.99] for group in groups]
+    kinds = [
+        "different" if np.ptp(group.rewards) > 1e-9 else alike[group.rewards.min() > 1.99] for group in groups
+    ]
     return pd.Series(kinds, dtype=str).value_counts().rename_axis("rewards").rename("groups").to_frame()
 
 
 def plan_counts(groups: Mapping[str, Group]) -> pd.DataFrame:
     """How often each plan was sampled: a row for each plan, a column for each group (of one planner each)."""
     counts = {name: pd.Series(group.plans).value_counts() for name, group in groups.items()}
-    return pd.DataFrame(counts).fillna(0).astype(int).sort_values(list(groups)[-1], ascending=False).rename_axis("plan")
+    return (
+        pd.DataFrame(counts)
+        .fillna(0)
+        .astype(int)
+        .sort_values(list(groups)[-1], ascending=False)
+        .rename_axis("plan")
+    )
 
 
 def paired_rewards(groups: Mapping[str, Sequence[Group]], resamples: int, seed: int = 0) -> pd.DataFrame:
@@ -119,7 +143,9 @@ def paired_rewards(groups: Mapping[str, Sequence[Group]], resamples: int, seed: 
     change = paired_difference([first / 2], [second / 2], np.random.default_rng(seed), resamples)
     means = dict(zip(groups, (first.mean().round(2), second.mean().round(2)), strict=True))
     interval = f"{2 * change.value:+.2f} [{2 * change.low:+.2f}, {2 * change.high:+.2f}]"
-    return pd.DataFrame({"states": len(first), **means, "change": interval, "p": round(change.p, 3)}, index=["reward (of 2)"])
+    return pd.DataFrame(
+        {"states": len(first), **means, "change": interval, "p": round(change.p, 3)}, index=["reward (of 2)"]
+    )
 
 
 def reward_examples() -> pd.DataFrame:
@@ -134,15 +160,19 @@ def reward_examples() -> pd.DataFrame:
         ("scroll in the opposite direction", Action.scroll(0.5, 0.5, "up"), Action.scroll(0.5, 0.5, "down")),
         ("done too early", Action.done(), Action.click(0.3, 0.5)),
     ]
-    shown = [(what, a_T.type.label, reward([action], [a_T]), reward([a_T], [a_T])) for what, action, a_T in rows]
+    shown = [
+        (what, a_T.type.label, reward([action], [a_T]), reward([a_T], [a_T])) for what, action, a_T in rows
+    ]
     return pd.DataFrame(shown, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 
 
-# ---- one step by hand ------------------------------------------------------------------------------------------------
+# ---- one step by hand --------------------------------------------------------------------------------------
 
 
 def tiny_agent() -> Agent:
-    """The base planner and the executor of the laptop, whatever models a run has: small enough for a step by hand."""
+    """The base planner and the executor of the laptop, whatever models a run has: small enough for a step by
+    hand.
+    """
     profile = load_profile("laptop")
     return load_agent(profile, "base", checkpoint_path(profile.models.planner))
 
@@ -190,8 +220,12 @@ def grpo_loss(
 
 
 def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:
-    """A row for each plan: plan, advantage, and its probability by each of the log-probabilities (plans x tokens)."""
-    probabilities = {name: torch.exp(value.detach().sum(dim=1)).cpu().numpy() for name, value in logprobs.items()}
+    """A row for each plan: plan, advantage, and its probability by each of the log-probabilities (plans x
+    tokens).
+    """
+    probabilities = {
+        name: torch.exp(value.detach().sum(dim=1)).cpu().numpy() for name, value in logprobs.items()
+    }
     columns = {"plan": group.plans, "advantage": group.advantages.round(2)} | probabilities
     return pd.DataFrame(columns, index=range(1, len(group.plans) + 1))
 
@@ -199,10 +233,14 @@ def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:
 def steps_by_hand(agent: DualAgent, group: Group, settings: SpecializeSettings, steps: int) -> pd.DataFrame:
     """Steps on the same group of plans, a row for each.
 
-    Columns: loss, largest_ratio, outside (share of tokens with a ratio outside 1 ± ε), kl (mean over tokens) before the step;
-    probability of each plan after it.
+    Columns: loss, largest_ratio, outside (share of tokens with a ratio outside 1 ± ε), kl (mean over tokens)
+    before the step; probability of each plan after it.
     """
-    planner, advantage, rows = trainable(agent.planner), torch.tensor(group.advantages, dtype=torch.float32), []
+    planner, advantage, rows = (
+        trainable(agent.planner),
+        torch.tensor(group.advantages, dtype=torch.float32),
+        [],
+    )
     optimizer = torch.optim.Adam(planner.model.network.parameters(), lr=settings.learning_rate)
     now, is_token = token_logprobs(planner, group.state, group.plans)
     old = now.detach()

@@ -43,7 +43,8 @@ def progress(unit: str) -> Iterator[Move]:
 def training(
     log: Path | Mapping[str, Path], name: str = "", metrics: Mapping[str, str] = CURVES, caption: str = ""
 ) -> Iterator[Move]:
-    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of `learning_curves`.
+    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of
+    `learning_curves`.
 
     Where several planners are trained one after the other, `log` is the file of each by name.
     """
@@ -53,7 +54,9 @@ def training(
     def draw() -> None:
         records = {part: pd.read_json(path, lines=True) for part, path in logs.items() if path.exists()}
         logged = {column for record in records.values() for column in record}
-        sheet = learning_curves(records, {key: metrics[key] for key in metrics if key in logged}, caption=caption)
+        sheet = learning_curves(
+            records, {key: metrics[key] for key in metrics if key in logged}, caption=caption
+        )
         handle.update(sheet) if drawn[0] > 0 else handle.display(sheet)
         drawn[0] = time.monotonic()
 

@@ -1,4 +1,6 @@
-"""Pictures: steps, trajectories and GRPO groups on their screenshots, widget trees, the idea of the kit at a glance."""
+"""Pictures: steps, trajectories and GRPO groups on their screenshots, widget trees, the idea of the kit at a
+glance.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ def action_label(action: Action, size: tuple[int, int]) -> str:
 def draw_step(step: Step, ax: Axes | None = None) -> Figure:
     """The screenshot o_t under its plan p_t, with the action a_t drawn on it and written below.
 
-    A cross marks a click (ringed: double click; boxed: right click), a ring a hover, an arrow a drag or a scroll; what
-    has no place (typed text, keys, the end) is written on the screen.  The line below names the action, or the fault
-    of a reply that was none.
+    A cross marks a click (ringed: double click; boxed: right click), a ring a hover, an arrow a drag or a
+    scroll; what has no place (typed text, keys, the end) is written on the screen.  The line below names the
+    action, or the fault of a reply that was none.
     """
     ax = Sheet(figsize=(5, 4.5)).add_subplot() if ax is None else ax
     image = step.image
@@ -71,11 +73,17 @@ def strip(trajectory: Trajectory, columns: int = 4) -> Sheet:
         ax.set_title(_wrap(f"{number}. {step.plan}", ax))
     last = axes[panels - 1]
     outcome = {True: "success", False: "no success", None: "not checked"}[trajectory.success]
-    _show(last, Image.open(io.BytesIO(trajectory.final_screenshot)), f"Ended with {trajectory.stop.value}: {outcome}")
+    _show(
+        last,
+        Image.open(io.BytesIO(trajectory.final_screenshot)),
+        f"Ended with {trajectory.stop.value}: {outcome}",
+    )
     _below(last, f"answer: {trajectory.answer}" if trajectory.answer is not None else "", INK)
     for ax in axes[panels:]:
         ax.set_axis_off()
-    heading = f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}: {trajectory.instruction}"
+    heading = (
+        f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}: {trajectory.instruction}"
+    )
     sheet.suptitle(textwrap.fill(heading, 42 * columns), x=0.01, ha="left", fontsize=10, weight="bold")
     return sheet
 
@@ -88,11 +96,12 @@ def group_rewards(
     advantages: Sequence[float],
     target: Action | None = None,
 ) -> Sheet:
-    """One GRPO group: what the executor made of each of the G plans, its reward (eq. 1) and its advantage (eq. 2).
+    """One GRPO group: what the executor made of each of the G plans, its reward (eq. 1) and its advantage
+    (eq. 2).
 
-    `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2], `advantages` their
-    group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is the labelled positive
-    action a_T, ringed in green.
+    `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2],
+    `advantages` their group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is
+    the labelled positive action a_T, ringed in green.
     """
     reach = min(1.0, max(1e-9, float(np.abs(advantages).max())))  # full colour from one standard deviation on
     colors = [ADVANTAGE(0.5 + advantage / reach / 2) for advantage in advantages]
@@ -100,7 +109,9 @@ def group_rewards(
     sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))
     left, right = sheet.subplots(1, 2, width_ratios=[1.1, 1])
     _show(left, image, f"The actions that {len(actions)} plans led to")
-    places: dict[tuple[float, float], list[str]] = {}  # plans whose actions start at about the same place share a label
+    places: dict[
+        tuple[float, float], list[str]
+    ] = {}  # plans whose actions start at about the same place share a label
     for number, (action, color) in enumerate(zip(actions, colors, strict=True), start=1):
         if action is not None and action.x is not None:
             _mark(left, action, image.size, color)
@@ -150,7 +161,9 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
-    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no cross."""
+    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no
+    cross.
+    """
     end = None
     if action.x is None and action.type.optional:  # where the pointer is
         return
@@ -168,7 +181,9 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
         case ActionType.DRAG:
             shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
         case ActionType.SCROLL:
-            step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[action.direction]
+            step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[
+                action.direction
+            ]
             x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
             shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
         case ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP | ActionType.WAIT:
@@ -179,7 +194,14 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
             assert_never(action.type)
     x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
     if end:
-        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0, "mutation_scale": 14}
+        arrow = {
+            "arrowstyle": "-|>",
+            "color": color,
+            "linewidth": 2,
+            "shrinkA": 0,
+            "shrinkB": 0,
+            "mutation_scale": 14,
+        }
         ax.annotate("", end, (x, y), arrowprops=arrow | {"path_effects": OUTLINE})
     for shape in "o" if ring else shapes:
         ax.plot(
@@ -190,7 +212,9 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
 
 @styled
 def idea(trajectory: Trajectory) -> Sheet:
-    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is trained."""
+    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is
+    trained.
+    """
     step, following = trajectory.steps[0], [later.screenshot for later in trajectory.steps[1:]]
     before, after = step.image, decode_image([*following, trajectory.final_screenshot][0])
     size = before.size
@@ -204,11 +228,17 @@ def idea(trajectory: Trajectory) -> Sheet:
         _picture(ax, picture)
         ax.set_title(title)
         if picture is before and step.actions[0].x is not None:
-            ax.plot(step.actions[0].x * size[0], step.actions[0].y * size[1], "x", color=VERMILION, ms=12, mew=2.5)
+            ax.plot(
+                step.actions[0].x * size[0], step.actions[0].y * size[1], "x", color=VERMILION, ms=12, mew=2.5
+            )
     canvas.text(0.01, 0.93, f"Task: {trajectory.instruction}", weight="bold")
     _box(canvas, (0.34, 0.62), BLUE, "Planner (trained)", step.plan)
     _box(canvas, (0.34, 0.1), GREY, "Executor (frozen)", action_text(step.actions, size))
-    for tail, head in (((0.285, 0.6), (0.33, 0.72)), ((0.285, 0.36), (0.33, 0.24)), ((0.67, 0.24), (0.715, 0.36))):
+    for tail, head in (
+        ((0.285, 0.6), (0.33, 0.72)),
+        ((0.285, 0.36), (0.33, 0.24)),
+        ((0.67, 0.24), (0.715, 0.36)),
+    ):
         _arrow(canvas, tail, head, INK, "-")
     _arrow(canvas, (0.42, 0.61), (0.42, 0.36), INK, "-")
     canvas.text(0.41, 0.485, "plan", ha="right", va="center")
@@ -224,7 +254,9 @@ def _box(ax: Axes, corner: tuple[float, float], color: str, title: str, text: st
 
 
 def _arrow(ax: Axes, tail: tuple[float, float], head: tuple[float, float], color: str, dashes: str) -> None:
-    ax.annotate("", head, tail, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes})
+    ax.annotate(
+        "", head, tail, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes}
+    )
 
 
 @styled
@@ -250,7 +282,16 @@ def draw_elements(image: Image.Image, elements: Sequence[Element]) -> Sheet:
     for number, element in enumerate(elements):
         x, y, w, h = element.box
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), w, h, fill=False, ec=VERMILION, lw=1.2))
-        ax.text(x + 1, y + 1, str(number), va="top", fontsize=7, color=VERMILION, weight="bold", path_effects=OUTLINE)
+        ax.text(
+            x + 1,
+            y + 1,
+            str(number),
+            va="top",
+            fontsize=7,
+            color=VERMILION,
+            weight="bold",
+            path_effects=OUTLINE,
+        )
     return sheet
 
 

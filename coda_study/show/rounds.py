@@ -1,4 +1,6 @@
-"""What the notebooks show of the task generator: rounds whose replies were written by hand, and what became of each task."""
+"""What the notebooks show of the task generator: rounds whose replies were written by hand, and what became
+of each task.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,15 @@ def rounds_by_hand() -> tuple[list[Round], list[str]]:
     replies = [reply for one in raw["rounds"] for reply in one["replies"]]
     generator = Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"])
     with TemporaryDirectory() as folder:
-        rounds = [generator.next_round(Path(folder), [Feedback(**row) for row in one["outcomes"]], 0) for one in raw["rounds"]]
-        messages = [message["content"] for path in sorted(Path(folder).glob("*/exchange.json")) for message in read_json(path)]
+        rounds = [
+            generator.next_round(Path(folder), [Feedback(**row) for row in one["outcomes"]], 0)
+            for one in raw["rounds"]
+        ]
+        messages = [
+            message["content"]
+            for path in sorted(Path(folder).glob("*/exchange.json"))
+            for message in read_json(path)
+        ]
     return rounds, messages
 
 
@@ -34,7 +43,9 @@ def rounds_of(run: Run, app: str) -> list[Round]:
 
 
 def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
-    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, and what this is about."""
+    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, and what this is
+    about.
+    """
     rows = []
     for one in rounds:
         rows += [(one.number, task.instruction, "accepted", "") for task in one.tasks]

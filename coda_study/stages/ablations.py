@@ -1,4 +1,6 @@
-"""Ablations of stage 1: specialists trained again on the same rollouts, with one thing changed (`config.Variant`)."""
+"""Ablations of stage 1: specialists trained again on the same rollouts, with one thing changed
+(`config.Variant`).
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def training_rows(run: Run, app: str, labels: str) -> Dataset:
 
 
 def train_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> dict[str, Path]:
-    """Train the specialists of the ablation `name`, or its joint planner; returns the folder of each application's planner.
+    """Train the specialists of the ablation `name`, or its joint planner; returns the folder of each
+    application's planner.
 
     Writes ablations/{name}/{app or 'all'}/.  Goes on after a kill.
     """
@@ -52,10 +55,22 @@ def train_variant(run: Run, name: str, progress: Progress = lambda done, total: 
     for number, (part, apps) in enumerate(parts.items()):
         rows = concatenate_datasets([training_rows(run, app, variant.labels) for app in apps])
         planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "ablation", name, part)
-        near = profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile  # it is trained in this process
+        near = (
+            profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile
+        )  # it is trained in this process
         executor, folder = Executor.load(near), run.variant(name, part)
         move = part_of(progress, number * settings.steps, len(parts) * settings.steps)
-        train(rows, planner, executor, settings, profile.planner, folder, seed, distance=variant.distance, progress=move)
+        train(
+            rows,
+            planner,
+            executor,
+            settings,
+            profile.planner,
+            folder,
+            seed,
+            distance=variant.distance,
+            progress=move,
+        )
     return {app: run.variant(name, ALL if variant.joint else app) for app in profile.apps}
 
 
@@ -66,7 +81,9 @@ def logs(run: Run, name: str) -> dict[str, Path]:
 
 
 def evaluate_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play the planners of an ablation on the held-out tasks, as `stages.evaluate` does; writes ablations/{name}.parquet."""
+    """Play the planners of an ablation on the held-out tasks, as `stages.evaluate` does; writes
+    ablations/{name}.parquet.
+    """
     profile, variant = run.profile(), run.profile().ablations[name]
     counts = [len(held_out_tasks(run, app)) * profile.evaluation_runs for app in profile.apps]
     parts = []

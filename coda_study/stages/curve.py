@@ -1,7 +1,8 @@
-"""Stage `curve`: how success grows with the number of distinct train tasks, at one number of episodes (notebook 17).
+"""Stage `curve`: how success grows with the number of distinct train tasks, at one number of episodes
+(notebook 17).
 
-Stage 1 begins with the base planner.  With `starts` stage 2 begins on the same attempts with other planners, one of them perhaps
-trained in other software: does it need fewer tasks than one that knows nothing?
+Stage 1 begins with the base planner.  With `starts` stage 2 begins on the same attempts with other planners,
+one of them perhaps trained in other software: does it need fewer tasks than one that knows nothing?
 """
 
 from __future__ import annotations
@@ -39,15 +40,19 @@ UNTRAINED = (0, "base")  # the base planner's place among the points
 
 
 def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Explore, label, train and play the held-out tasks for each number of tasks and way of labelling of the profile's `curve`.
+    """Explore, label, train and play the held-out tasks for each number of tasks and way of labelling of the
+    profile's `curve`.
 
     Writes curve/{tasks}-judged.parquet (the attempts), curve/{tasks}-{labels}/ (the specialist) and
-    curve/{tasks}-{labels}.parquet (its episodes), for each of `starts` its name in the place of the labels; what is there is not
-    done again.  Returns `curve_table`.  UserError for a profile without `curve`, and if there is no labelled step to learn from.
+    curve/{tasks}-{labels}.parquet (its episodes), for each of `starts` its name in the place of the labels;
+    what is there is not done again.  Returns `curve_table`.  UserError for a profile without `curve`, and if
+    there is no labelled step to learn from.
     """
     wanted = run.profile().curve
     if not wanted:
-        raise UserError(f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does")
+        raise UserError(
+            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does"
+        )
     points = points_of(wanted)
     for done, point in enumerate(points):
         progress(done, len(points))
@@ -66,7 +71,8 @@ def points_of(wanted: CurveSettings) -> list[tuple[int, str]]:
 
 
 def train(run: Run, tasks: int, name: str) -> Path:
-    """Train the planner of a point: by stage 1 on these labels, or by stage 2 from this start; returns its folder.
+    """Train the planner of a point: by stage 1 on these labels, or by stage 2 from this start; returns its
+    folder.
 
     Goes on after a kill.
     """
@@ -82,16 +88,21 @@ def train(run: Run, tasks: int, name: str) -> Path:
     if name not in profile.curve.starts:
         judged, label = labelled(run, tasks, name)
         rows = grpo_rows(judged, profile.prompts, label)
-        return specialize(rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed)
+        return specialize(
+            rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed
+        )
     judged, label = labelled(run, tasks, "voting")
     rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
     known = profile.curve.starts[name]
-    start = beginning(checkpoint_path(known) if known else None, planner, run.curve(0, name).with_suffix(""), profile.seed)
+    start = beginning(
+        checkpoint_path(known) if known else None, planner, run.curve(0, name).with_suffix(""), profile.seed
+    )
     return generalize(rows, start, profile.generalize, folder, seed)
 
 
 def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed: int) -> Path:
-    """A checkpoint to begin stage 2 with, in `folder`: a known one, or for None the planner's architecture with random weights.
+    """A checkpoint to begin stage 2 with, in `folder`: a known one, or for None the planner's architecture
+    with random weights.
 
     It sees pictures as large as the planner does: one of other software may have learned with smaller ones.
     """
@@ -100,7 +111,10 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
 
         from coda_lib.models.local import load_network, load_processor
 
-        network, processor = load_network(known or planner, trainable=True, device="cpu"), load_processor(known or planner)
+        network, processor = (
+            load_network(known or planner, trainable=True, device="cpu"),
+            load_processor(known or planner),
+        )
         if not known:
             torch.manual_seed(seed)
             network = type(network)(network.config)
@@ -112,31 +126,47 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
 
 
 def attempts(run: Run, tasks: int) -> list[Trajectory]:
-    """The judged attempts of the base planner at so many train tasks: as many episodes in all as the profile says."""
+    """The judged attempts of the base planner at so many train tasks: as many episodes in all as the profile
+    says.
+    """
     profile, path = run.profile(), run.curve(tasks, "judged")
     if not path.is_file():
-        wanted, seed, folder = profile.curve, stage_seed(profile, "curve", str(tasks)), run.fleet("curve", str(tasks), "base")
+        wanted, seed, folder = (
+            profile.curve,
+            stage_seed(profile, "curve", str(tasks)),
+            run.fleet("curve", str(tasks), "base"),
+        )
         agent, drawn = system_agent(run, "base", wanted.app), train_tasks(run, tasks)
-        played = play(run, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None)
+        played = play(
+            run, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None
+        )
         save_trajectories(path, Judge.load(profile).vote(played, seed))
         Collection(folder).clear()
     return load_trajectories(path)
 
 
 def labelled(run: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Labeller]:
-    """The attempts at so many tasks, and their labels: by the judge ('voting') or by the application's check ('truth')."""
+    """The attempts at so many tasks, and their labels: by the judge ('voting') or by the application's check
+    ('truth').
+    """
     judged = attempts(run, tasks)
-    return judged, judge_labels(run.profile(), judged) if labels == "voting" else true_labels(train_tasks(run, tasks))
+    return judged, judge_labels(run.profile(), judged) if labels == "voting" else true_labels(
+        train_tasks(run, tasks)
+    )
 
 
 def train_tasks(run: Run, tasks: int) -> list[Task]:
     """So many train tasks, of the grades that the base planner explores."""
     profile = run.profile()
-    return drawn_tasks(profile.curve.app, tasks, profile.explore["base"].grades, stage_seed(profile, "curve tasks"))
+    return drawn_tasks(
+        profile.curve.app, tasks, profile.explore["base"].grades, stage_seed(profile, "curve tasks")
+    )
 
 
 def label_supply(run: Run) -> pd.DataFrame:
-    """What there was to learn from, a row for each trained point: labelled attempts, their tasks, percent that solved theirs."""
+    """What there was to learn from, a row for each trained point: labelled attempts, their tasks, percent
+    that solved theirs.
+    """
     profile, rows = run.profile(), []
     told = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
     for tasks, labels in product(profile.curve.tasks, told):
@@ -150,7 +180,8 @@ def label_supply(run: Run) -> pd.DataFrame:
 def curve_table(run: Run) -> pd.DataFrame:
     """A row for each point, the base planner first, as far as they are there.
 
-    Columns: tasks, labels (or a start's name), value, low, high (Average@k in percent, 95 % interval over held-out tasks).
+    Columns: tasks, labels (or a start's name), value, low, high (Average@k in percent, 95 % interval over
+    held-out tasks).
     """
     wanted, rows = run.profile().curve, []
     for tasks, labels in points_of(wanted):

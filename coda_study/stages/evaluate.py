@@ -18,11 +18,12 @@ __all__ = ["begin", "play_held_out", "run"]
 
 
 def run(run: Run, system: str, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an episode.
+    """Play a system of Table 1 on the held-out tasks; writes evaluation/{system}/{app}.parquet, one row an
+    episode.
 
-    The trajectories behind the rows are in evaluation/{system}/{app}.trajectories.parquet.  Each task is played once more at
-    temperature 0: evaluation/{system}/{app}.greedy.parquet.  The sealed tasks, if the profile has any, are played as the others:
-    evaluation/{system}/{app}.sealed.parquet.
+    The trajectories behind the rows are in evaluation/{system}/{app}.trajectories.parquet.  Each task is
+    played once more at temperature 0: evaluation/{system}/{app}.greedy.parquet.  The sealed tasks, if the
+    profile has any, are played as the others: evaluation/{system}/{app}.sealed.parquet.
     """
     profile, agent = run.profile(), system_agent(run, system, app)
     tasks, seed = held_out_tasks(run, app), stage_seed(profile, "evaluate", system, app)
@@ -48,10 +49,17 @@ def run(run: Run, system: str, app: str, progress: Progress = lambda done, total
     return tables[run.evaluation(system, app)]
 
 
-def play_held_out(run: Run, agent: Agent, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Episodes of any agent at an application's held-out tasks, as many runs of each as the profile says; writes nothing."""
+def play_held_out(
+    run: Run, agent: Agent, app: str, progress: Progress = lambda done, total: None
+) -> pd.DataFrame:
+    """Episodes of any agent at an application's held-out tasks, as many runs of each as the profile says;
+    writes nothing.
+    """
     profile, tasks = run.profile(), held_out_tasks(run, app)
-    seed, folder = stage_seed(profile, "ablation", agent.name, app, "play"), run.fleet("ablation", agent.name, app)
+    seed, folder = (
+        stage_seed(profile, "ablation", agent.name, app, "play"),
+        run.fleet("ablation", agent.name, app),
+    )
     trajectories = play(run, agent, app, tasks, profile.evaluation_runs, seed, folder, progress)
     Collection(folder).clear()
     return episodes(trajectories, tasks, agent.name, profile.seed)

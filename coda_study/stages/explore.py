@@ -15,7 +15,8 @@ __all__ = ["begin", "run"]
 
 
 def run(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Roll out a planner ('base', 'round1' or 'specialist') on its train tasks; writes rollouts/{planner}/{app}.parquet.
+    """Roll out a planner ('base', 'round1' or 'specialist') on its train tasks; writes
+    rollouts/{planner}/{app}.parquet.
 
     Where the profile has a generator, it makes the tasks while the base planner explores (`stages.rounds`).
     """

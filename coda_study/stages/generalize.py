@@ -1,4 +1,6 @@
-"""Stage `generalize`: stage 2 of CODA, one planner by SFT on the specialists' successes (paper, section 3; notebook 07)."""
+"""Stage `generalize`: stage 2 of CODA, one planner by SFT on the specialists' successes (paper, section 3;
+notebook 07).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ __all__ = ["begin", "run", "train"]
 def run(run: Run, progress: Progress = lambda done, total: None) -> Path:
     """Fine-tune a fresh base planner on the positive steps of all specialists' judged rollouts.
 
-    `progress(done, total)` is called after each optimizer step.  Returns generalist/, which then holds its checkpoint.
-    Goes on after a kill.
+    `progress(done, total)` is called after each optimizer step.  Returns generalist/, which then holds its
+    checkpoint. Goes on after a kill.
     """
     if configuration := run.profile().generalize.accelerate:
         launch(run, configuration, "generalize")
@@ -38,7 +40,9 @@ def train(run: Run, progress: Progress = lambda done, total: None) -> Path:
     judged = [t for app in profile.apps for t in load_trajectories(run.judged("specialist", app))]
     seed = stage_seed(profile, "generalize")
     rows = sft_rows(judged, profile.prompts, judge_labels(profile, judged), profile.generalize.endings, seed)
-    folder = generalize(rows, checkpoint_path(profile.models.planner), profile.generalize, run.generalist, seed, progress)
+    folder = generalize(
+        rows, checkpoint_path(profile.models.planner), profile.generalize, run.generalist, seed, progress
+    )
     write_split(run.generalist, profile.apps)
     return folder
 

@@ -1,7 +1,8 @@
-"""Some GRPO groups of a training, kept to be looked at: the plans for one state, what the executor made of them, the rewards.
+"""Some GRPO groups of a training, kept to be looked at: the plans for one state, what the executor made of
+them, the rewards.
 
-A row is a group: step (from 1), instruction, history (plans), previous and picture (PNG), target (actions), and plans, each with
-plan, reply, error, reward and actions.
+A row is a group: step (from 1), instruction, history (plans), previous and picture (PNG), target (actions),
+and plans, each with plan, reply, error, reward and actions.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ MOMENTS, EACH = 5, 2  # optimizer steps of a training that are looked at, and gr
 
 
 class KeepingReward(ActionReward):
-    """`ActionReward` that also writes the most varied groups of some optimizer steps to `folder`, a file a step.
+    """`ActionReward` that also writes the most varied groups of some optimizer steps to `folder`, a file a
+    step.
 
-    Rewards and random numbers are those of `ActionReward`.  A file that is there already, of before a kill, stays.
+    Rewards and random numbers are those of `ActionReward`.  A file that is there already, of before a kill,
+    stays.
     """
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, folder: Path):
@@ -42,7 +45,9 @@ class KeepingReward(ActionReward):
         whole = len(states) % self.size == 0  # one of several processes may hold a part of a group
         if step not in self.moments or path.exists() or not whole or together().process_index:
             return carried
-        starts = sorted(range(0, len(states), self.size), key=lambda i: -np.std(earned[i : i + self.size]))[:EACH]
+        starts = sorted(range(0, len(states), self.size), key=lambda i: -np.std(earned[i : i + self.size]))[
+            :EACH
+        ]
         groups = []
         for start in starts:
             state, own = states[start], slice(start, start + self.size)

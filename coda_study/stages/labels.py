@@ -1,4 +1,6 @@
-"""Stage `labels`: the judges of Table 2 vote on the base planner's rollouts, and what each rule labels (notebook 11)."""
+"""Stage `labels`: the judges of Table 2 vote on the base planner's rollouts, and what each rule labels
+(notebook 11).
+"""
 
 from __future__ import annotations
 
@@ -25,10 +27,11 @@ __all__ = ["begin", "label_quality", "labeller", "run"]
 
 
 def run(run: Run, app: str) -> pd.DataFrame:
-    """Let the other judges of Table 2 vote on the base planner's rollouts; writes ablations/votes/{app}.parquet.
+    """Let the other judges of Table 2 vote on the base planner's rollouts; writes
+    ablations/votes/{app}.parquet.
 
-    Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all votes that the rules of
-    Table 2 ask for.
+    Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all
+    votes that the rules of Table 2 ask for.
     """
     profile, judged = run.profile(), load_trajectories(run.judged("base", app))
     parts = [votes_of(judged, "judge")]
@@ -41,7 +44,9 @@ def run(run: Run, app: str) -> pd.DataFrame:
 
 
 def labeller(run: Run, app: str, labels: str) -> Labeller:
-    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's check ('truth')."""
+    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's
+    check ('truth').
+    """
     profile = run.profile()
     if labels == "voting":
         return judge_labels(profile, load_trajectories(run.judged("base", app)))
@@ -53,7 +58,9 @@ def labeller(run: Run, app: str, labels: str) -> Labeller:
 
 
 def true_labels(tasks: Sequence[Task]) -> Labeller:
-    """The labels by the application's check: a trajectory is clean if it solves its task in no more steps than the script."""
+    """The labels by the application's check: a trajectory is clean if it solves its task in no more steps
+    than the script.
+    """
     scripts = {task.id: len(task.solution) + (task.ans is None) for task in tasks}
     return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
 
@@ -66,14 +73,19 @@ def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -
 def label_quality(run: Run) -> pd.DataFrame:
     """The labels of the base planner's rollouts, a row for each way of labelling.
 
-    Columns: labels, attempts (clean), steps (trained on), failed (percent of these steps from attempts that failed).
+    Columns: labels, attempts (clean), steps (trained on), failed (percent of these steps from attempts that
+    failed).
     """
     profile, rows = run.profile(), []
     for labels in get_args(Variant.model_fields["labels"].annotation):
         clean = []
         for app in profile.apps:
             label = labeller(run, app, labels)
-            clean += [(len(steps), t.success) for t in load_trajectories(run.judged("base", app)) if (steps := label(t))]
+            clean += [
+                (len(steps), t.success)
+                for t in load_trajectories(run.judged("base", app))
+                if (steps := label(t))
+            ]
         steps, failed = sum(n for n, _ in clean), sum(n for n, success in clean if not success)
         share = 100 * failed / steps if steps else float("nan")
         rows.append({"labels": labels, "attempts": len(clean), "steps": steps, "failed": share})

@@ -1,4 +1,6 @@
-"""Exploration with a task generator: in rounds, each of which is told how the last tasks went (paper, section 4)."""
+"""Exploration with a task generator: in rounds, each of which is told how the last tasks went (paper, section
+4).
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ from coda_study.usage import note_usage
 
 
 def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Make tasks, try them, ask the judge once about each attempt, and so on; keeps the rounds in generated/{app}.
+    """Make tasks, try them, ask the judge once about each attempt, and so on; keeps the rounds in
+    generated/{app}.
 
-    What an interrupted stage has done is not done again.  StageError as of `Generator.next_round`, and if no task
-    is left of all rounds.
+    What an interrupted stage has done is not done again.  StageError as of `Generator.next_round`, and if no
+    task is left of all rounds.
     """
     profile, folder = run.profile(), run.generated(app)
     model = load_model(profile, "generator", profile.models.generator)
@@ -35,14 +38,20 @@ def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, tota
         if not attempts.exists():
             rounds = load_rounds(folder, app)
             if len(rounds) < number:
-                rounds.append(generator.next_round(folder, feedback_of(last), stage_seed(profile, "generate", app, name)))
+                rounds.append(
+                    generator.next_round(
+                        folder, feedback_of(last), stage_seed(profile, "generate", app, name)
+                    )
+                )
             tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
             seed = stage_seed(profile, name, "base", app)
             played = play(run, agent, app, tasks, profile.explore["base"].runs, seed, fleet, progress)
             save_trajectories(attempts, judge.vote(played, stage_seed(profile, "judge", app, name)))
             remove(fleet)
         last = load_trajectories(attempts)
-        trajectories += [replace(attempt, verdicts=()) for attempt in last]  # the judge's own stage asks for all votes
+        trajectories += [
+            replace(attempt, verdicts=()) for attempt in last
+        ]  # the judge's own stage asks for all votes
     if not trajectories:
         raise StageError(f"no task of {generator.model.name} for {app} is left: {display(folder)} says why")
     note_usage(run, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=judge.model)

@@ -1,4 +1,6 @@
-"""Stage `specialize`: stage 1 of CODA, one specialist planner an application by decoupled GRPO (paper, eq. 1-3; notebook 06)."""
+"""Stage `specialize`: stage 1 of CODA, one specialist planner an application by decoupled GRPO (paper, eq.
+1-3; notebook 06).
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,14 @@ __all__ = ["begin", "explorers", "run", "train"]
 
 
 def run(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
-    """Train the 'round1' or the 'specialist' of an application on the positive steps of the judged rollouts so far.
+    """Train the 'round1' or the 'specialist' of an application on the positive steps of the judged rollouts
+    so far.
 
-    The round-1 planner begins as the base planner, and learns from what that explored; the specialist goes on from the round-1 planner, and learns
-    from what both explored.  Without a round 1 in the profile it begins as the base planner.  `progress(done, total)` is called
-    after each optimizer step.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO
-    groups.  Goes on after a kill.
+    The round-1 planner begins as the base planner, and learns from what that explored; the specialist goes on
+    from the round-1 planner, and learns from what both explored.  Without a round 1 in the profile it begins
+    as the base planner.  `progress(done, total)` is called after each optimizer step.  Returns
+    {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO groups.  Goes on after
+    a kill.
     """
     if configuration := run.profile().specialize.accelerate:
         launch(run, configuration, "specialize", planner, app)
@@ -38,7 +42,9 @@ def run(run: Run, planner: str, app: str, progress: Progress = lambda done, tota
 
 
 def explorers(profile: Profile, planner: str) -> list[str]:
-    """The planners whose rollouts a round-1 planner or a specialist learns from, the one that it begins as last."""
+    """The planners whose rollouts a round-1 planner or a specialist learns from, the one that it begins as
+    last.
+    """
     return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
 
 

@@ -1,8 +1,9 @@
-"""Stage `transfer`: planners with executors that they were not trained with, and in software that nothing was trained on.
+"""Stage `transfer`: planners with executors that they were not trained with, and in software that nothing was
+trained on.
 
-Two executors: one that looks names up in the application's widget tree and sees no pixel, and the frozen one with a *coder*,
-which is asked for every text to type; the planner then says only that something is typed (released inference code: the planner
-writes `CODER_CALL`, and a code model supplies the text).
+Two executors: one that looks names up in the application's widget tree and sees no pixel, and the frozen one
+with a *coder*, which is asked for every text to type; the planner then says only that something is typed
+(released inference code: the planner writes `CODER_CALL`, and a code model supplies the text).
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ _LIKE = 75  # of 100: how alike a planned name and one on the screen must be
 class WidgetTreeExecutor(Executor):
     """Carries a plan out by the names in the application's widget tree; no model.
 
-    Its replies are in the grammar of the other executor, so that all behind it is the same; a plan that names nothing on the
-    screen gives a reply that cannot be parsed and says why.  It acts where an application runs: a state read from a trajectory
-    lists no elements, which is a UserError (as a reward it would be 0 for every click).
+    Its replies are in the grammar of the other executor, so that all behind it is the same; a plan that names
+    nothing on the screen gives a reply that cannot be parsed and says why.  It acts where an application
+    runs: a state read from a trajectory lists no elements, which is a UserError (as a reward it would be 0
+    for every click).
     """
 
     def __init__(self) -> None:
@@ -63,17 +65,23 @@ def _by_name(observation: Observation, plan: str) -> str:
 
 
 def _find(observation: Observation, name: str) -> tuple[float, float]:
-    """Where to point for a name: the element that is called so, or most nearly so; what can be used before what only shows."""
+    """Where to point for a name: the element that is called so, or most nearly so; what can be used before
+    what only shows.
+    """
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
     if not elements:
-        raise UserError("the widget-tree executor needs an application that runs and names its elements; this state has none")
+        raise UserError(
+            "the widget-tree executor needs an application that runs and names its elements; this state has none"
+        )
     if not (match := process.extractOne(name, [element.name for element in elements], score_cutoff=_LIKE)):
         raise ScriptError(f"nothing on the screen is called {name!r}")
     return elements[match[2]].center
 
 
 class CoderExecutor(Executor):
-    """An executor whose texts to type come from a coder, which is told the instruction and that a text is wanted."""
+    """An executor whose texts to type come from a coder, which is told the instruction and that a text is
+    wanted.
+    """
 
     def __init__(self, executor: Executor, coder: ChatModel, sampling: Sampling):
         super().__init__(executor.model, executor.sampling, executor.prompts)
@@ -86,8 +94,13 @@ class CoderExecutor(Executor):
         rest = [i for i in range(len(plans)) if i not in set(typed)]
         chats = [coder_messages(observations[i], delegated[i], self.prompts) for i in typed]
         texts = self.coder.generate(chats, self.drawing, seed) if typed else []
-        others = super().execute([observations[i] for i in rest], [plans[i] for i in rest], seed) if rest else []
-        typings = [_typing(text, delegated[i], observations[i].current.size) for i, text in zip(typed, texts, strict=True)]
+        others = (
+            super().execute([observations[i] for i in rest], [plans[i] for i in rest], seed) if rest else []
+        )
+        typings = [
+            _typing(text, delegated[i], observations[i].current.size)
+            for i, text in zip(typed, texts, strict=True)
+        ]
         return [reply for _, reply in sorted(zip([*typed, *rest], [*typings, *others], strict=True))]
 
 
@@ -100,7 +113,9 @@ def coder_messages(observation: Observation, plan: str, prompts: str):
 
 
 def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
-    """The coder's reply as the executor's: it must type something, and the plan decides whether Enter is pressed."""
+    """The coder's reply as the executor's: it must type something, and the plan decides whether Enter is
+    pressed.
+    """
     try:
         actions = parse_actions(reply, size)
     except ActionError:
@@ -111,7 +126,7 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
     return format_action(Action.type_text(text), size)
 
 
-# ---- what is measured ------------------------------------------------------------------------------------------------
+# ---- what is measured --------------------------------------------------------------------------------------
 
 
 def executors(profile: Profile) -> dict[str, Executor]:
@@ -134,7 +149,9 @@ def agents(run: Run, app: str) -> list[Agent]:
 
 
 def run(run: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play the held-out tasks of an application with all these agents; writes ablations/transfer/{app}.parquet."""
+    """Play the held-out tasks of an application with all these agents; writes
+    ablations/transfer/{app}.parquet.
+    """
     profile, players = run.profile(), agents(run, app)
     each = len(held_out_tasks(run, app)) * profile.evaluation_runs  # episodes of an agent
     moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]

@@ -1,4 +1,5 @@
-"""ScienceDesk for anything that speaks Gymnasium: an episode is a task, and its reward is 1 if the task is solved in the end.
+"""ScienceDesk for anything that speaks Gymnasium: an episode is a task, and its reward is 1 if the task is
+solved in the end.
 
 Importing this module registers `coda/ScienceDesk-v0`;
 `gymnasium.make("sciencedesk.adapters.gym:coda/ScienceDesk-v0", app="gis")` imports it and makes one.
@@ -20,20 +21,24 @@ from sciencedesk.env import ScienceDesk, desk_class
 from sciencedesk.space import REGIONS, draw, has_space, space
 
 ID = "coda/ScienceDesk-v0"
-LONGEST, CHARACTERS = 2000, "\n" + "".join(map(chr, range(0x20, 0x500)))  # of an instruction: Latin, Greek and Cyrillic
+LONGEST, CHARACTERS = (
+    2000,
+    "\n" + "".join(map(chr, range(0x20, 0x500))),
+)  # of an instruction: Latin, Greek and Cyrillic
 TEST_SET = "tasks"  # the committed test tasks; the others are regions of the task space
 
 
 class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
     """An application of ScienceDesk, one task an episode.
 
-    Observations: `screenshot`, RGB uint8 (height, width, 3), and `instruction`, the task in words.  Actions are `Action`s;
-    `coda_lib.parse_actions` makes them out of a model's reply.  The episode is terminated by DONE, FAIL or ANS, and
-    truncated at the task's limit of steps; the last reward is 1.0 if the task is solved then, all others are 0.0.
-    `info` has the task's id and the application's state.
+    Observations: `screenshot`, RGB uint8 (height, width, 3), and `instruction`, the task in words.  Actions
+    are `Action`s; `coda_lib.parse_actions` makes them out of a model's reply.  The episode is terminated by
+    DONE, FAIL or ANS, and truncated at the task's limit of steps; the last reward is 1.0 if the task is
+    solved then, all others are 0.0. `info` has the task's id and the application's state.
 
-    Each reset draws a task of `region`: "train", "development" or "test" of the task space, or "tasks", the committed test tasks.
-    `reset(options={"task": ...})` plays a `Task`, or the committed test task with that id, instead.
+    Each reset draws a task of `region`: "train", "development" or "test" of the task space, or "tasks", the
+    committed test tasks. `reset(options={"task": ...})` plays a `Task`, or the committed test task with that
+    id, instead.
 
     >>> env = gymnasium.make(ID, app="gis", region="tasks")
     >>> observation, info = env.reset(options={"task": "gis/A-01"})
@@ -45,12 +50,16 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # a frame is a step
 
     def __init__(self, app: str, region: str = "train", render_mode: str | None = None):
-        """UserError for an unknown application or region, and for a region of an application without a task space."""
+        """UserError for an unknown application or region, and for a region of an application without a task
+        space.
+        """
         self.desk: ScienceDesk | None = ScienceDesk(app)
         if region not in (*REGIONS, TEST_SET):
             raise UserError(f"unknown region {region!r}: choose one of {', '.join((*REGIONS, TEST_SET))}")
         if region != TEST_SET and not has_space(app):
-            raise UserError(f"{app} has no task space: nothing is trained on it; make it with region={TEST_SET!r}")
+            raise UserError(
+                f"{app} has no task space: nothing is trained on it; make it with region={TEST_SET!r}"
+            )
         self.app, self.region, self.render_mode = app, region, render_mode
         words = gymnasium.spaces.Text(LONGEST, charset=CHARACTERS)
         pictures = picture_space(self.desk.render().shape)
@@ -59,7 +68,9 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
         self.task: Task | None = None
         self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
         super().reset(seed=seed)
         self.task, self.steps = self._task((options or {}).get("task")), 0
         screenshot, info = self.desk.reset(self.task)
@@ -71,7 +82,9 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
         truncated = not terminated and self.steps >= self.task.steps
         solved = None
         if terminated or truncated:
-            solved = self.desk.check(STOPS.get(action.type, StopReason.STEP_LIMIT), action.text if terminated else None)
+            solved = self.desk.check(
+                STOPS.get(action.type, StopReason.STEP_LIMIT), action.text if terminated else None
+            )
         return self._observation(screenshot), float(bool(solved)), terminated, truncated, self._info(info)
 
     def render(self) -> np.ndarray | None:

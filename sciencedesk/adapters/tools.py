@@ -1,7 +1,8 @@
-"""ScienceDesk as tools of a chat model, for trainers that own the loop: TRL's `GRPOTrainer(environment_factory=...)`.
+"""ScienceDesk as tools of a chat model, for trainers that own the loop: TRL's
+`GRPOTrainer(environment_factory=...)`.
 
-A rollout is a task: `reset` gives the instruction and the first screen, `act` is the model's only tool, and `get_reward` is 1 if
-the task is solved in the end.  docs/ecosystem.md has an example.
+A rollout is a task: `reset` gives the instruction and the first screen, `act` is the model's only tool, and
+`get_reward` is 1 if the task is solved in the end.  docs/ecosystem.md has an example.
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ Content = str | list[dict[str, Any]]  # what a message holds: text, or parts in 
 
 
 class DeskTools:
-    """The environment that TRL asks for: its public methods but `reset` and `get_reward` are offered to the model as tools.
+    """The environment that TRL asks for: its public methods but `reset` and `get_reward` are offered to the
+    model as tools.
 
-    Where `pictures` is false, the screen is told in words, an element a line, for models that see nothing.  That is easier than
-    the study's task, whose models get pictures alone.
+    Where `pictures` is false, the screen is told in words, an element a line, for models that see nothing.
+    That is easier than the study's task, whose models get pictures alone.
     """
 
     def __init__(self, app: str, region: str = "train", pictures: bool = True):
@@ -31,7 +33,9 @@ class DeskTools:
         self._reward, self._over = 0.0, True
 
     def reset(self, task: str | None = None, seed: int | None = None, **columns: Any) -> Content:
-        """Begin the test task with this id, or one that the seed draws; other columns of the data set are ignored."""
+        """Begin the test task with this id, or one that the seed draws; other columns of the data set are
+        ignored.
+        """
         observation, _ = self._env.reset(seed=seed, options={"task": task} if task else None)
         self._reward, self._over = 0.0, False
         return self._told(f"{observation['instruction']}\n")
@@ -40,7 +44,8 @@ class DeskTools:
         """Do one action on the screen with mouse or keyboard, or end the task.
 
         Args:
-            action: For example click(start_box='(168,126)'), type(content='5'), hotkey(key='ctrl a'), or finished() at the end.
+            action: For example click(start_box='(168,126)'), type(content='5'), hotkey(key='ctrl a'), or
+            finished() at the end.
 
         Returns:
             The screen after the action, or what was wrong with it.
@@ -59,7 +64,9 @@ class DeskTools:
         return self._told("")
 
     def get_reward(self) -> float:
-        """1.0 if the task was solved when the rollout ended, else 0.0; a rollout that never ends its task earns nothing."""
+        """1.0 if the task was solved when the rollout ended, else 0.0; a rollout that never ends its task
+        earns nothing.
+        """
         return self._reward
 
     def _size(self) -> tuple[int, int]:
@@ -68,7 +75,10 @@ class DeskTools:
 
     def _told(self, before: str) -> Content:
         if self._pictures:
-            return [{"type": "text", "text": before}, {"type": "image", "image": Image.fromarray(self._env.desk.render())}]
+            return [
+                {"type": "text", "text": before},
+                {"type": "image", "image": Image.fromarray(self._env.desk.render())},
+            ]
         width, height = self._size()
         lines = [f"{e.name} {e.role} ({e.center[0] * width:.0f},{e.center[1] * height:.0f}) {e.text}".strip()
                  for e in self._env.desk.elements()]  # fmt: skip

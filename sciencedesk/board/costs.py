@@ -1,8 +1,9 @@
-"""What an expression or a pattern of a task file may cost: counted, so that a verdict does not depend on the machine's speed.
+"""What an expression or a pattern of a task file may cost: counted, so that a verdict does not depend on the
+machine's speed.
 
-Each value that an expression reads or makes is charged before or as it is made; nothing that Python itself would take long for
-(powers of 10, doubled lists, keys that collide) is begun.  A pattern is searched for in a process of its own, with a clock:
-nobody can count a search from outside.
+Each value that an expression reads or makes is charged before or as it is made; nothing that Python itself
+would take long for (powers of 10, doubled lists, keys that collide) is begun.  A pattern is searched for in a
+process of its own, with a clock: nobody can count a search from outside.
 """
 
 from __future__ import annotations
@@ -27,9 +28,14 @@ ITEMS, SCAN = 4, 1_000  # items of a list, and characters of a text, that are re
 NEEDLE = 100  # characters of a text looked for that can make a search in another text slower
 PATTERN_S = 0.3  # seconds of a processor that a search takes
 PATTERN_SIZE = 100_000_000  # bytes of its process
-PATTERN_LENGTH, SEARCHED = 1_000, 1_000_000  # characters of a pattern, and of the text that it is looked for in
+PATTERN_LENGTH, SEARCHED = (
+    1_000,
+    1_000_000,
+)  # characters of a pattern, and of the text that it is looked for in
 ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1")  # others can be slow
-_FIELD = re.compile(r"%(?:\(([^()]*)\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?)", re.DOTALL)  # of a text that `%` fills
+_FIELD = re.compile(
+    r"%(?:\(([^()]*)\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?)", re.DOTALL
+)  # of a text that `%` fills
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 SIZED = (list, tuple, set, dict, range, *VIEWS)
 
@@ -43,7 +49,9 @@ def quote(source: str) -> str:
 
 
 class Budget:
-    """What is left for one call of an expression.  Every method raises LambdaError, which quotes it, when that is used up."""
+    """What is left for one call of an expression.  Every method raises LambdaError, which quotes it, when
+    that is used up.
+    """
 
     def __init__(self, source: str) -> None:
         self.source, self.steps, self.memory, self.large = source, STEPS, MEMORY, 0
@@ -70,10 +78,11 @@ class Budget:
         return value
 
     def weighed(self, value: Any) -> Any:
-        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or hashing it.
+        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or
+        hashing it.
 
-        Integers beyond 60 bits are charged more, the more there are: they can be chosen so that all have one hash, and the time
-        of a set grows with the square of their number.
+        Integers beyond 60 bits are charged more, the more there are: they can be chosen so that all have one
+        hash, and the time of a set grows with the square of their number.
         """
         waiting = [value]
         self.pay(1)
@@ -100,7 +109,9 @@ class Budget:
         return value
 
     def listed(self, value: Any) -> Any:
-        """An iterator as a weighed list, any other value as it is: what becomes keys is counted before it is hashed."""
+        """An iterator as a weighed list, any other value as it is: what becomes keys is counted before it is
+        hashed.
+        """
         return self.weighed(list(value)) if isinstance(value, Iterator) else value
 
     def product(self, left: Any, right: Any) -> None:
@@ -110,7 +121,11 @@ class Budget:
                 raise self.too_much()
             return
         items, times = (right, left) if isinstance(left, int) else (left, right)
-        if isinstance(items, str | bytes | list | tuple) and isinstance(times, int) and len(items) * times > SIZE:
+        if (
+            isinstance(items, str | bytes | list | tuple)
+            and isinstance(times, int)
+            and len(items) * times > SIZE
+        ):
             raise self.too_much()
 
     def power(self, left: Any, right: Any) -> None:
@@ -140,14 +155,18 @@ class Budget:
             given += [values for name, *_, kind in fields if not name and kind != "%"]
         for value in given:
             if not isinstance(value, str | bytes | int | float | None):
-                raise LambdaError(f"not allowed: a {type(value).__name__} in a text with '%' in {quote(self.source)}")
+                raise LambdaError(
+                    f"not allowed: a {type(value).__name__} in a text with '%' in {quote(self.source)}"
+                )
         starred = any("*" in field for field in fields)
         widths = [int(number[:9]) for _, *numbers, _ in fields for number in numbers if number.isdecimal()]
         widths += [abs(value) for value in given if starred and isinstance(value, int)]
         if max(widths, default=0) > DIGITS:
             raise self.too_much()
         longest = max((len(value) for value in given if isinstance(value, str | bytes)), default=0)
-        size = len(form) + len(fields) * (2 * DIGITS + BITS // 3 + 10 * longest)  # an escaped character has at most 10
+        size = len(form) + len(fields) * (
+            2 * DIGITS + BITS // 3 + 10 * longest
+        )  # an escaped character has at most 10
         self.pay(len(fields) + size // SCAN)
         self.afford(4 * size)
 
@@ -203,7 +222,8 @@ sys.exit(0 if re.search(pattern, text) else 3)
 
 
 def found(pattern: str, text: str) -> bool:
-    """Whether a pattern is somewhere in a text: searched in another process, for nothing ends a search in this one.
+    """Whether a pattern is somewhere in a text: searched in another process, for nothing ends a search in
+    this one.
 
     LambdaError if it takes more than `PATTERN_S` of a processor or `PATTERN_SIZE`.
     """

@@ -1,11 +1,13 @@
-"""Fake machines: ScienceBoard's guest server without a virtual machine behind it, for tests, notebooks and benchmarks.
+"""Fake machines: ScienceBoard's guest server without a virtual machine behind it, for tests, notebooks and
+benchmarks.
 
-A fake machine holds one application, which remembers what is typed or clicked and shows another screen after each action.  It can
-be as slow as a real machine and can fail as one does.  Commands are read from their syntax tree and never run.  As a real one it
-takes what one `recv` returns for the whole request to its state server, and after `CLIENTS` screenshots it answers nothing more.
+A fake machine holds one application, which remembers what is typed or clicked and shows another screen after
+each action.  It can be as slow as a real machine and can fail as one does.  Commands are read from their
+syntax tree and never run.  As a real one it takes what one `recv` returns for the whole request to its state
+server, and after `CLIENTS` screenshots it answers nothing more.
 
-`python -m sciencedesk.board.fake COUNT` serves fake machines as slow and large as real ones until its input ends, and
-prints their ports as a JSON list.
+`python -m sciencedesk.board.fake COUNT` serves fake machines as slow and large as real ones until its input
+ends, and prints their ports as a JSON list.
 """
 
 from __future__ import annotations
@@ -39,10 +41,23 @@ SIZE, REAL_SIZE = (160, 120), (1280, 800)  # (width, height) of the screen in pi
 SCREENSHOT_S, ACTION_S, RESET_S = 0.3, 1.5, 40.0  # of a real machine
 FAULTS = ("latency", "hang", "error", "reset before", "reset after", "truncated", "stale")
 LATENCY_S = 0.02  # of the fault of that name
-CLIENTS = 248  # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
+CLIENTS = (
+    248  # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
+)
 _STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
 _LARGEST = 1 << 20  # bytes of a request
-QUICK = Timing(connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, wait=0.1, settle=0.2)
+QUICK = Timing(
+    connect=0.5,
+    answer=0.4,
+    action=0.4,
+    prepare=0.4,
+    item=0,
+    boot=2.0,
+    pause=0.01,
+    after=0,
+    wait=0.1,
+    settle=0.2,
+)
 _REVERT = "/fake/revert"
 _POST = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 _DONE = b'{"status": "success", "output": "", "error": "", "returncode": 0}'
@@ -64,7 +79,8 @@ def screen(number: int, size: tuple[int, int] = SIZE) -> bytes:
 class FakeMachine:
     """A guest server and the state server of its application, both on one port of this computer.
 
-    `rates` are the probabilities of the `FAULTS` of a request; a machine that is `dead` resets every connection.
+    `rates` are the probabilities of the `FAULTS` of a request; a machine that is `dead` resets every
+    connection.
     """
 
     def __init__(
@@ -73,7 +89,12 @@ class FakeMachine:
     ):  # fmt: skip
         self.rates, self.rng, self.size = rates or {}, random.Random(seed), size
         self.delays = {"/screenshot": screenshot_s, "/execute": action_s}  # seconds
-        self.hang_s, self.boot_s, self.effect_s, self.call_s = hang_s, boot_s, 0.0, 0.0  # of an action, and of each of its calls
+        self.hang_s, self.boot_s, self.effect_s, self.call_s = (
+            hang_s,
+            boot_s,
+            0.0,
+            0.0,
+        )  # of an action, and of each of its calls
         self.actions: list[str] = []  # all that were carried out, even if the reply was lost
         self.episodes: list[list[str]] = []  # the same, a list for each launch of the application
         self.faults: Counter[str] = Counter()
@@ -88,7 +109,9 @@ class FakeMachine:
 
     @property
     def machine(self) -> Machine:
-        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor would offer."""
+        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor
+        would offer.
+        """
         revert = (sys.executable, "-c", _POST, f"http://{self.address}{_REVERT}")
         return Machine(address=self.address, state_port=self.port, revert=revert, timing=QUICK)
 
@@ -124,10 +147,15 @@ class FakeMachine:
         else:
             reply = await self._reply(path, received.partition(b"\r\n\r\n")[2])
         if reply is None:  # with this option the other side sees a reset
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.get_extra_info("socket").setsockopt(
+                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+            )
         else:
             status, content = reply
-            writer.write(f"HTTP/1.1 {status} -\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode() + content)
+            writer.write(
+                f"HTTP/1.1 {status} -\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode()
+                + content
+            )
         writer.close()
 
     async def _reply(self, path: str, body: bytes) -> tuple[int, bytes] | None:
@@ -144,7 +172,11 @@ class FakeMachine:
         if self.dead or fault == "reset before" or time.monotonic() < self.booted:
             return None
         typing_s = self.call_s * body.count(b"pyautogui.") if path == "/execute" else 0.0
-        await asyncio.sleep(typing_s + self.delays.get(path, 0.0) + {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0))
+        await asyncio.sleep(
+            typing_s
+            + self.delays.get(path, 0.0)
+            + {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0)
+        )
         if fault == "error":
             return 500, b'{"status": "error", "message": "injected"}'
         with self.lock:
@@ -185,7 +217,16 @@ class FakeMachine:
                 if "reset.sh" in str(json.loads(body)["command"]):
                     self.restarts, self.clients = self.restarts + 1, 0
                 return 200, _DONE
-            case "/opt" | "/write" | "/tab" | "/add/2d" | "/add/3d" | "/init/map" | "/init/layer" | "/init/scale":
+            case (
+                "/opt"
+                | "/write"
+                | "/tab"
+                | "/add/2d"
+                | "/add/3d"
+                | "/init/map"
+                | "/init/layer"
+                | "/init/scale"
+            ):
                 return 200, b"OK"
             case "/chimerax/run":
                 return 200, _CHIMERAX
@@ -220,7 +261,9 @@ def typing_task(words: int = 2) -> AppTask:
          "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
          "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
     )  # fmt: skip
-    return AppTask(f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board)
+    return AppTask(
+        f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board
+    )
 
 
 @cache
@@ -236,6 +279,9 @@ def _run(coroutine):
 
 
 if __name__ == "__main__":
-    machines = [FakeMachine(size=REAL_SIZE, screenshot_s=SCREENSHOT_S, action_s=ACTION_S) for _ in range(int(sys.argv[1]))]
+    machines = [
+        FakeMachine(size=REAL_SIZE, screenshot_s=SCREENSHOT_S, action_s=ACTION_S)
+        for _ in range(int(sys.argv[1]))
+    ]
     print(json.dumps([machine.port for machine in machines]), flush=True)
     sys.stdin.read()

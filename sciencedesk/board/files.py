@@ -1,7 +1,7 @@
 """ScienceBoard's task files, validated; `check` decides whether a task is solved.
 
-Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.json, and the task classes that read them).
-`lambdas` interprets the expressions in them without `eval`.
+Format and meaning follow the benchmark's public release (tasks/VM/APP/GRADE-NN.json, and the task classes
+that read them). `lambdas` interprets the expressions in them without `eval`.
 """
 
 from __future__ import annotations
@@ -122,14 +122,18 @@ class Condition(Part):
 
 
 class Info(Condition):
-    """A value in the dump of the state server; with ChimeraX the lines that its command `info KEY` gives, in any order."""
+    """A value in the dump of the state server; with ChimeraX the lines that its command `info KEY` gives, in
+    any order.
+    """
 
     type: Literal["info"]
     key: Key
 
 
 class States(Part):
-    """A value in ChimeraX's states, of a key or of the key that `find` and `key` give; null: the key must be absent."""
+    """A value in ChimeraX's states, of a key or of the key that `find` and `key` give; null: the key must be
+    absent.
+    """
 
     type: Literal["states"]
     key: Key
@@ -153,7 +157,9 @@ class Database(Condition):
 
 
 class File(Part):
-    """A file in the guest at `key` whose text contains `value`, or the text that the expression `value` gives."""
+    """A file in the guest at `key` whose text contains `value`, or the text that the expression `value`
+    gives.
+    """
 
     type: Literal["file"]
     key: Text
@@ -177,7 +183,9 @@ class Variable(Part):
 
 
 class Equation(Part):
-    """A plot that contains or misses each of these points, and its color, resolution or style; or the number of plots."""
+    """A plot that contains or misses each of these points, and its color, resolution or style; or the number
+    of plots.
+    """
 
     type: Literal["eqn"]
     key: list[Point] | Literal["#SIZE"]
@@ -192,7 +200,9 @@ class Equation(Part):
         return self
 
 
-Evaluate = Annotated[Stop | Info | States | Database | File | Value | Variable | Equation, Field(discriminator="type")]
+Evaluate = Annotated[
+    Stop | Info | States | Database | File | Value | Variable | Equation, Field(discriminator="type")
+]
 
 
 class BoardTask(Part):
@@ -207,28 +217,38 @@ class BoardTask(Part):
     initialize: list[Initialize]
     evaluate: Annotated[list[Evaluate], Field(min_length=1)]
     ans: str | None = None  # a solution in words, for readers
-    solution: list[Text] = []  # a script of UI-TARS actions for a local display; tests play it, no agent sees it
+    solution: list[
+        Text
+    ] = []  # a script of UI-TARS actions for a local display; tests play it, no agent sees it
     query: list[dict[str, Any]] | dict[str, Any] | None = None  # of Celestia's state server
-    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None  # 'k:n': after k invalid steps n steps are lost
+    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = (
+        None  # 'k:n': after k invalid steps n steps are lost
+    )
 
     @model_validator(mode="after")
     def _lines_for_chimerax(self) -> BoardTask:
         for item in self.evaluate if self.type == "ChimeraX" else ():
             lines = item.value if isinstance(item, Info) else []
             if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-                raise ValueError(f"evaluate: the value of info {item.key!r} must be the lines that ChimeraX prints")
+                raise ValueError(
+                    f"evaluate: the value of info {item.key!r} must be the lines that ChimeraX prints"
+                )
         return self
 
 
 def board_files(folder: Path) -> list[Path]:
-    """All task files below a folder, sorted, those in linked folders as well, each once.  UserError if there is none."""
+    """All task files below a folder, sorted, those in linked folders as well, each once.  UserError if there
+    is none.
+    """
     paths, walked = [], set()
     for place, inner, names in os.walk(folder, followlinks=True):
         if (real := os.path.realpath(place)) in walked:  # as in a loop of links
             inner.clear()
             continue
         walked.add(real)
-        paths += [Path(place, name) for name in (*names, *inner) if name.endswith(".json")]  # a folder of that name is an error
+        paths += [
+            Path(place, name) for name in (*names, *inner) if name.endswith(".json")
+        ]  # a folder of that name is an error
         inner[:] = [name for name in inner if not name.endswith(".json")]
     if not paths:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")

@@ -1,8 +1,9 @@
-"""Client of the server inside the benchmark machines of OSWorld and ScienceBoard: screenshots, mouse and keyboard, files.
+"""Client of the server inside the benchmark machines of OSWorld and ScienceBoard: screenshots, mouse and
+keyboard, files.
 
-The server (Flask, port 5000, no authentication) cannot tell a repeated request from a new one.  So a query is repeated when it
-fails, and a command is sent once.  If the answer to a command is lost, it is unknown whether it was carried out, which is a fault
-of the machine.
+The server (Flask, port 5000, no authentication) cannot tell a repeated request from a new one.  So a query is
+repeated when it fails, and a command is sent once.  If the answer to a command is lost, it is unknown whether
+it was carried out, which is a fault of the machine.
 """
 
 from __future__ import annotations
@@ -24,9 +25,12 @@ from sciencedesk.board.transport import OneSegment
 from sciencedesk.pyautogui import Call, code_of
 
 PORT = 5000
-SHOTS = 220  # screenshots that a server gives: each leaks a client of the X server, and after about 248 it ends
+SHOTS = (
+    220  # screenshots that a server gives: each leaks a client of the X server, and after about 248 it ends
+)
 RESERVE = 60  # screenshots before that from which on a screen is looked at once
-TOGETHER = 300  # calls in one request: each is followed by pyautogui's pause of 0.1 s, and the guest gives up after 120 s
+# calls in one request: each is followed by pyautogui's pause of 0.1 s, and the guest gives up after 120 s
+TOGETHER = 300
 CALL_S = 0.2  # seconds by which each further call puts off the deadline
 
 
@@ -41,15 +45,21 @@ class Timing(Section):
     boot: float = Field(300.0, gt=0)  # limit from a revert until the server answers
     pause: float = Field(1.0, ge=0)  # between two tries
     tries: int = Field(3, ge=1)  # of a query
-    after: float = Field(2.0, ge=0)  # from an action to the picture; 1 in the benchmark, which misses what comes after 1.5
-    still: float = Field(0.0, ge=0)  # time without change after which the screen counts as settled; 0: one screenshot a step
+    after: float = Field(
+        2.0, ge=0
+    )  # from an action to the picture; 1 in the benchmark, which misses what comes after 1.5
+    still: float = Field(
+        0.0, ge=0
+    )  # time without change after which the screen counts as settled; 0: one screenshot a step
     settle: float = Field(3.0, ge=0)  # limit for a screen that never settles
     look: float = Field(0.1, ge=0)  # between two screenshots
     wait: float = Field(5.0, ge=0)  # of the action WAIT; 5 in the paper
 
 
 class Guest:
-    """One machine, at the address `host` or `host:port`.  Every failure is an EnvironmentFault that names machine and request."""
+    """One machine, at the address `host` or `host:port`.  Every failure is an EnvironmentFault that names
+    machine and request.
+    """
 
     def __init__(self, address: str, timing: Timing):
         host, _, port = address.partition(":")
@@ -62,8 +72,11 @@ class Guest:
     def close(self) -> None:
         self._client.close()
 
-    def query(self, method: str, path: str, port: int | None = None, none: int = 0, **body: Any) -> httpx.Response:
-        """A request that may be repeated, because it changes nothing or does so only once; retried on failure.
+    def query(
+        self, method: str, path: str, port: int | None = None, none: int = 0, **body: Any
+    ) -> httpx.Response:
+        """A request that may be repeated, because it changes nothing or does so only once; retried on
+        failure.
 
         `none` is a status that is an answer as well: there is nothing.
         """
@@ -84,7 +97,9 @@ class Guest:
     def json(self, method: str, path: str, port: int | None = None, **body: Any) -> Any:
         return _read(self.query(method, path, port, **body))
 
-    def command(self, path: str, port: int | None = None, deadline_s: float | None = None, **body: Any) -> httpx.Response:
+    def command(
+        self, path: str, port: int | None = None, deadline_s: float | None = None, **body: Any
+    ) -> httpx.Response:
         """A request that changes something: it reaches the machine at most once."""
         url = (f"http://{self.host}:{port}" if port else self._url) + path
         for attempt in range(self.timing.tries):
@@ -97,7 +112,9 @@ class Guest:
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # not sent
                 why = error
             except httpx.HTTPError as error:
-                raise EnvironmentFault(f"{url}: it is unknown whether it was carried out ({type(error).__name__})") from error
+                raise EnvironmentFault(
+                    f"{url}: it is unknown whether it was carried out ({type(error).__name__})"
+                ) from error
         else:
             raise EnvironmentFault(f"{url} cannot be reached: {why}")
         if not response.is_success:
@@ -115,15 +132,21 @@ class Guest:
         body = {"port": port, "command": command}
         answer = _read(self.command("/chimerax/run", deadline_s=self.timing.prepare, json=body))
         if not isinstance(answer, dict):
-            raise EnvironmentFault(f"{self._url}: ChimeraX's answer to {command[:100]!r} is {str(answer)[:200]}")
+            raise EnvironmentFault(
+                f"{self._url}: ChimeraX's answer to {command[:100]!r} is {str(answer)[:200]}"
+            )
         return answer
 
     def act(self, calls: Sequence[Call]) -> None:
-        """Carry out pyautogui calls.  Long text takes long: it is sent in parts, each with the time that it needs."""
+        """Carry out pyautogui calls.  Long text takes long: it is sent in parts, each with the time that it
+        needs.
+        """
         for start in range(0, len(calls), TOGETHER):
             part = calls[start : start + TOGETHER]
             body = {"command": ["python", "-c", program(part)], "shell": False}
-            answer = _read(self.command("/execute", deadline_s=self.timing.action + CALL_S * (len(part) - 1), json=body))
+            answer = _read(
+                self.command("/execute", deadline_s=self.timing.action + CALL_S * (len(part) - 1), json=body)
+            )
             if not isinstance(answer, dict) or answer.get("returncode", 0):
                 raise EnvironmentFault(f"{self._url}: an action failed in the machine: {str(answer)[-200:]}")
 
@@ -142,7 +165,11 @@ class Guest:
                     Image.open(io.BytesIO(content)).verify()
                 self._last = content
                 return content
-            except (OSError, ValueError, SyntaxError) as error:  # SyntaxError: Pillow's error for a broken PNG
+            except (
+                OSError,
+                ValueError,
+                SyntaxError,
+            ) as error:  # SyntaxError: Pillow's error for a broken PNG
                 why = error
                 time.sleep(self.timing.pause)
         raise EnvironmentFault(f"{self._url}/screenshot gives no complete picture: {why}")
@@ -162,7 +189,9 @@ class Guest:
             except httpx.HTTPError:
                 pass
             if time.monotonic() > end:
-                raise EnvironmentFault(f"{self._url} does not answer {self.timing.boot:g} s after the machine was started")
+                raise EnvironmentFault(
+                    f"{self._url} does not answer {self.timing.boot:g} s after the machine was started"
+                )
             time.sleep(self.timing.pause)
 
     def run(self, command: str | Sequence[str], shell: bool = False) -> str:
@@ -170,7 +199,9 @@ class Guest:
 
         Its exit status is not looked at: tasks remove files that need not be there.
         """
-        answer = self.command("/setup/execute", deadline_s=self.timing.prepare, json={"command": command, "shell": shell})
+        answer = self.command(
+            "/setup/execute", deadline_s=self.timing.prepare, json={"command": command, "shell": shell}
+        )
         said = _read(answer)
         return str(said.get("output", "")) if isinstance(said, dict) else ""
 
@@ -191,7 +222,9 @@ def _read(response: httpx.Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise EnvironmentFault(f"{response.request.method} {response.url} answered no JSON: {response.text[:200]!r}") from error
+        raise EnvironmentFault(
+            f"{response.request.method} {response.url} answered no JSON: {response.text[:200]!r}"
+        ) from error
 
 
 def decoded(png: bytes) -> np.ndarray:

@@ -1,9 +1,10 @@
 """The lambda expressions in ScienceBoard's task files, interpreted without `eval`.
 
-The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree (`syntax`) is
-interpreted: values, arithmetic, `%` of texts, comparisons, subscripts, comprehensions, some functions and methods, `:=`,
-functions of `math`, today's date, and lambdas that are called at once or given to one that is.
-Anything else is an error when the file is loaded; an expression that costs too much (`costs`) is an error when it runs.
+The benchmark's own code evaluates these strings as Python.  Here an allow-listed part of Python's syntax tree
+(`syntax`) is interpreted: values, arithmetic, `%` of texts, comparisons, subscripts, comprehensions, some
+functions and methods, `:=`, functions of `math`, today's date, and lambdas that are called at once or given
+to one that is. Anything else is an error when the file is loaded; an expression that costs too much (`costs`)
+is an error when it runs.
 """
 
 from __future__ import annotations
@@ -126,7 +127,9 @@ class _Evaluation(Budget):
         self.weighed(left)
         if isinstance(kind, ast.In | ast.NotIn) and isinstance(right, str | bytes):
             self.scanned(right, [left], stripped=False)
-        elif not isinstance(kind, ast.In | ast.NotIn) or not isinstance(right, dict | set):  # which find by hash
+        elif not isinstance(kind, ast.In | ast.NotIn) or not isinstance(
+            right, dict | set
+        ):  # which find by hash
             self.weighed(right)
 
     def _ifexp(self, node: ast.IfExp, names: dict[str, Any]) -> Any:
@@ -146,12 +149,18 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(dict(zip(keys, values, strict=True))))
 
     def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "strftime":  # `parse` allows it for today's date alone
+        if (
+            isinstance(node.func, ast.Attribute) and node.func.attr == "strftime"
+        ):  # `parse` allows it for today's date alone
             self.pay(5)
-            return datetime.now().strftime(node.args[0].value)  # of the machine that judges, as in the benchmark
+            return datetime.now().strftime(
+                node.args[0].value
+            )  # of the machine that judges, as in the benchmark
         if kinds := types_of(node):
             return isinstance(self.of(node.args[0], names), tuple(TYPES[kind.id] for kind in kinds))
-        if isinstance(node.func, ast.Lambda) or (isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS):
+        if isinstance(node.func, ast.Lambda) or (
+            isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS
+        ):
             call = self.of(node.func, names)
         elif isinstance(node.func, ast.Name):
             call = partial(self._of_function, FUNCTIONS[node.func.id])
@@ -214,7 +223,9 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(made)) if kind in (str, bytes, set) else made
 
     def _listcomp(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
-        return self.kept(self.weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)]))
+        return self.kept(
+            self.weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)])
+        )
 
     def _setcomp(self, node: ast.SetComp, names: dict[str, Any]) -> set[Any]:
         return self.kept(set(self._listcomp(node, names)))
@@ -224,9 +235,13 @@ class _Evaluation(Budget):
 
     def _dictcomp(self, node: ast.DictComp, names: dict[str, Any]) -> dict[Any, Any]:
         turns = self._loops(node.generators, names)
-        return self.kept(dict(self.weighed([(self.of(node.key, inner), self.of(node.value, inner)) for inner in turns])))
+        return self.kept(
+            dict(self.weighed([(self.of(node.key, inner), self.of(node.value, inner)) for inner in turns]))
+        )
 
-    def _loops(self, generators: Sequence[ast.comprehension], names: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def _loops(
+        self, generators: Sequence[ast.comprehension], names: dict[str, Any]
+    ) -> Iterator[dict[str, Any]]:
         """The names inside a comprehension, for each of its iterations."""
         if not generators:
             yield names
@@ -247,4 +262,8 @@ def _bound(target: ast.AST, value: Any) -> dict[str, Any]:
     parts = value if isinstance(value, (str, *SIZED)) else list(value)
     if len(parts) != len(target.elts):
         raise ValueError(f"{len(parts)} values to unpack into {len(target.elts)} names")
-    return {name: part for inner, part in zip(target.elts, parts, strict=True) for name, part in _bound(inner, part).items()}
+    return {
+        name: part
+        for inner, part in zip(target.elts, parts, strict=True)
+        for name, part in _bound(inner, part).items()
+    }

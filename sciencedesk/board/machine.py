@@ -1,7 +1,7 @@
 """ScienceBoard's virtual machines as an environment.
 
-The user's commands revert a machine to a task's snapshot (`Machine`).  `Guest` prepares it, takes screenshots and acts, and the
-state servers inside the applications (port 8000) answer the check.
+The user's commands revert a machine to a task's snapshot (`Machine`).  `Guest` prepares it, takes screenshots
+and acts, and the state servers inside the applications (port 8000) answer the check.
 """
 
 from __future__ import annotations
@@ -44,20 +44,27 @@ class Machine(Section):
     """One virtual machine, a row of a YAML file such as data/machines.example.yaml."""
 
     address: str  # 'HOST' or 'HOST:PORT' of the server inside
-    revert: tuple[str, ...] = ()  # the command, word by word, that reverts to the snapshot {snapshot}; empty: none
+    revert: tuple[
+        str, ...
+    ] = ()  # the command, word by word, that reverts to the snapshot {snapshot}; empty: none
     start: tuple[str, ...] = ()  # the command that starts the machine after that
     command_s: float = Field(300.0, gt=0)  # time limit of each command in seconds
     state_port: int = STATE_PORT
-    reset: str = "/home/user/server/reset.sh"  # script in the machine that restarts its server; passed over where it is not there
+    # script in the machine that restarts its server; passed over where it is not there
+    reset: str = "/home/user/server/reset.sh"
     timing: Timing = Timing()  # waits and limits in seconds
 
 
 def load_machines(path: Path) -> list[Machine]:
     """The machines of a file.  UserError names the file and the invalid field."""
     if not path.is_file():
-        raise UserError(f"there is no file {path}: list your machines there, as in data/machines.example.yaml")
+        raise UserError(
+            f"there is no file {path}: list your machines there, as in data/machines.example.yaml"
+        )
     machines = load_rows(path, Machine)
-    if repeated := [address for address, count in Counter(machine.address for machine in machines).items() if count > 1]:
+    if repeated := [
+        address for address, count in Counter(machine.address for machine in machines).items() if count > 1
+    ]:
         raise UserError(f"{path} lists {repeated[0]} twice: each machine plays one episode at a time")
     return machines
 
@@ -67,7 +74,12 @@ class ScienceBoard(Screen):
 
     def __init__(self, machine: Machine, timing: Timing | None = None, fit: Fit | None = None):
         self.timing = timing or machine.timing
-        self.machine, self.guest, self.task, self.fit = machine, Guest(machine.address, self.timing), None, fit
+        self.machine, self.guest, self.task, self.fit = (
+            machine,
+            Guest(machine.address, self.timing),
+            None,
+            fit,
+        )
         self.wait_s = self.timing.wait
         self.size: tuple[int, int] | None = None  # of the screen, (width, height)
         self.begun = 0  # episodes since the last one with an outcome
@@ -77,7 +89,9 @@ class ScienceBoard(Screen):
         """Whether the machine has broken `STRIKES` episodes in a row; until then a revert may repair it."""
         return self.begun >= STRIKES
 
-    def reset(self, task: AppTask, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, task: AppTask, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         return np.asarray(self.begin(task)), {}
 
     def begin(self, task: AppTask) -> Image.Image:
@@ -92,7 +106,9 @@ class ScienceBoard(Screen):
                 break
             except EnvironmentFault as fault:
                 if attempt == tries:
-                    raise EnvironmentFault(f"task {task.id} was not prepared in {tries} tries, last: {fault}") from fault
+                    raise EnvironmentFault(
+                        f"task {task.id} was not prepared in {tries} tries, last: {fault}"
+                    ) from fault
         return self.picture()
 
     def _restart(self, snapshot: str) -> None:
@@ -103,7 +119,9 @@ class ScienceBoard(Screen):
         script, said = shlex.quote(self.machine.reset), ""
         if self.machine.reset:
             with suppress(EnvironmentFault):  # the server that it restarts is the one that answers
-                said = self.guest.run(f"if [ -e {script} ]; then /bin/bash {script}; else echo {_ABSENT}; fi", shell=True)
+                said = self.guest.run(
+                    f"if [ -e {script} ]; then /bin/bash {script}; else echo {_ABSENT}; fi", shell=True
+                )
             self.guest.wait_until_up()
         if self.machine.revert or (self.machine.reset and _ABSENT not in said):
             self.guest.shots = 0
@@ -135,10 +153,14 @@ class ScienceBoard(Screen):
         return np.asarray(self.picture())
 
     def picture(self) -> Image.Image:
-        """The settled screen; its PNG is not decoded unless it is resized, because decoding takes 17 ms at 1280 x 800."""
+        """The settled screen; its PNG is not decoded unless it is resized, because decoding takes 17 ms at
+        1280 x 800.
+        """
         screen = from_png(self.guest.settled())
         if screen.size != (self.size or screen.size):
-            raise EnvironmentFault(f"{self.machine.address}: the screen was {self.size} and is {screen.size} now")
+            raise EnvironmentFault(
+                f"{self.machine.address}: the screen was {self.size} and is {screen.size} now"
+            )
         wanted = self.fit(screen.size) if self.fit else screen.size
         if self.size is None:
             self.size, self.observation_space = screen.size, picture_space((wanted[1], wanted[0], 3))
@@ -175,7 +197,9 @@ def prepare(guest: Guest, item: Any, port: int) -> None:
     match item.func:
         case "launch" | "execute":
             is_line = isinstance(item.command, str)
-            words = [word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)]
+            words = [
+                word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)
+            ]
             (guest.launch if item.func == "launch" else guest.run)(words[0] if is_line else words, item.shell)
         case "opt":
             guest.order("/opt", json=fields)
@@ -223,7 +247,9 @@ class GuestState(BoardState):
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
         plots = self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
-        return [plots] if isinstance(plots, dict) else plots  # of three dimensions there is one plot, not a list of them
+        return (
+            [plots] if isinstance(plots, dict) else plots
+        )  # of three dimensions there is one plot, not a list of them
 
     def plots(self) -> int:
         return len(self.guest.json("POST", "/func/2d", self.port, json=[]))
@@ -232,7 +258,9 @@ class GuestState(BoardState):
         if task.type == "ChimeraX":
             stamp = uuid.uuid4().hex
             if error := self.guest.chimerax(f"states /tmp {stamp}", self.port).get("error"):
-                raise EnvironmentFault(f"{self.guest.host}: ChimeraX does not tell its states: {str(error)[:200]}")
+                raise EnvironmentFault(
+                    f"{self.guest.host}: ChimeraX does not tell its states: {str(error)[:200]}"
+                )
             return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
         if task.type == "Celestia":
             return self.guest.json("POST", "/dump", self.port, json=task.query or [])

@@ -1,4 +1,6 @@
-"""Which lambda expressions of ScienceBoard's task files are read: an allow-listed part of Python's syntax tree."""
+"""Which lambda expressions of ScienceBoard's task files are read: an allow-listed part of Python's syntax
+tree.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,22 @@ FUNCTIONS = {
     (abs, all, any, bool, bytes, dict, enumerate, float, int, isinstance, len, list, max, min, range, round, set, sorted, str,
      sum, tuple, zip)
 }  # fmt: skip
-TYPES = {t.__name__: t for t in (bool, bytes, dict, float, int, list, set, str, tuple)}  # second argument of `isinstance`
+TYPES = {
+    t.__name__: t for t in (bool, bytes, dict, float, int, list, set, str, tuple)
+}  # second argument of `isinstance`
 MAKING = (bytes, dict, list, set, sorted, str, tuple)  # functions whose result is new
-SHALLOW = (any, all, bool, dict, enumerate, len, list, range, tuple, zip)  # those that look at no item's items
+SHALLOW = (
+    any,
+    all,
+    bool,
+    dict,
+    enumerate,
+    len,
+    list,
+    range,
+    tuple,
+    zip,
+)  # those that look at no item's items
 METHODS = {
     str: {"count", "encode", "endswith", "find", "index", "isdigit", "join", "lower", "lstrip", "rstrip", "split", "startswith",
           "strip", "upper"},
@@ -41,7 +56,14 @@ METHODS = {
     dict: {"get", "items", "keys", "values"},
     set: {"difference", "intersection", "issubset", "issuperset", "union"},
 }  # fmt: skip
-COPYING = ("decode", "encode", "hex", "lower", "split", "upper")  # methods of texts whose results may be large
+COPYING = (
+    "decode",
+    "encode",
+    "hex",
+    "lower",
+    "split",
+    "upper",
+)  # methods of texts whose results may be large
 _METHOD_NAMES = frozenset().union(*METHODS.values())
 MATH = {
     name: getattr(math, name) for name in
@@ -49,7 +71,9 @@ MATH = {
      "fabs", "degrees", "radians", "isclose")
 }  # fmt: skip
 TODAY = tuple(f"__import__('datetime').datetime.{name}()" for name in ("today", "now"))
-DATE = re.compile(r"(?:%[Ymdyj]|[ ./_-]){1,20}")  # formats of a date that mean the same everywhere and are short
+DATE = re.compile(
+    r"(?:%[Ymdyj]|[ ./_-]){1,20}"
+)  # formats of a date that mean the same everywhere and are short
 _LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NODES = (
     ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp,
@@ -75,7 +99,9 @@ def parse(source: str) -> ast.Lambda:
 
 def _check(tree: ast.Lambda, source: str) -> None:
     bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    bound |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     called = {id(node.func) for node in calls} | {id(kind) for node in calls for kind in types_of(node)}
     # a function of its own is called at once, or given to one that is
@@ -106,14 +132,24 @@ def types_of(node: ast.Call) -> list[ast.Name]:
 
 
 def is_math(node: ast.AST) -> bool:
-    """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing: `__import__('math').NAME`."""
-    return isinstance(node, ast.Attribute) and node.attr in MATH and ast.unparse(node.value) in ("math", "__import__('math')")
+    """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing:
+    `__import__('math').NAME`.
+    """
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr in MATH
+        and ast.unparse(node.value) in ("math", "__import__('math')")
+    )
 
 
 def is_today(node: ast.AST) -> bool:
     """Whether the node is today's date as a text, `__import__('datetime').datetime.today().strftime(FORMAT)`."""
     match node:
-        case ast.Call(func=ast.Attribute(value=today, attr="strftime"), args=[ast.Constant(value=str(form))], keywords=[]):
+        case ast.Call(
+            func=ast.Attribute(value=today, attr="strftime"),
+            args=[ast.Constant(value=str(form))],
+            keywords=[],
+        ):
             return ast.unparse(today) in TODAY and DATE.fullmatch(form) is not None
     return False
 
@@ -135,10 +171,18 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
         case ast.Attribute(attr=name):
             return is_math(node) or (name in _METHOD_NAMES and id(node) in called)
         case ast.Call(func=function, args=given, keywords=keywords):
-            plain = not any(isinstance(one, ast.Starred) for one in given) and all(k.arg == "reverse" for k in keywords)
+            plain = not any(isinstance(one, ast.Starred) for one in given) and all(
+                k.arg == "reverse" for k in keywords
+            )
             if isinstance(function, ast.Name):
-                own = function.id in {arg.arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and arg not in tree.args.args}
-                plain = plain and (own or function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node))))
+                own = function.id in {
+                    arg.arg
+                    for arg in ast.walk(tree)
+                    if isinstance(arg, ast.arg) and arg not in tree.args.args
+                }
+                plain = plain and (
+                    own or function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node)))
+                )
             return plain and isinstance(function, ast.Name | ast.Attribute | ast.Lambda)
         case ast.Dict(keys=keys):
             return None not in keys

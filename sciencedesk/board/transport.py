@@ -1,7 +1,7 @@
 """Requests that leave in one piece.
 
-KAlgebra's and Celestia's state servers take what one `recv` returns for the whole request.  With head and body in two segments
-30-55 % of the posts to them time out, in one segment none of 600.
+KAlgebra's and Celestia's state servers take what one `recv` returns for the whole request.  With head and
+body in two segments 30-55 % of the posts to them time out, in one segment none of 600.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class _Backend(httpcore.SyncBackend):
 class OneSegment(httpx.BaseTransport):
     """A connection for each request; the whole answer is read.
 
-    httpx.ConnectError and httpx.ConnectTimeout mean that nothing was sent; httpx.TransportError that something may have been.
+    httpx.ConnectError and httpx.ConnectTimeout mean that nothing was sent; httpx.TransportError that
+    something may have been.
     """
 
     def __init__(self) -> None:
@@ -60,7 +61,10 @@ class OneSegment(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         url = httpcore.URL(
-            scheme=request.url.raw_scheme, host=request.url.raw_host, port=request.url.port, target=request.url.raw_path
+            scheme=request.url.raw_scheme,
+            host=request.url.raw_host,
+            port=request.url.port,
+            target=request.url.raw_path,
         )
         sent = {"headers": request.headers.raw, "content": request.read(), "extensions": request.extensions}
         try:
@@ -73,7 +77,9 @@ class OneSegment(httpx.BaseTransport):
             raise httpx.ReadTimeout(str(error)) from error
         except (httpcore.NetworkError, httpcore.ProtocolError) as error:
             raise httpx.TransportError(f"{type(error).__name__}: {error}") from error
-        return httpx.Response(answer.status, headers=answer.headers, content=answer.content, extensions=answer.extensions)
+        return httpx.Response(
+            answer.status, headers=answer.headers, content=answer.content, extensions=answer.extensions
+        )
 
     def close(self) -> None:
         self._pool.close()

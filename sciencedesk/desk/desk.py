@@ -1,7 +1,8 @@
 """The base of the ScienceDesk applications: a Qt window driven by mouse and keyboard alone.
 
-An application is a `Desk`: it declares its menus, dialogs and pages, keeps everything that a task can check in the
-dictionary `self.values` (dotted keys), and redraws itself from it.  Real and simulated mouse events are handled alike.
+An application is a `Desk`: it declares its menus, dialogs and pages, keeps everything that a task can check
+in the dictionary `self.values` (dotted keys), and redraws itself from it.  Real and simulated mouse events
+are handled alike.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top 
 class Desk(QWidget):
     """Base of the applications.
 
-    A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in `refresh()`,
-    and may add computed facts in `facts()`.
+    A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in
+    `refresh()`, and may add computed facts in `facts()`.
     """
 
     app: str
@@ -49,9 +50,13 @@ class Desk(QWidget):
         self.dialog: QFrame | None = None
         self.shortcuts: dict[str, Callable[[], None]] = {}
         self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
-        self._toggles: list[tuple[QPushButton, str, Any]] = []  # entries of menus and choices, each on at a value of a key
+        self._toggles: list[
+            tuple[QPushButton, str, Any]
+        ] = []  # entries of menus and choices, each on at a value of a key
         self._menu_x = 2
-        self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)  # not scaled, whatever the display's scale is
+        self._image = QImage(
+            WIDTH, HEIGHT, QImage.Format.Format_RGB32
+        )  # not scaled, whatever the display's scale is
         self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
@@ -81,7 +86,9 @@ class Desk(QWidget):
     @staticmethod
     def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
         widget.setGeometry(x, y, w, h)
-        widget.setFocusPolicy(Qt.FocusPolicy.ClickFocus if isinstance(widget, QLineEdit) else Qt.FocusPolicy.NoFocus)
+        widget.setFocusPolicy(
+            Qt.FocusPolicy.ClickFocus if isinstance(widget, QLineEdit) else Qt.FocusPolicy.NoFocus
+        )
         return widget
 
     def add(self, page: str, widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
@@ -108,7 +115,9 @@ class Desk(QWidget):
         self._toggles.append((button, key, value))
         return button
 
-    def field(self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None) -> Field:
+    def field(
+        self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None
+    ) -> Field:
         field = Field(name, parent or self)
         if enter:
             field.returnPressed.connect(enter)
@@ -124,8 +133,12 @@ class Desk(QWidget):
     def show_value(label: QLabel, text: str) -> None:
         label.setText(f"{label.accessibleName()}: {text}")
 
-    def picture(self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}) -> Canvas:
-        """A canvas drawn from the state by draw(values, painter, rect); objects(values, rect) gives the boxes by name."""
+    def picture(
+        self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}
+    ) -> Canvas:
+        """A canvas drawn from the state by draw(values, painter, rect); objects(values, rect) gives the boxes
+        by name.
+        """
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
 
     def message(self, text: str) -> None:
@@ -134,17 +147,22 @@ class Desk(QWidget):
     # -- menus and dialogs --------------------------------------------------------------------------------------------
 
     def add_menu(self, title: str, entries: Mapping[str, Callable[[], None] | tuple[str, Any]]) -> QFrame:
-        """A menu in the menu bar.  An entry is a callable, or (key, value): an entry with a mark that shows and sets the state.
+        """A menu in the menu bar.  An entry is a callable, or (key, value): an entry with a mark that shows
+        and sets the state.
 
         With a boolean value the entry toggles; with another value it is one of several choices.
         """
         width = 12 + self.fontMetrics().horizontalAdvance(title)
-        opener = self._place(self.button(title, lambda: self.open_menu(frame, home)), self._menu_x, 0, width, MENU_HEIGHT)
+        opener = self._place(
+            self.button(title, lambda: self.open_menu(frame, home)), self._menu_x, 0, width, MENU_HEIGHT
+        )
         opener.setFlat(True)
         opener.setProperty("role", "menu")
         frame = Popup(self)
         for i, (name, entry) in enumerate(entries.items()):
-            item = self._place(self.button(name, partial(self._choose, name, entry), frame), 1, 1 + 19 * i, 118, 19)
+            item = self._place(
+                self.button(name, partial(self._choose, name, entry), frame), 1, 1 + 19 * i, 118, 19
+            )
             item.setStyleSheet("text-align: left; padding-left: 6px; border: none;")
             if isinstance(entry, tuple):
                 item.setProperty("role", "toggle")
@@ -182,8 +200,9 @@ class Desk(QWidget):
     ) -> QFrame:  # fmt: skip
         """A dialog with named text fields and the buttons OK and Cancel.
 
-        `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the status line and
-        the dialog stays open.  `start` gives the fields' texts at opening.  The first field has the focus.
+        `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the
+        status line and the dialog stays open.  `start` gives the fields' texts at opening.  The first field
+        has the focus.
         """
         frame = Popup(self)
         frame.setGeometry(58, 60, 220, height)
@@ -247,9 +266,13 @@ class Desk(QWidget):
     # -- state ---------------------------------------------------------------------------------------------------
 
     def reset(self, settings: Mapping[str, Any]) -> None:
-        """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown key."""
+        """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown
+        key.
+        """
         if unknown := settings.keys() - self.defaults.keys():
-            raise KeyError(f"{self.app} has no setting {min(unknown)!r}; it has {', '.join(sorted(self.defaults))}")
+            raise KeyError(
+                f"{self.app} has no setting {min(unknown)!r}; it has {', '.join(sorted(self.defaults))}"
+            )
         self.values = {key: copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
         self.close_menu()
         self.close_dialog()
@@ -297,7 +320,9 @@ class Desk(QWidget):
         if event.key() == Qt.Key.Key_Escape:
             self.close_menu() if self.menu is not None else self.close_dialog()
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier and self.dialog is None:
-            self.shortcuts.get(f"ctrl {chr(event.key()).lower()}" if event.key() < 128 else "", lambda: None)()
+            self.shortcuts.get(
+                f"ctrl {chr(event.key()).lower()}" if event.key() < 128 else "", lambda: None
+            )()
 
     @property
     def typing(self) -> bool:

@@ -52,11 +52,17 @@ def _parts(widget: QWidget) -> list[tuple[str, str, QRect, str]]:
         items = [widget.item(i) for i in range(widget.count())]
         boxes = [widget.visualItemRect(item) & widget.viewport().rect() for item in items]
         marks = ["selected" if item is widget.currentItem() else "" for item in items]
-        return [(i.text(), "row", box, mark) for i, box, mark in zip(items, boxes, marks, strict=True) if not box.isEmpty()]
+        return [
+            (i.text(), "row", box, mark)
+            for i, box, mark in zip(items, boxes, marks, strict=True)
+            if not box.isEmpty()
+        ]
     if isinstance(widget, Slider | Canvas):
         shown = str(widget.value) if isinstance(widget, Slider) else ""
         return [(part, role, box, shown if role == "slider" else "") for part, role, box in widget.targets()]
     if isinstance(widget, QAbstractButton):
         role = widget.property("role") or "button"
-        return [(name, role, widget.rect(), "on" if role == "toggle" and widget.text().startswith("●") else "")]
+        return [
+            (name, role, widget.rect(), "on" if role == "toggle" and widget.text().startswith("●") else "")
+        ]
     return [(name, "field" if isinstance(widget, QLineEdit) else "value", widget.rect(), widget.text())]

@@ -18,7 +18,12 @@ _KEYS = {
     "enter": "Return", "esc": "Escape", "tab": "Tab", "space": "Space", "backspace": "Backspace", "delete": "Delete", "up": "Up",
     "down": "Down", "left": "Left", "right": "Right", "home": "Home", "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
-_MODIFIERS = {"ctrl": "ControlModifier", "shift": "ShiftModifier", "alt": "AltModifier", "win": "MetaModifier"}
+_MODIFIERS = {
+    "ctrl": "ControlModifier",
+    "shift": "ShiftModifier",
+    "alt": "AltModifier",
+    "win": "MetaModifier",
+}
 
 
 def perform(window: QWidget, action: Action) -> None:
@@ -32,7 +37,9 @@ def perform(window: QWidget, action: Action) -> None:
             widget, position = _click(window, action, Qt.MouseButton.LeftButton)
             if widget.isVisible():
                 QTest.mouseDClick(widget, Qt.MouseButton.LeftButton, pos=position)
-                QTest.mouseRelease(widget, Qt.MouseButton.LeftButton, pos=position)  # Qt's double click leaves the button down
+                QTest.mouseRelease(
+                    widget, Qt.MouseButton.LeftButton, pos=position
+                )  # Qt's double click leaves the button down
         case ActionType.HOVER:
             QTest.mouseMove(*_at(window, action, _pressed(window)))
         case ActionType.MOUSE_DOWN:
@@ -65,7 +72,10 @@ def perform(window: QWidget, action: Action) -> None:
 
 
 def _known(chord: Sequence[str]) -> bool:
-    return all(key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum()) for key in chord)
+    return all(
+        key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum())
+        for key in chord
+    )
 
 
 def _held(window: QWidget) -> Qt.KeyboardModifier:

@@ -12,7 +12,11 @@ from PySide6.QtWidgets import QApplication
 
 from coda_lib.errors import UserError
 
-_SCALES = ("QT_SCALE_FACTOR", "QT_SCREEN_SCALE_FACTORS", "QT_FONT_DPI")  # settings of a desktop that Qt would follow
+_SCALES = (
+    "QT_SCALE_FACTOR",
+    "QT_SCREEN_SCALE_FACTORS",
+    "QT_FONT_DPI",
+)  # settings of a desktop that Qt would follow
 _PACKAGES = (  # what Qt's windows need under X11 beyond what it needs to draw off screen
     "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 "
     "libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
@@ -22,9 +26,9 @@ _PACKAGES = (  # what Qt's windows need under X11 beyond what it needs to draw o
 def application(visible: bool = False) -> QApplication:
     """The process's Qt application with the kit's font and colours, made on first use.
 
-    The first call decides for the whole process whether windows are drawn off screen, the same on every machine and
-    whether or not it has a display, or are real ones.  UserError for real ones where there is no display, or after
-    others were drawn off screen.
+    The first call decides for the whole process whether windows are drawn off screen, the same on every
+    machine and whether or not it has a display, or are real ones.  UserError for real ones where there is no
+    display, or after others were drawn off screen.
     """
     app = QApplication.instance()
     if app is None:

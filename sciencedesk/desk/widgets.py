@@ -8,7 +8,10 @@ from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget, QWidget
 
-WIDTH, HEIGHT = 336, 252  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+WIDTH, HEIGHT = (
+    336,
+    252,
+)  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
 
 
 def small_font(painter: QPainter) -> None:
@@ -53,7 +56,8 @@ class Field(QLineEdit):
         self.setAccessibleName(name)
         self.setMaxLength(40)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)  # it would be a window of its own
-        # Qt draws the cursor of a field that ever had a key, and of no other: a picture would depend on earlier episodes
+        # Qt draws the cursor of a field that ever had a key, and of no other: a picture would depend on
+        # earlier episodes
         super().keyPressEvent(QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_End, Qt.KeyboardModifier.NoModifier))
 
     def keyPressEvent(self, event) -> None:
@@ -73,7 +77,9 @@ class Field(QLineEdit):
 
     def paintEvent(self, event) -> None:
         super().paintEvent(event)
-        if self.window().focusWidget() is self:  # drawn by hand: an off-screen window never has Qt's own focus
+        if (
+            self.window().focusWidget() is self
+        ):  # drawn by hand: an off-screen window never has Qt's own focus
             with QPainter(self) as painter:
                 painter.setPen(QColor("#1f6feb"))
                 painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
@@ -162,15 +168,21 @@ class Slider(QWidget):
             painter.drawLine(10, 8, self.width() - 10, 8)
             painter.setPen(QColor("#222222"))
             for tick in self.ticks:
-                painter.drawText(QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick))
+                painter.drawText(
+                    QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick)
+                )
             painter.fillRect(QRect(self._x(self.value) - 4, 2, 8, 12), QColor("#1f6feb"))
 
 
 class Canvas(QWidget):
-    """A picture drawn by the application; its visible objects are elements, and clicks and drags reach the desk."""
+    """A picture drawn by the application; its visible objects are elements, and clicks and drags reach the
+    desk.
+    """
 
     clicked = Signal(str, str)  # name of the object under the mouse ('' if none), button: left, right, double
-    dragged = Signal(str, str, float, float)  # objects at both ends ('' if none), distance in fractions of the canvas
+    dragged = Signal(
+        str, str, float, float
+    )  # objects at both ends ('' if none), distance in fractions of the canvas
 
     def __init__(
         self, name: str, parent: QWidget, draw: Callable[[QPainter, QRect], None],
@@ -196,7 +208,9 @@ class Canvas(QWidget):
         end = event.position().toPoint()
         way = end - self._start
         if way.manhattanLength() > 6:
-            self.dragged.emit(self._hit(self._start), self._hit(end), way.x() / self.width(), way.y() / self.height())
+            self.dragged.emit(
+                self._hit(self._start), self._hit(end), way.x() / self.width(), way.y() / self.height()
+            )
         else:
             button = "right" if event.button() == Qt.MouseButton.RightButton else "left"
             self.clicked.emit(self._hit(end), button)
@@ -206,7 +220,9 @@ class Canvas(QWidget):
         self.clicked.emit(self._hit(event.position().toPoint()), "double")
 
     def paintEvent(self, event) -> None:
-        with QPainter(self) as painter:  # ended even if drawing fails: Qt crashes on a painter that is left open
+        with QPainter(
+            self
+        ) as painter:  # ended even if drawing fails: Qt crashes on a painter that is left open
             painter.fillRect(self.rect(), QColor("white"))
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             self._draw(painter, self.rect())

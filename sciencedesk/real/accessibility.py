@@ -62,7 +62,9 @@ class Accessibility:
 
     def __init__(self, session_bus: str):
         self._session = open_dbus_connection(bus=session_bus)
-        self._bus = open_dbus_connection(bus=self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")[0])
+        self._bus = open_dbus_connection(
+            bus=self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")[0]
+        )
 
         self._roles: dict[tuple[str, str], str] = {}  # of controls by owner and path, which keep theirs
 
@@ -77,15 +79,23 @@ class Accessibility:
 
     def program(self, pid: int) -> tuple[str, str] | None:
         """Name and path of a program on the bus; None before it has registered."""
-        for owner, path in _somebody(self._call(self._bus, *_ROOT, f"{_SPEECH}.Accessible", "GetChildren")[0]):
-            if self._call(self._bus, *_DBUS, "org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", (owner,))[0] == pid:
+        for owner, path in _somebody(
+            self._call(self._bus, *_ROOT, f"{_SPEECH}.Accessible", "GetChildren")[0]
+        ):
+            if (
+                self._call(
+                    self._bus, *_DBUS, "org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", (owner,)
+                )[0]
+                == pid
+            ):
                 return owner, path
         return None
 
     def controls(self, owner: str, path: str, without: Sequence[str] = (), depth: int = DEEPEST) -> Control:
         """A control with all in it down to `depth`, without the content of controls with a role of `without`.
 
-        Level by level: what is asked of a level goes out together, since a program takes longer to wake up than to answer.
+        Level by level: what is asked of a level goes out together, since a program takes longer to wake up
+        than to answer.
         """
         level: list[tuple[str, str, list[Control]]] = [(owner, path, top := [])]
         for deep in range(depth + 1):
@@ -94,7 +104,9 @@ class Accessibility:
             for (_, _, siblings), control in zip(level, controls, strict=True):
                 siblings.append(control)
             parents = [control for control in controls if deep < depth and control.role not in without]
-            found = self._answers(self._bus, [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents])
+            found = self._answers(
+                self._bus, [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
+            )
             level = [
                 (*place, parent.children) for parent, (inner,) in zip(parents, found, strict=True) for place in _somebody(inner)
             ]  # fmt: skip
@@ -107,11 +119,16 @@ class Accessibility:
         new = [place for place in places if place not in self._roles]
         roles = self._answers(self._bus, [_message(*place, "Accessible", "GetRoleName") for place in new])
         self._roles |= {place: role for place, (role,) in zip(new, roles, strict=True)}
-        names = [Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name") for owner, path in places]
+        names = [
+            Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name")
+            for owner, path in places
+        ]
         states = [_message(*place, "Accessible", "GetState") for place in places]
         answers = self._answers(self._bus, [*names, *states])
         controls = []
-        for place, ((_, name),), ((flags, _),) in zip(places, answers[: len(places)], answers[len(places) :], strict=True):
+        for place, ((_, name),), ((flags, _),) in zip(
+            places, answers[: len(places)], answers[len(places) :], strict=True
+        ):
             bits = (bool(flags & bit) for bit in (_CHECKED, _FOCUSED, _SHOWING))
             controls.append(Control(*place, self._roles[place], name, None, *bits))
         fields = [control for control in controls if control.role in _WRITABLE]
@@ -158,7 +175,9 @@ class Accessibility:
                         waiting -= 1
             except (OSError, TimeoutError) as error:
                 raise EnvironmentFault(f"the application's accessibility bus: {error}") from error
-            if broken := [reply for reply in replies.values() if reply.header.message_type is MessageType.error]:
+            if broken := [
+                reply for reply in replies.values() if reply.header.message_type is MessageType.error
+            ]:
                 raise EnvironmentFault(f"the application's accessibility bus: {broken[0].body}")
             bodies += [reply.body for reply in replies.values()]
         return bodies

@@ -28,10 +28,11 @@ GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
 
 
 class App(Screen, BoardState):
-    """One application.  A subclass starts it, brings it back to its first state, prepares it for a task and reads its state.
+    """One application.  A subclass starts it, brings it back to its first state, prepares it for a task and
+    reads its state.
 
-    UserError where it is not installed, and for tasks of other applications.  EnvironmentFault where it breaks; the next reset
-    then begins with a new display.
+    UserError where it is not installed, and for tasks of other applications.  EnvironmentFault where it
+    breaks; the next reset then begins with a new display.
     """
 
     kind: ClassVar[str]  # the `type` of its task files
@@ -41,12 +42,16 @@ class App(Screen, BoardState):
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
     settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
     step_s: ClassVar[float] = 0.15  # target of `make bench` for a step
-    defaults: ClassVar[Mapping[str, Any]] = {}  # facts after a start, of the keys that goals of its task space are about
+    defaults: ClassVar[
+        Mapping[str, Any]
+    ] = {}  # facts after a start, of the keys that goals of its task space are about
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
         if missing := [file for file in self.needs if not Path(file).exists()]:
-            raise UserError(f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`")
+            raise UserError(
+                f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`"
+            )
         self.size, self.fit = size, fit
         shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
         self.observation_space = picture_space(shape)
@@ -61,7 +66,9 @@ class App(Screen, BoardState):
         """Start the application on the display, wait until it is ready, return its process number."""
 
     def wait_until(self, ready: Callable[[], Any], pid: int) -> Any:
-        """The first true result of `ready`.  EnvironmentFault if the application ends, or is not ready in `START_S`."""
+        """The first true result of `ready`.  EnvironmentFault if the application ends, or is not ready in
+        `START_S`.
+        """
         end = time.monotonic() + START_S
         while not (result := ready()):
             if time.monotonic() > end or self.display.ended(pid) is not None:
@@ -91,7 +98,8 @@ class App(Screen, BoardState):
         raise UserError(f"task {self.task.id}: initialize: {self.kind} has no setting {key!r}")
 
     def named(self) -> tuple[list[Any], str | None]:
-        """What can be clicked, in the form of ScienceDesk's elements, and the name of the field that a text typed now goes into.
+        """What can be clicked, in the form of ScienceDesk's elements, and the name of the field that a text
+        typed now goes into.
 
         For walks, scripts and tests, never for the agent.
         """
@@ -102,7 +110,9 @@ class App(Screen, BoardState):
         return self.named()[0]
 
     # -- the environment -------------------------------------------------------------------------------------------------
-    def reset(self, task: Task, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict[str, Any]]:
+    def reset(
+        self, task: Task, *, seed: int | None = None, options: dict | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
         """Begin a task in ScienceBoard's format (`AppTask`), or one of the application's task space."""
         board = task.board if isinstance(task, AppTask) else None
         if (kind := board.type if board else task.app) != self.kind:
@@ -127,7 +137,9 @@ class App(Screen, BoardState):
         else:
             self._wake()
             self.let_go()
-            self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])  # what is under the mouse looks different
+            self.display.act(
+                [("moveTo", (self.size[0] // 2, self.size[1] // 2), {})]
+            )  # what is under the mouse looks different
             self.fresh()
 
     @contextmanager

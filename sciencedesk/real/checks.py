@@ -40,7 +40,9 @@ class Check:
 
 
 def check_app(kind: str) -> Check:
-    """Start an application, take a screenshot, read its state, reset and close it; a fault is part of the result."""
+    """Start an application, take a screenshot, read its state, reset and close it; a fault is part of the
+    result.
+    """
     try:
         app, task = app_class(kind)(), app_tasks(kind)[0]
     except UserError as error:
@@ -74,16 +76,21 @@ def memory_of(app: App) -> int:
 
 
 def script_agent(tasks: Sequence[AppTask]) -> ScriptAgent:
-    """The agent that plays the scripts of these tasks, whose coordinates are pixels of the application's display."""
+    """The agent that plays the scripts of these tasks, whose coordinates are pixels of the application's
+    display.
+    """
     scripts = {task.instruction: task.board.solution for task in tasks}
     return ScriptAgent(scripts, lambda line, observation: (line, parse_actions(line, SIZE)))
 
 
-def soak(minutes: float, kinds: Sequence[str] = DESKTOP_APPS, tell: Callable[[str], None] = lambda status: None) -> pd.DataFrame:
+def soak(
+    minutes: float, kinds: Sequence[str] = DESKTOP_APPS, tell: Callable[[str], None] = lambda status: None
+) -> pd.DataFrame:
     """Play the scripts of all tasks again and again, with all applications running, for so many minutes.
 
-    One row for each round through the tasks of an application: kind, minute, tasks, solved, failed (ids of the other tasks, and
-    their faults), memory_mb (after a reset) and processes of its display.  UserError if an application is not installed.
+    One row for each round through the tasks of an application: kind, minute, tasks, solved, failed (ids of
+    the other tasks, and their faults), memory_mb (after a reset) and processes of its display.  UserError if
+    an application is not installed.
     """
     running = {kind: app_class(kind)() for kind in kinds}
     rows, start = [], time.monotonic()
@@ -113,7 +120,9 @@ def _failure(app: App, task: AppTask) -> str | None:
 
 
 def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
-    """The result of a soak, one row for each application: memory and processes after its first round and after the last."""
+    """The result of a soak, one row for each application: memory and processes after its first round and
+    after the last.
+    """
     rows = []
     for kind, own in rounds.groupby("kind", sort=False):
         first, last = own.iloc[0], own.iloc[-1]
@@ -130,5 +139,7 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
 def strays() -> list[str]:
     """The processes on this machine that run in the home of one of the kit's displays."""
     listed = [process.info for process in psutil.process_iter(["pid", "name", "environ"])]
-    homes = {f"{info['pid']} {info['name']}": (info["environ"] or {}).get("HOME", "") for info in listed}  # other users': None
+    homes = {
+        f"{info['pid']} {info['name']}": (info["environ"] or {}).get("HOME", "") for info in listed
+    }  # other users': None
     return [process for process, home in homes.items() if Path(home).name.startswith(HOME_PREFIX)]

@@ -34,23 +34,36 @@ def lacking() -> dict[str, str]:
 
 
 class Display:
-    """An Xvfb with a window manager, a session bus, a home folder and a network, held by a process (`display_process`).
+    """An Xvfb with a window manager, a session bus, a home folder and a network, held by a process
+    (`display_process`).
 
-    `isolated` says whether the network is the display's own (`isolation.isolate`) or this machine's.  UserError where a program
-    is missing; EnvironmentFault if the display breaks.
+    `isolated` says whether the network is the display's own (`isolation.isolate`) or this machine's.
+    UserError where a program is missing; EnvironmentFault if the display breaks.
     """
 
     def __init__(self, size: tuple[int, int]):
         if missing := lacking():
             packages = " ".join(missing.values())
-            raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}")
+            raise UserError(
+                f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}"
+            )
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "sciencedesk.real.display_process", *map(str, size), str(theirs.fileno())]
+        command = [
+            sys.executable,
+            "-m",
+            "sciencedesk.real.display_process",
+            *map(str, size),
+            str(theirs.fileno()),
+        ]
         self._buffer = b""
         with theirs:
             self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
             )
         self.env: dict[str, str] = self._answer("start")
         self.isolated: bool = self._ask("isolated")
@@ -82,7 +95,9 @@ class Display:
         return reply["ok"]
 
     def _read(self, enough: Callable[[], int]) -> bytes:
-        """The first `enough()` bytes of the process's output (0: not yet known); empty if it ends or takes too long."""
+        """The first `enough()` bytes of the process's output (0: not yet known); empty if it ends or takes
+        too long.
+        """
         end, pipe = time.monotonic() + ANSWER_S, self._process.stdout.fileno()
         while not (count := enough()):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
@@ -141,7 +156,9 @@ class Display:
             raise EnvironmentFault("display: a picture was cut off")
         return np.frombuffer(content, np.uint8).reshape(self.size[1], self.size[0], 3)
 
-    def settled(self, still_s: float = STILL_S, settle_s: float = SETTLE_S, idle: int | None = None) -> np.ndarray:
+    def settled(
+        self, still_s: float = STILL_S, settle_s: float = SETTLE_S, idle: int | None = None
+    ) -> np.ndarray:
         """The screen once it has stood still for `still_s` seconds, or as it is after `settle_s` seconds.
 
         With the process number of a program in `idle`, only the time counts in which that program is idle.

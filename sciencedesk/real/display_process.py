@@ -1,9 +1,10 @@
 """The process of a display: it starts Xvfb and programs, moves the mouse, types, and takes screenshots.
 
-`python -m sciencedesk.real.display_process WIDTH HEIGHT CHANNEL` reads requests as JSON lines on its standard input and
-writes replies as JSON lines (and pictures) to its standard output; connections go through the socket with the descriptor CHANNEL.
-`display.Display` is its client.  It is a process because pyautogui and a network belong to one display.  When its input ends,
-also because its parent died, it kills all programs that it started and their descendants.
+`python -m sciencedesk.real.display_process WIDTH HEIGHT CHANNEL` reads requests as JSON lines on its standard
+input and writes replies as JSON lines (and pictures) to its standard output; connections go through the
+socket with the descriptor CHANNEL. `display.Display` is its client.  It is a process because pyautogui and a
+network belong to one display.  When its input ends, also because its parent died, it kills all programs that
+it started and their descendants.
 """
 
 from __future__ import annotations
@@ -37,7 +38,18 @@ START_S = 20.0  # for Xvfb and the session bus to start
 STOP_S = 3.0  # for a process to end after SIGTERM
 BETWEEN_S = 0.05  # between the clicks of a double click; a program may take two at the same moment for one
 CALLS = frozenset(
-    ("click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write")
+    (
+        "click",
+        "doubleClick",
+        "rightClick",
+        "moveTo",
+        "dragTo",
+        "scroll",
+        "hscroll",
+        "hotkey",
+        "press",
+        "write",
+    )
     + ("keyDown", "keyUp", "mouseDown", "mouseUp")
 )  # the functions of pyautogui that an `Action` needs
 
@@ -47,7 +59,9 @@ class DisplayProcess:
 
     def __init__(self, size: tuple[int, int], channel: socket.socket):
         self.channel = channel
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)  # a program that detaches itself becomes our child again
+        ctypes.CDLL(None).prctl(
+            _PR_SET_CHILD_SUBREAPER, 1
+        )  # a program that detaches itself becomes our child again
         self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
         for name in ("run", "tmp"):
@@ -60,12 +74,25 @@ class DisplayProcess:
             "XDG_CONFIG_HOME": str(home / ".config"), "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}",
             "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "TMPDIR": str(home / "tmp"),
         }  # fmt: skip
-        screen = ["-screen", "0", f"{size[0]}x{size[1]}x24", "-noreset", "-nolisten", "tcp", "-auth", str(permit)]
+        screen = [
+            "-screen",
+            "0",
+            f"{size[0]}x{size[1]}x24",
+            "-noreset",
+            "-nolisten",
+            "tcp",
+            "-auth",
+            str(permit),
+        ]
         number = self._first_line(["Xvfb", *screen], "-displayfd")
         permit.write_bytes(_permit(number, cookie))
-        self._isolated = isolate()  # not earlier: an X server finds a free number by what is taken in its network
+        self._isolated = (
+            isolate()
+        )  # not earlier: an X server finds a free number by what is taken in its network
         self.env["DISPLAY"] = f":{number}"
-        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(["dbus-daemon", "--session", "--nofork"], "--print-address")
+        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(
+            ["dbus-daemon", "--session", "--nofork"], "--print-address"
+        )
         self.started: dict[int, subprocess.Popen] = {}
         self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).with_name("openbox.xml"))])
         os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
@@ -119,7 +146,9 @@ class DisplayProcess:
         return False
 
     def reap(self) -> None:
-        """Collect the exit status of descendants that were adopted when their parents ended, and have ended since."""
+        """Collect the exit status of descendants that were adopted when their parents ended, and have ended
+        since.
+        """
         for thread in Path("/proc/self/task").iterdir():
             for pid in map(int, (thread / "children").read_text().split()):
                 if pid not in self.started:
@@ -175,7 +204,9 @@ class DisplayProcess:
 
 
 def _permit(number: str, cookie: bytes) -> bytes:
-    """The content of an .Xauthority file that permits programs with this cookie to use the display of that number."""
+    """The content of an .Xauthority file that permits programs with this cookie to use the display of that
+    number.
+    """
     parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
     return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
@@ -204,7 +235,9 @@ def _end(processes: Sequence[psutil.Process]) -> None:
 
 
 def main() -> None:
-    """Serve until the input ends.  Replies are {"ok": ...} or {"error": ...}; a picture's bytes follow its reply."""
+    """Serve until the input ends.  Replies are {"ok": ...} or {"error": ...}; a picture's bytes follow its
+    reply.
+    """
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
     for name in ("SIGINT", "SIGTERM"):

@@ -1,4 +1,6 @@
-"""What GRASS GIS keeps of a mapset in files, read directly: its modules tell the same, and each takes a process of its own."""
+"""What GRASS GIS keeps of a mapset in files, read directly: its modules tell the same, and each takes a
+process of its own.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 _EDGES = {"n": "north", "s": "south", "e": "east", "w": "west"}
-_ABOUT = 8  # lines of a raster's history before its comments: date, title, mapset, creator, type, two sources, description
+# lines of a raster's history before its comments: date, title, mapset, creator, type, two sources,
+# description
+_ABOUT = 8
 
 
 def facts_of(mapset: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -26,7 +30,9 @@ def facts_of(mapset: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def made_by(mapset: Path, raster: str) -> str:
-    """The expression that a raster was made by, as `r.info -e` gives it; empty for a raster without a history."""
+    """The expression that a raster was made by, as `r.info -e` gives it; empty for a raster without a
+    history.
+    """
     history = mapset / "hist" / raster
     return "".join(history.read_text().splitlines()[_ABOUT:]) if history.exists() else ""
 

@@ -1,9 +1,10 @@
-"""GRASS GIS's window, started any number of times from one process that has loaded its modules, with a socket for its state.
+"""GRASS GIS's window, started any number of times from one process that has loaded its modules, with a socket
+for its state.
 
-Debian's Python runs it as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's window. HOME/first is copied to
-HOME/user, where GRASS finds its data; after SIGHUP there are a new copy and a new window. Loading the window's modules takes
-seconds and is done once: each window is a fork of this process, which ends when the window is closed. The socket
-HOME/run/grass.sock answers requests, which are JSON lines with the secret.
+Debian's Python runs it as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's window. HOME/first is
+copied to HOME/user, where GRASS finds its data; after SIGHUP there are a new copy and a new window. Loading
+the window's modules takes seconds and is done once: each window is a fork of this process, which ends when
+the window is closed. The socket HOME/run/grass.sock answers requests, which are JSON lines with the secret.
 """
 
 import importlib
@@ -124,7 +125,11 @@ class Answer(socketserver.StreamRequestHandler):
 
 def answer(do, given):
     try:
-        return {"ok": {"busy": busy, "shown": shown, "widgets": widgets, "layer": layer, "reload": reload}[do](**given)}
+        return {
+            "ok": {"busy": busy, "shown": shown, "widgets": widgets, "layer": layer, "reload": reload}[do](
+                **given
+            )
+        }
     except Exception as error:  # the client is to know every error
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -179,7 +184,8 @@ def layers(tree):
         about, parent = tree.GetLayerInfo(item), tree.GetItemParent(item)
         map_layer = about["maplayer"]
         yield {
-            "name": map_layer and map_layer.GetName() or tree.GetItemText(item),  # a layer whose map is not chosen yet has none
+            # a layer whose map is not chosen yet has none
+            "name": map_layer and map_layer.GetName() or tree.GetItemText(item),
             "type": about["type"],
             "checked": tree.IsItemChecked(item), "opacity": map_layer.GetOpacity() if map_layer else None,
             "command": about["cmd"], "group": None if parent == tree.root else tree.GetItemText(parent),
@@ -188,7 +194,8 @@ def layers(tree):
 
 
 def widgets():
-    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one alone.
+    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one
+    alone.
 
     And the name of the field that takes what is typed.
     """
@@ -209,7 +216,12 @@ def parts(window):
     elif kind == "AuiTabCtrl":
         for tab in window.GetPages():
             x, y, wide, high = tab.rect
-            yield [f"{tab.caption} tab", "tab", [left + x, top + y, wide, high], "selected" if tab.active else ""]
+            yield [
+                f"{tab.caption} tab",
+                "tab",
+                [left + x, top + y, wide, high],
+                "selected" if tab.active else "",
+            ]
     elif kind == "GPromptSTC":
         yield ["Command", "field", [left, top, width, height], window.GetText()]
     elif isinstance(window, wx.CheckBox) and window.GetLabelText():
@@ -238,7 +250,9 @@ def rows(tree, prefix, indent, wide):
 
 def layer(name, type, checked, opacity):
     command = {"raster": ["d.rast"], "vector": ["d.vect"]}[type] + [f"map={name}"]
-    main_frame().GetLayerTree().AddLayer(ltype=type, lname=name, lchecked=checked, lopacity=opacity, lcmd=command)
+    main_frame().GetLayerTree().AddLayer(
+        ltype=type, lname=name, lchecked=checked, lopacity=opacity, lcmd=command
+    )
 
 
 def reload():

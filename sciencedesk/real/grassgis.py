@@ -1,7 +1,9 @@
-"""GRASS GIS 8.2 of Debian 12 in its single window.  GRASS's modules give the state of the data, the window that of the layers.
+"""GRASS GIS 8.2 of Debian 12 in its single window.  GRASS's modules give the state of the data, the window
+that of the layers.
 
-Each display has its own location `valley`, made by GRASS's modules: a terrain of 6 by 4 km with land use, rain, wells and
-roads.  A reset is a new window on a new copy of it, forked from a process that has loaded GRASS's modules (`grass_hook.py`).
+Each display has its own location `valley`, made by GRASS's modules: a terrain of 6 by 4 km with land use,
+rain, wells and roads.  A reset is a new window on a new copy of it, forked from a process that has loaded
+GRASS's modules (`grass_hook.py`).
 """
 
 from __future__ import annotations
@@ -47,7 +49,15 @@ SETTINGS = {"general": {"singleWindow": {"enabled": True}}}
 LOOK = "[Settings]\ngtk-font-name=DejaVu Sans 8\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"  # for 640x480
 VECTORS = ("roads", "wells")
 _NAME = re.compile("[a-z][a-z_]*")
-WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")  # facts of r.info that no task uses
+WITHOUT = (
+    "database",
+    "location",
+    "mapset",
+    "map",
+    "maptype",
+    "date",
+    "creator",
+)  # facts of r.info that no task uses
 
 # -- the data: 6 by 4 km at 50 m --------------------------------------------------------------------------------------------
 REGION = {"n": 5204000, "s": 5200000, "e": 506000, "w": 500000, "res": 50}
@@ -70,9 +80,10 @@ ROADS = {
 
 
 class GrassGIS(App):
-    """State: region (n, s, e, w, nsres, ewres, rows, cols), rasters (facts of r.info -gre by name), vectors (facts of v.info -t
-    by name), regions (the saved ones), displays (name, current, layers, n, s, e, w, overlays) and layers (of the first display,
-    from top to bottom: name, type, checked, opacity, command, group).
+    """State: region (n, s, e, w, nsres, ewres, rows, cols), rasters (facts of r.info -gre by name), vectors
+    (facts of v.info -t by name), regions (the saved ones), displays (name, current, layers, n, s, e, w,
+    overlays) and layers (of the first display, from top to bottom: name, type, checked, opacity, command,
+    group).
     """
 
     kind = "GrassGIS"
@@ -115,7 +126,10 @@ class GrassGIS(App):
             (self.home / path).write_text(text, encoding="utf-8")
         points = "".join(f"L {len(line)} 1\n" + "".join(f"{x} {y}\n" for x, y in line) + f"1 {cat}\n"
                          for cat, (_, _, line) in ROADS.items())  # fmt: skip
-        rows = "".join(f"INSERT INTO roads VALUES ({cat}, '{name}', '{sort}');\n" for cat, (name, sort, _) in ROADS.items())
+        rows = "".join(
+            f"INSERT INTO roads VALUES ({cat}, '{name}', '{sort}');\n"
+            for cat, (name, sort, _) in ROADS.items()
+        )
         columns = "x double, y double, cat integer, name varchar(20), depth integer, purpose varchar(20)"
         for command, text in (
             (["g.proj", "-c", "epsg=32633", "location=valley"], None),
@@ -127,7 +141,10 @@ class GrassGIS(App):
             (["r.support", "map=landuse", "title=Land use"], None),
             (["v.in.ascii", "input=-", "output=wells", "x=1", "y=2", "cat=3", f"columns={columns}"], WELLS),
             (["v.in.ascii", "-n", "input=-", "output=roads", "format=standard"], points),
-            (["db.execute", "input=-"], f"CREATE TABLE roads (cat integer, name varchar(20), class varchar(10));\n{rows}"),
+            (
+                ["db.execute", "input=-"],
+                f"CREATE TABLE roads (cat integer, name varchar(20), class varchar(10));\n{rows}",
+            ),
             (["v.db.connect", "map=roads", "table=roads"], None),
         ):
             self._run(command, text)
@@ -190,7 +207,8 @@ class GrassGIS(App):
         while True:
             picture, since = super().look(), time.monotonic()
             if self.closed or since > end or not (self._busy() or time.monotonic() - since > PAUSE_S):
-                return picture  # it answered at once, so it was idle when the picture was taken; later it may not have been
+                # it answered at once, so it was idle when the picture was taken; later it may not have been
+                return picture
 
     def _busy(self) -> bool:
         try:
@@ -204,7 +222,9 @@ class GrassGIS(App):
             case scienceboard.Call(name="layer", args=["raster" | "vector" as kind, str(name)], kwargs=how):
                 if not how.keys() <= {"checked", "opacity"}:
                     raise UserError(f"task {self.task.id}: initialize: a layer has no {', '.join(how)}")
-                self._ask("layer", type=kind, name=f"{name}@PERMANENT", **{"checked": True, "opacity": 1.0} | how)
+                self._ask(
+                    "layer", type=kind, name=f"{name}@PERMANENT", **{"checked": True, "opacity": 1.0} | how
+                )
             case scienceboard.Call(name=name, args=[], kwargs=arguments) if name in WRITES:
                 module = self._start(self._command(name, arguments))
                 _, complaint = self._output(module)
@@ -216,7 +236,9 @@ class GrassGIS(App):
         self._wait_until_idle(self.pid)  # while a map is drawn, no layer can be added
 
     def set(self, key: str, value: Any) -> None:
-        """`copies` of the elevation by these names; `layers` from bottom to top; the region's `resolution` in metres."""
+        """`copies` of the elevation by these names; `layers` from bottom to top; the region's `resolution` in
+        metres.
+        """
         match key, value:
             case "layers", list() if all(_NAME.fullmatch(str(name)) for name in value):
                 for name in value:
@@ -236,8 +258,9 @@ class GrassGIS(App):
         self._wait_until_idle(self.pid)
 
     def facts(self) -> dict[str, Any]:
-        """`edges` and `resolution` of the region, saved `regions`, `rasters` and the expression that each was made by (`made`),
-        `vectors`, and of the first display the `layers` from top to bottom and whether each is `shown`.
+        """`edges` and `resolution` of the region, saved `regions`, `rasters` and the expression that each was
+        made by (`made`), `vectors`, and of the first display the `layers` from top to bottom and whether each
+        is `shown`.
         """
         if self.closed:
             return {}
@@ -258,7 +281,9 @@ class GrassGIS(App):
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[str]:
         """The command line of a module; the argument `flags` is a string of letters."""
         flags = str(arguments.get("flags", ""))
-        if not re.fullmatch("[A-Za-z0-9]*", flags) or not all(re.fullmatch("[a-z][a-z0-9_]*", option) for option in arguments):
+        if not re.fullmatch("[A-Za-z0-9]*", flags) or not all(
+            re.fullmatch("[a-z][a-z0-9_]*", option) for option in arguments
+        ):
             raise UserError(f"task {self.task.id}: {name}: bad options: {', '.join(arguments)}")
         options = [f"{option}={value}" for option, value in arguments.items() if option != "flags"]
         return [name, *(f"-{flag}" for flag in flags), *options]
@@ -266,7 +291,9 @@ class GrassGIS(App):
     def command(self, name: str, arguments: Mapping[str, Any]) -> str:
         """The output of a module of `READS`; empty if it fails, as for a map that does not exist."""
         if name not in READS or not arguments.keys() <= {"flags", *READS[name]}:
-            raise UserError(f"task {self.task.id}: evaluate: GrassGIS does not ask {name!r} with {', '.join(arguments)}")
+            raise UserError(
+                f"task {self.task.id}: evaluate: GrassGIS does not ask {name!r} with {', '.join(arguments)}"
+            )
         keep = ["-u"] if name == "g.region" else []  # without it, -d would write
         return "" if self.closed else self._run_all([self._command(name, arguments) + keep])[0]
 

@@ -1,4 +1,6 @@
-"""A network for one display: its programs reach nothing outside, and only its process (`display_process`) reaches them."""
+"""A network for one display: its programs reach nothing outside, and only its process (`display_process`)
+reaches them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
 def isolate() -> bool:
     """Move this process and its later children into a new network that has a loopback alone.
 
-    False where the kernel refuses; then nothing has changed.  Needs no rights where users may create namespaces, as in Debian.
+    False where the kernel refuses; then nothing has changed.  Needs no rights where users may create
+    namespaces, as in Debian.
     """
     child = os.fork()  # tries it first: half of it cannot be undone
     if child == 0:
@@ -31,7 +34,11 @@ def _enter() -> bool:
         if libc.unshare(_CLONE_NEWNET):  # without root's rights it needs a user namespace
             if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
                 return False
-            for name, line in {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}.items():
+            for name, line in {
+                "setgroups": "deny",
+                "uid_map": f"{uid} {uid} 1",
+                "gid_map": f"{gid} {gid} 1",
+            }.items():
                 Path("/proc/self", name).write_text(line)
         with socket.socket() as any_socket:
             fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))

@@ -28,8 +28,8 @@ _SWATCH = 30  # px from the left edge of a plot's entry to the middle of its col
 
 
 class KAlgebra(App):
-    """State: tab, console (pairs of input and result), variables, plots (in the plane), shown (names of visible plots), surface,
-    mode, resolution, style, grid, search (in the dictionary).
+    """State: tab, console (pairs of input and result), variables, plots (in the plane), shown (names of
+    visible plots), surface, mode, resolution, style, grid, search (in the dictionary).
     """
 
     kind = "KAlgebra"
@@ -46,7 +46,8 @@ class KAlgebra(App):
 
     def launch(self) -> int:
         self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
-        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as well.
+        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as
+        # well.
         env = {
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
@@ -91,12 +92,17 @@ class KAlgebra(App):
         left, top, width, height = self.speech.box(control)
         if not text.isascii() or not text.isprintable():
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
-        calls: list[Call] = [("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {})]
+        calls: list[Call] = [
+            ("click", (left + width // 2, top + height // 2), {}),
+            ("hotkey", ("ctrl", "a"), {}),
+        ]
         self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
         self.settled()
 
     def set(self, key: str, value: Any) -> None:
-        """`plots` in the plane; a `surface`; `variables` as lines such as a:=5; `tab`, `grid`, `resolution`, `style`, `mode`."""
+        """`plots` in the plane; a `surface`; `variables` as lines such as a:=5; `tab`, `grid`, `resolution`,
+        `style`, `mode`.
+        """
         match key, value:
             case "plots", list():
                 self._turn_to(1)
@@ -123,7 +129,9 @@ class KAlgebra(App):
     def facts(self) -> dict[str, Any]:
         """The state, with the variables' values as numbers where they are numbers."""
         state = self.now()
-        return state | {"variables": {name: _number(value) for name, value in state.get("variables", {}).items()}}
+        return state | {
+            "variables": {name: _number(value) for name, value in state.get("variables", {}).items()}
+        }
 
     def named(self) -> tuple[list[Any], str | None]:
         """Its controls, as it tells them to assistive technology."""
@@ -141,7 +149,9 @@ class KAlgebra(App):
 
     def _functions(self) -> Control:
         self._list = self._list or self.controls().one("frame", "Functions")
-        return self.speech.controls(self._list.owner, self._list.path, without=("list",))  # not the whole window: it takes long
+        return self.speech.controls(
+            self._list.owner, self._list.path, without=("list",)
+        )  # not the whole window: it takes long
 
     def state(self) -> dict[str, Any]:
         return self.state_of(self.controls())
@@ -152,7 +162,10 @@ class KAlgebra(App):
         main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
         pages = view(controls).one("layered pane").children
         menus = {menu.name: menu for menu in main.one("menu bar").children}
-        chosen = {name: [entry.name for entry in menu.all("menu item") if entry.checked] for name, menu in menus.items()}
+        chosen = {
+            name: [entry.name for entry in menu.all("menu item") if entry.checked]
+            for name, menu in menus.items()
+        }
         entries = pairs(functions.one("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
@@ -170,8 +183,12 @@ class KAlgebra(App):
         }
 
     def variables(self) -> Mapping[str, str]:
-        """Values from the table; complex values from the console, since the table shows their real part alone."""
-        results = {line.partition(":=")[0]: result for line, result in self.now().get("console", ()) if ":=" in line}
+        """Values from the table; complex values from the console, since the table shows their real part
+        alone.
+        """
+        results = {
+            line.partition(":=")[0]: result for line, result in self.now().get("console", ()) if ":=" in line
+        }
         return {
             name: results[name] if re.search(r"\bi\b", results.get(name, "")) else value
             for name, value in self.now().get("variables", {}).items()
@@ -181,14 +198,20 @@ class KAlgebra(App):
         return len(self.now().get("plots", ()))
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """For each plot whether it goes through each point, and its style, in the form of ScienceBoard's server."""
+        """For each plot whether it goes through each point, and its style, in the form of ScienceBoard's
+        server.
+        """
         state = self.now()
         if not state:
             return []
         known = [f"{name}:={value}" for name, value in self.variables().items() if "->" in value]
         if len(points[0]) == 3:
             return [self._passes(state["surface"], points, known) | {"style": STYLES.get(state["style"])}]
-        colored = any("color" in item.value for item in self.task.board.evaluate if isinstance(item, Equation) and item.value)
+        colored = any(
+            "color" in item.value
+            for item in self.task.board.evaluate
+            if isinstance(item, Equation) and item.value
+        )
         colors = self._colors() if colored else [None] * len(state["plots"])
         about = {"res": RESOLUTIONS.get(state["resolution"])}
         return [
@@ -197,7 +220,9 @@ class KAlgebra(App):
         ]
 
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
-        if not re.search("->|=", plot) and "->" in (function := calculate([*known, plot])[-1]):  # such as diff(x^2:x)
+        if not re.search("->|=", plot) and "->" in (
+            function := calculate([*known, plot])[-1]
+        ):  # such as diff(x^2:x)
             plot = function
         questions = [question(plot, point) for point in points]
         answers = calculate([*known, *(line for line, _ in questions)])[len(known) :]
@@ -239,11 +264,17 @@ def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
         plot = f"({', '.join(names)})->{plot}" if len(names) > 1 else f"{(names or 'x')[0]}->{plot}"
     if parameters := _PARAMETERS.match(plot):
         names = [name.strip() for name in parameters[1].split(",")]
-        names = names if set(names) <= set(at) else list("xyz"[: len(names)])  # a function of an angle is evaluated as one of x
+        names = (
+            names if set(names) <= set(at) else list("xyz"[: len(names)])
+        )  # a function of an angle is evaluated as one of x
         given = {name: at.get(name, 0.0) for name in names}
-        return f"({plot})({', '.join(map(str, given.values()))})", next((at[name] for name in at if name not in given), 0.0)
+        return f"({plot})({', '.join(map(str, given.values()))})", next(
+            (at[name] for name in at if name not in given), 0.0
+        )
     left, _, right = _EQUALS.sub("\n", plot, count=1).partition("\n")
-    free = len(point) == 3 and not re.search(r"\bz\b", plot)  # then the equation gives the height of the surface
+    free = len(point) == 3 and not re.search(
+        r"\bz\b", plot
+    )  # then the equation gives the height of the surface
     line = f"(({', '.join(at)})->({left})-({right or 0}))({', '.join(map(str, point))})"
     return line, point[-1] if free else 0.0
 
@@ -254,7 +285,9 @@ def calculate(lines: Sequence[str]) -> list[str]:
         raise ValueError("one line each")
     source = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
     try:
-        done = subprocess.run(["/usr/bin/calgebra"], input=source, capture_output=True, text=True, timeout=CALCULATE_S)
+        done = subprocess.run(
+            ["/usr/bin/calgebra"], input=source, capture_output=True, text=True, timeout=CALCULATE_S
+        )
     except subprocess.TimeoutExpired:
         return [""] * len(lines)
     answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # it answers on stderr

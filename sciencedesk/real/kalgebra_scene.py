@@ -1,4 +1,6 @@
-"""KAlgebra's screen by the names of its controls, from its accessibility tree: for walks and tests, never for the agent."""
+"""KAlgebra's screen by the names of its controls, from its accessibility tree: for walks and tests, never for
+the agent.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def scene(env: Any) -> Scene:
 
     with env.awake():
         controls = env.controls()
-        boxes = env.speech.boxes([control for control in controls if control.showing or control.role == "tree"])
+        boxes = env.speech.boxes(
+            [control for control in controls if control.showing or control.role == "tree"]
+        )
         named = list(_named(boxes, controls))
         popups = [boxes[menu.path] for menu in controls.all("popup menu") if menu.showing]
     on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
@@ -49,12 +53,18 @@ def scene(env: Any) -> Scene:
         elements.append(element(name, role, box, text, env.size))
         if role == "field" and control.focused and typing is None:
             typing, written = name, control.text
-    menus = (f"{menu.name} menu" for menu in controls.one("menu bar").children if any(c.showing for c in menu.all("popup menu")))
+    menus = (
+        f"{menu.name} menu"
+        for menu in controls.one("menu bar").children
+        if any(c.showing for c in menu.all("popup menu"))
+    )
     return Scene(tuple(elements), env.state_of(controls), typing, written, next(menus, None))
 
 
 Boxes = Mapping[str, tuple[int, int, int, int]]  # by the paths of controls, px of the screen
-_Named = tuple[str, str, str, Control, tuple[int, int, int, int]]  # name, role, text, control, box on the screen
+_Named = tuple[
+    str, str, str, Control, tuple[int, int, int, int]
+]  # name, role, text, control, box on the screen
 
 
 def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
@@ -62,7 +72,10 @@ def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
     pages = view(controls).one("layered pane").children
     texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
     fields = {control.path: name for name, page in texts.items() for control in page.all("text")[:1]}
-    fields |= {control.path: name for name, control in zip(("Plot name", "Plot"), functions.all("text"), strict=False)}
+    fields |= {
+        control.path: name
+        for name, control in zip(("Plot name", "Plot"), functions.all("text"), strict=False)
+    }
     scrolling = {button.path for tabs in functions.all("page tab list") for button in tabs.all("push button")}
     menus = {menu.path for menu in main.one("menu bar").children}
     for tabs in controls.all("page tab list"):
@@ -76,13 +89,24 @@ def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
                     yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
     for name, plot in pairs(_entries(boxes, functions.one("tree"))):
         left, top, _, height = boxes[name.path]
-        yield f"box of {plot.name}", "toggle", "on" if name.checked else "", name, (left + 2, top, height, height)
+        yield (
+            f"box of {plot.name}",
+            "toggle",
+            "on" if name.checked else "",
+            name,
+            (left + 2, top, height, height),
+        )
         yield plot.name, "row", "", plot, boxes[plot.path]
     for name, value in pairs(_entries(boxes, controls.one("frame", "Variables").one("tree"))):
         yield name.name, "value", value.name, value, boxes[value.path]
     for control in controls:
         name = fields.get(control.path, control.name)
-        if not control.showing or control.role not in _ROLES or control.role == "page tab" or name in ("", "|"):
+        if (
+            not control.showing
+            or control.role not in _ROLES
+            or control.role == "page tab"
+            or name in ("", "|")
+        ):
             continue
         if control.role == "text" and control.path not in fields:
             continue
@@ -108,9 +132,14 @@ def _holds(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
 
 
 def view(controls: Control) -> Control:
-    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another one."""
+    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another
+    one.
+    """
     for control in controls:
-        if any(child.role == "page tab list" and child.all("page tab", "Calculator") for child in control.children):
+        if any(
+            child.role == "page tab list" and child.all("page tab", "Calculator")
+            for child in control.children
+        ):
             return control
     raise EnvironmentFault("KAlgebra shows no pages")
 

@@ -1,4 +1,6 @@
-"""The named elements of real applications in the form of ScienceDesk's: for walks, scripts and tests, never for the agent."""
+"""The named elements of real applications in the form of ScienceDesk's: for walks, scripts and tests, never
+for the agent.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
 
 def element(name: str, role: str, box: Sequence[float], text: str, size: tuple[int, int]) -> Element:
-    """An element at a box (x, y, width, height) in px of a screen of `size`; its own box is in px of a window of ScienceDesk."""
+    """An element at a box (x, y, width, height) in px of a screen of `size`; its own box is in px of a window
+    of ScienceDesk.
+    """
     across, down = WIDTH / size[0], HEIGHT / size[1]
-    left, top, right, bottom = box[0] * across, box[1] * down, (box[0] + box[2]) * across, (box[1] + box[3]) * down
+    left, top, right, bottom = (
+        box[0] * across,
+        box[1] * down,
+        (box[0] + box[2]) * across,
+        (box[1] + box[3]) * down,
+    )
     return Element(name, role, (round(left), round(top), round(right - left), round(bottom - top)), text)

@@ -48,10 +48,11 @@ _ATOM = ("object", "chain", "resi", "resn", "name", "elem", "color", "shown", "l
 
 
 class PyMOL(App):
-    """State, colors as #rrggbb (None: the default): objects (type, enabled, states, settings; for molecules also atoms, chains,
-    numbers of atoms by representation and by color), atoms (fields: _ATOM), selections (numbers of atoms), active (shown
-    selections), measurements (distances in angstrom, angles and dihedrals in degrees, labels), settings, background, view,
-    scenes, frames, frame, playing, wizard, files (new in its folder).
+    """State, colors as #rrggbb (None: the default): objects (type, enabled, states, settings; for molecules
+    also atoms, chains, numbers of atoms by representation and by color), atoms (fields: _ATOM), selections
+    (numbers of atoms), active (shown selections), measurements (distances in angstrom, angles and dihedrals
+    in degrees, labels), settings, background, view, scenes, frames, frame, playing, wizard, files (new in its
+    folder).
     """
 
     kind = "PyMOL"
@@ -65,7 +66,9 @@ class PyMOL(App):
         secret = secrets.token_hex()
         self.pid = self.display.start(["/usr/bin/python3", "-c", program], {"CODA_SECRET": secret})
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
-        self.server = ServerProxy(f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True)
+        self.server = ServerProxy(
+            f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True
+        )
         self.display.settled(OWN_S, idle=self.pid)  # the window manager sizes its window
         self.first, self.own_files = self._ask("clear"), {file.name for file in self.home.iterdir()}
         return self.pid
@@ -74,7 +77,9 @@ class PyMOL(App):
         """By its command `reinitialize`; by another start where that leaves something, such as a dialog."""
         for file in self._files():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
-        if self._ask("clear") != self.first or psutil.Process(self.pid).children():  # a further window is a process
+        if (
+            self._ask("clear") != self.first or psutil.Process(self.pid).children()
+        ):  # a further window is a process
             super().fresh()
 
     def prepare(self, item: Any) -> None:
@@ -87,7 +92,9 @@ class PyMOL(App):
             case "call", name if name in COMMANDS or name in PLAIN_COMMANDS:
                 given = [*item.args, *item.kwargs.values()]
                 if name in PLAIN_COMMANDS and not all(_PLAIN.fullmatch(str(one)) for one in given):
-                    raise UserError(f"task {self.task.id}: initialize: {name}: only words and numbers, not {given}")
+                    raise UserError(
+                        f"task {self.task.id}: initialize: {name}: only words and numbers, not {given}"
+                    )
                 if refusal := self._ask("call", name, item.args, item.kwargs):
                     raise UserError(f"task {self.task.id}: initialize: {name}: {refusal}")
             case "call", name:
@@ -96,13 +103,19 @@ class PyMOL(App):
                 super().prepare(item)
 
     def set(self, key: str, value: Any) -> None:
-        """`peptide`: a molecule `prot` of this sequence; `fragments`: benzene rings of these names; `background`; a setting."""
+        """`peptide`: a molecule `prot` of this sequence; `fragments`: benzene rings of these names;
+        `background`; a setting.
+        """
         match key, value:
             case "peptide", str() if set(value) <= set(LETTERS.values()):
                 given = "fab", [value, "prot"]
             case "background", str() if value in COLORS:
                 given = "bg_color", [value]
-            case "settings", dict() if value.keys() <= SETTINGS.keys() and {*map(type, value.values())} <= {bool, int, float}:
+            case "settings", dict() if value.keys() <= SETTINGS.keys() and {*map(type, value.values())} <= {
+                bool,
+                int,
+                float,
+            }:
                 for name, number in value.items():
                     self._ask("call", "set", [name, number], {})
                 return
@@ -116,15 +129,17 @@ class PyMOL(App):
             raise UserError(f"task {self.task.id}: initialize: {key}: {refusal}")
 
     def facts(self) -> dict[str, Any]:
-        """`ways`: of each kind of residue the representations in which all its atoms are shown; `tints`: the color of its atoms
-        if all have the same of `COLORS`; `chosen`: of each selection the kind of residue that it is made of; `molecules`
-        (sequence, tint and ways); `objects` (enabled or not), `background`, `settings`, `scenes`.
+        """`ways`: of each kind of residue the representations in which all its atoms are shown; `tints`: the
+        color of its atoms if all have the same of `COLORS`; `chosen`: of each selection the kind of residue
+        that it is made of; `molecules` (sequence, tint and ways); `objects` (enabled or not), `background`,
+        `settings`, `scenes`.
         """
         state = self.now()
         return facts_of(state) if state else {}
 
     def named(self) -> tuple[list[Any], str | None]:
-        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it draws itself.
+        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it
+        draws itself.
 
         The input line takes what is typed into the picture, too.
         """

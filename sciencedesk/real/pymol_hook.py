@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 def serve() -> None:
-    """Serve from inside PyMOL.  PyMOL's Python runs the source of this function, without the rest of this module."""
+    """Serve from inside PyMOL.  PyMOL's Python runs the source of this function, without the rest of this
+    module.
+    """
     import json
     import math
     import os
@@ -72,11 +74,18 @@ def serve() -> None:
         window._setup_history()
         window.lineedit.setFocus()
         kinds = sorted(type(widget).__name__ for widget in QtWidgets.QApplication.allWidgets())
-        places = [[*part.geometry().getRect(), part.isVisible()] for part in (window, window.ext_window, window.menubar)]
+        places = [
+            [*part.geometry().getRect(), part.isVisible()]
+            for part in (window, window.ext_window, window.menubar)
+        ]
         return [kinds, places, sorted(cmd.keyword), sorted(cmd.key_mappings)]
 
     def rgb(index):
-        return "#{:02x}{:02x}{:02x}".format(*(round(255 * part) for part in cmd.get_color_tuple(index))) if index >= 0 else None
+        return (
+            "#{:02x}{:02x}{:02x}".format(*(round(255 * part) for part in cmd.get_color_tuple(index)))
+            if index >= 0
+            else None
+        )
 
     def value(kind, content):
         return bool(content) if kind == boolean else rgb(content) if kind == color_type else content
@@ -89,7 +98,15 @@ def serve() -> None:
             for atom in cmd.index(f"%{name}"):
                 chosen[atom].append(name)
         return [
-            (model, *which, rgb(color), [way for way, bit in ways if reps & bit], label, ss, chosen[model, index])
+            (
+                model,
+                *which,
+                rgb(color),
+                [way for way, bit in ways if reps & bit],
+                label,
+                ss,
+                chosen[model, index],
+            )
             for model, index, *which, color, reps, label, ss in found
         ]
 
@@ -109,7 +126,12 @@ def serve() -> None:
 
     def measured(name):
         """The values of a measurement, computed from the points that a session file has for each state."""
-        found = {"labels": repres["labels"] in cmd.get_vis()[name][2], "distances": [], "angles": [], "dihedrals": []}
+        found = {
+            "labels": repres["labels"] in cmd.get_vis()[name][2],
+            "distances": [],
+            "angles": [],
+            "dihedrals": [],
+        }
         for state in filter(None, cmd.get_session(name, partial=1)["names"][0][5][2]):
             for kind, block, points, length, measure in (
                 ("distances", state[1], 2, 6, cpv.distance),
@@ -117,7 +139,9 @@ def serve() -> None:
                 ("dihedrals", state[6], 4, 18, dihedral),
             ):
                 for start in range(0, len(block or ()), length):
-                    found[kind].append(measure(*(block[start + 3 * at : start + 3 * at + 3] for at in range(points))))
+                    found[kind].append(
+                        measure(*(block[start + 3 * at : start + 3 * at + 3] for at in range(points)))
+                    )
         return found
 
     def state():
@@ -150,14 +174,18 @@ def serve() -> None:
         return focused and QtWidgets.QApplication.activePopupWidget() is None
 
     def named():
-        """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is left out."""
+        """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is
+        left out.
+        """
         popups = [menu for menu in QtWidgets.QApplication.topLevelWidgets()
                   if isinstance(menu, QtWidgets.QMenu) and menu.isVisible()]  # fmt: skip
         covered = [place(menu, menu.rect()) for menu in popups]
 
         def free(box):
             x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
-            return not any(left <= x < left + width and top <= y < top + height for left, top, width, height in covered)
+            return not any(
+                left <= x < left + width and top <= y < top + height for left, top, width, height in covered
+            )
 
         for menu in popups:
             for action in menu.actions():
@@ -180,7 +208,12 @@ def serve() -> None:
             for row, name in enumerate(["all", *cmd.get_names("public")]):
                 box = place(panel, QtCore.QRect(left, row * height, 134, height))
                 if free(box):
-                    yield name, "row", box, "on" if name == "all" or name in cmd.get_names("public", 1) else ""
+                    yield (
+                        name,
+                        "row",
+                        box,
+                        "on" if name == "all" or name in cmd.get_names("public", 1) else "",
+                    )
 
     rpc.launch_XMLRPC("127.0.0.1", 0)
     rpc.serv.RequestHandlerClass.rpc_paths = (f"/{secret}",)

@@ -1,7 +1,8 @@
 """Stellarium 0.22 of Debian 12, read and reset through its RemoteControl plugin.
 
-The plugin listens on all interfaces, without a setting for this; on a display with a network of its own that is the loopback
-alone.  Every start has a new password, in a file that no other user can read; a request without it is refused.
+The plugin listens on all interfaces, without a setting for this; on a display with a network of its own that
+is the loopback alone.  Every start has a new password, in a file that no other user can read; a request
+without it is refused.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from sciencedesk.real.connection import Transport
 from sciencedesk.real.isolation import HOST
 
 FPS = 25
-# A still sky, no network, no slow fading or turning, no button that leaves the program, dialogs at the left edge.
+# A still sky, no network, no slow fading or turning, no button that leaves the program, dialogs at the left
+# edge.
 CONFIG = {
     "main": {"version": "0.22.2"},
     "plugins_load_at_startup": {"RemoteControl": "true"},
@@ -78,17 +80,30 @@ PROPERTIES = {
     "sky_culture": "StelSkyCultureMgr.currentSkyCultureID", "time_zone": "StelCore.currentTimeZone",
 }  # our names for its properties, as in the state  # fmt: skip
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
-PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}  # degrees, m
+PARIS = {
+    "name": "Paris",
+    "latitude": 48.8534,
+    "longitude": 2.3488,
+    "altitude": 42,
+    "planet": "Earth",
+}  # degrees, m
 START = "2024-01-15T20:00"  # UTC; nine in the evening in Paris
 VIEW = {"azimuth": 180.0, "altitude": 15.0}  # degrees; azimuth from the north to the east
 FOV = 60.0  # degrees
 DAY_S = 86_400
 UNIX_JD = 2440587.5  # Julian day of the Unix epoch
 ANSWER_S = 30.0
-INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]  # of no width: a dialog shows the password
+INVISIBLE = [
+    chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))
+]  # of no width: a dialog shows the password
 QUIT_S = 3.0  # for it to end after its server has ended
 ACTED_S = 0.05  # processor time after which it has handled a key or a click
-_FOLLOWS = ("StelToneReproducer.", "StelSkyDrawer.lightPollutionLuminance", "LandscapeMgr.currentLandscapeHtml", "HipsMgr.")
+_FOLLOWS = (
+    "StelToneReproducer.",
+    "StelSkyDrawer.lightPollutionLuminance",
+    "LandscapeMgr.currentLandscapeHtml",
+    "HipsMgr.",
+)
 _WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
 _FACTS = {
     "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra", "dec": "dec",
@@ -101,8 +116,9 @@ class _SwitchedOff(EnvironmentFault):
 
 
 class Stellarium(App):
-    """State: jd, rate (seconds a second), utc, local, location (degrees, m), view and fov (degrees), selection (degrees; empty:
-    nothing), dialogs (the open ones), and PROPERTIES.  Empty where the agent has switched the server off.
+    """State: jd, rate (seconds a second), utc, local, location (degrees, m), view and fov (degrees),
+    selection (degrees; empty: nothing), dialogs (the open ones), and PROPERTIES.  Empty where the agent has
+    switched the server off.
     """
 
     kind = "Stellarium"
@@ -126,7 +142,9 @@ class Stellarium(App):
         self.pid = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"])
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
         self.client = httpx.Client(
-            base_url=f"http://{HOST}:{ports[0]}/api/", auth=("", password), transport=Transport(self.display, ANSWER_S)
+            base_url=f"http://{HOST}:{ports[0]}/api/",
+            auth=("", password),
+            transport=Transport(self.display, ANSWER_S),
         )
         self._begin_sky()
         self.display.settled(self.still_s, ANSWER_S)
@@ -173,7 +191,11 @@ class Stellarium(App):
     def _changed(self) -> dict[str, Any]:
         """The first values of the properties that have changed, without those that follow from others."""
         now = self._properties()
-        return {name: value for name, value in self.first.items() if now[name] != value and not name.startswith(_FOLLOWS)}
+        return {
+            name: value
+            for name, value in self.first.items()
+            if now[name] != value and not name.startswith(_FOLLOWS)
+        }
 
     def settled(self) -> np.ndarray:
         """The screen once two successive frames are the same, however busy the machine."""
@@ -190,7 +212,8 @@ class Stellarium(App):
         return super().settled()
 
     def _settle(self) -> None:
-        # A request while an action switches the server off would make the program hang: wait until the action is over.
+        # A request while an action switches the server off would make the program hang: wait until the action
+        # is over.
         enough, end = _used(self.pid) + ACTED_S, time.monotonic() + self.settle_s
         while _used(self.pid) < enough and time.monotonic() < end:
             time.sleep(0.01)
@@ -212,7 +235,9 @@ class Stellarium(App):
         if item.func != "call":
             return super().prepare(item)
         if item.name not in calls:
-            raise UserError(f"task {self.task.id}: initialize: no call {item.name!r}; there are {', '.join(calls)}")
+            raise UserError(
+                f"task {self.task.id}: initialize: no call {item.name!r}; there are {', '.join(calls)}"
+            )
         try:
             given = signature(calls[item.name]).bind(*item.args, **item.kwargs)
             calls[item.name](*given.args, **given.kwargs)
@@ -232,9 +257,17 @@ class Stellarium(App):
         jd = datetime.fromisoformat(utc).replace(tzinfo=UTC).timestamp() / DAY_S + UNIX_JD
         self._do("main/time", time=repr(jd), timerate=repr(rate / DAY_S))
 
-    def _locate(self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth") -> None:
+    def _locate(
+        self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth"
+    ) -> None:
         """Degrees (north and east), m."""
-        where = {"latitude": latitude, "longitude": longitude, "altitude": altitude, "name": name, "planet": planet}
+        where = {
+            "latitude": latitude,
+            "longitude": longitude,
+            "altitude": altitude,
+            "name": name,
+            "planet": planet,
+        }
         self._do("location/setlocationfields", **where)
 
     def _look(self, azimuth: float, altitude: float) -> None:

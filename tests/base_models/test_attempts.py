@@ -51,13 +51,21 @@ def test_what_a_reply_says_of_walks_is_what_the_states_say(walks):
     verdicts, lengths = [], set()
     for walk in walks:
         app = walk[0].app
-        wishes, taken, maker = wishes_of(app), {task.instruction for task in test_tasks(app)}, AttemptMaker(walk)
+        wishes, taken, maker = (
+            wishes_of(app),
+            {task.instruction for task in test_tasks(app)},
+            AttemptMaker(walk),
+        )
         for seed in range(60):
             attempt = (maker.stretch if seed % 2 else maker.screen)(random.Random(seed))
-            replies = {q.instruction: q.reply.split("\n")[1:] for q in attempt.questions if q.instruction != READING}
+            replies = {
+                q.instruction: q.reply.split("\n")[1:] for q in attempt.questions if q.instruction != READING
+            }
             assert not replies.keys() & taken
             lengths.add(len(attempt.pictures))
-            labels = {text: (values, '"Correctness": true' in ruling) for text, (values, ruling) in replies.items()}
+            labels = {
+                text: (values, '"Correctness": true' in ruling) for text, (values, ruling) in replies.items()
+            }
             verdicts += [correct for _, correct in labels.values()]
             single = [(wishes[text], label) for text, label in labels.items() if text in wishes]
             assert any(
@@ -73,13 +81,17 @@ def test_what_a_reply_says_of_walks_is_what_the_states_say(walks):
 
 def test_a_rollout_is_judged_by_the_check_and_the_script(walks):
     maker = AttemptMaker(walks[0])
-    lesson = next(lesson for lesson in judge_lessons("algebra") if len(lesson[1].solution) == 3 and not lesson[1].ans)
+    lesson = next(
+        lesson for lesson in judge_lessons("algebra") if len(lesson[1].solution) == 3 and not lesson[1].ans
+    )
     plans = [to_plan(step) for step in lesson[1].solution]
     shot = made_up().steps[0]
 
     def reply(plans: list[str], success: bool) -> str:
         steps = tuple(Step(shot.screenshot, plan, "", (Action.wait(),)) for plan in plans)
-        played = replace(made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=lesson[1].instruction)
+        played = replace(
+            made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=lesson[1].instruction
+        )
         return maker.rollout(played, lesson, random.Random(0)).questions[0].reply
 
     def verdict(plans: list[str], success: bool) -> Verdict:
@@ -103,16 +115,22 @@ def test_of_a_step_taken_twice_the_last_one_counts():
 
 def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
     maker = AttemptMaker(walks[0])
-    lesson = next(lesson for lesson in judge_lessons("algebra") if [aim.goal.name for aim in lesson[0]] == ["plot"])
+    lesson = next(
+        lesson for lesson in judge_lessons("algebra") if [aim.goal.name for aim in lesson[0]] == ["plot"]
+    )
     solved = next(
-        attempt for seed in range(99) if verdict_of(attempt := maker.script(lesson, [lesson], random.Random(seed))).clean
+        attempt
+        for seed in range(99)
+        if verdict_of(attempt := maker.script(lesson, [lesson], random.Random(seed))).clean
     )
     (aim,), task = lesson
     effects, values, ruling = solved.questions[0].reply.split("\n")
     assert aim.word in values.split(", ")
     assert effects.startswith("Click ") and effects.endswith(f"Type '{aim.word}' and press Enter.")
     (row,) = solved.rulings  # of other questions the words do not tell what holds
-    assert row.given == f"{effects}\n" and row.reply == f"{values}\n{ruling}" and row.whole and not row.pictures
+    assert (
+        row.given == f"{effects}\n" and row.reply == f"{values}\n{ruling}" and row.whole and not row.pictures
+    )
     prompt = "".join(part["text"] for part in row.messages[0]["content"])
     assert prompt.startswith(to_plan(task.solution[0])) and f"DONE\n{task.instruction}" in prompt
     draw, rng = ruling_source(["algebra"], [[solved]]), random.Random(0)
@@ -125,15 +143,29 @@ def test_with_other_names_an_attempt_is_the_same():
     clicks = [f"Click '{name}'." for name in ("File", "Title", "View", "Labels", "118")]
     plans = (*clicks[:2], "Type 'talk' and press Enter.", *clicks[2:], "DONE")
     ruling = '{"Correctness": false, "Redundant": [], "First_Error_Step": 3}'
-    attempt = Attempt((b"",) * 7, (Question(ask, None, f"{' '.join(plans[:6])}\ntalk; 118\n{ruling}"),), plans)
+    attempt = Attempt(
+        (b"",) * 7, (Question(ask, None, f"{' '.join(plans[:6])}\ntalk; 118\n{ruling}"),), plans
+    )
     for seed in range(20):
         other = renamed(attempt, names("biochem"), random.Random(seed))
         (question,) = other.questions
-        words = question.instruction.removeprefix("Set the title to ").removesuffix(".").split(" and show the labels and select ")
+        words = (
+            question.instruction.removeprefix("Set the title to ")
+            .removesuffix(".")
+            .split(" and show the labels and select ")
+        )
         effects, values, same = question.reply.split("\n")
         typed = other.plans[2].removeprefix("Type '").removesuffix("' and press Enter.")
-        assert same == ruling and effects == " ".join(other.plans[:6]) and other.plans[5] == f"Click '{words[1]}'."
-        assert values == f"{typed}; {words[1]}" and len({*words, typed}) == 3 and {*words, typed} <= {*names("biochem")}
+        assert (
+            same == ruling
+            and effects == " ".join(other.plans[:6])
+            and other.plans[5] == f"Click '{words[1]}'."
+        )
+        assert (
+            values == f"{typed}; {words[1]}"
+            and len({*words, typed}) == 3
+            and {*words, typed} <= {*names("biochem")}
+        )
     assert len({renamed(attempt, names("biochem"), random.Random(seed)).plans for seed in range(20)}) > 10
     question = replace(attempt, questions=(Question("What is the mass of furan?", "68", f"-\n68\n{ruling}"),))
     assert renamed(question, names("biochem"), random.Random(0)) is question
@@ -150,14 +182,20 @@ def test_further_questions_about_a_rollout_are_answered_by_its_states(walks):
         steps.append(Step(screenshot(env.desk), to_plan(step), "", (action,)))
         env.step(action)
     state = env.desk.state()
-    played = replace(made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True), instruction=lesson[1].instruction)
+    played = replace(
+        made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True),
+        instruction=lesson[1].instruction,
+    )
     more = [q for seed in range(12) for q in maker.rollout(played, lesson, random.Random(seed)).questions[1:]]
     wishes = wishes_of("gis")
     single = [q for q in more if q.instruction in wishes]
     assert single and not any(q.whole for q in single)
     for q in single:
         aim, (_, values, ruling) = wishes[q.instruction], q.reply.split("\n")
-        assert values == held([aim], state) and ruling == f'{{"Correctness": {"true" if reached(aim, state) else "false"}, '
+        assert (
+            values == held([aim], state)
+            and ruling == f'{{"Correctness": {"true" if reached(aim, state) else "false"}, '
+        )
 
 
 def test_attempts_by_script_are_labelled_by_the_check(walks):
@@ -168,7 +206,10 @@ def test_attempts_by_script_are_labelled_by_the_check(walks):
 
 def test_the_judges_batches_are_of_one_kind_each(walks):
     walk = walks[APPS.index("gis")]
-    source, rng = judge_source([walk], [labelled_attempts(walk, [], 6, seed=0)], [text_attempts("gis", 9, 0)]), random.Random(0)
+    source, rng = (
+        judge_source([walk], [labelled_attempts(walk, [], 6, seed=0)], [text_attempts("gis", 9, 0)]),
+        random.Random(0),
+    )
     batches = [[source(rng) for _ in range(JUDGE_BATCH)] for _ in range(36)]
     shown = [{bool(row.pictures) for rows in batch for row in rows} for batch in batches]
     assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 12
@@ -179,11 +220,15 @@ def test_the_judges_batches_are_of_one_kind_each(walks):
 @pytest.mark.parametrize("app", APPS)
 def test_attempts_in_words_are_labelled_by_the_check(app):
     attempts = text_attempts(app, 60, seed=0)
-    assert [attempt.rulings for attempt in attempts] == [attempt.rulings for attempt in text_attempts(app, 60, seed=0)]
+    assert [attempt.rulings for attempt in attempts] == [
+        attempt.rulings for attempt in text_attempts(app, 60, seed=0)
+    ]
     verdicts = [verdict_of(attempt) for attempt in attempts]
     assert 0.25 < sum(v.correct for v in verdicts) / 60 < 0.75
     assert any(v.clean for v in verdicts) and any(v.correct and v.redundant for v in verdicts)
-    assert {task.instruction for task in test_tasks(app)}.isdisjoint(attempt.questions[0].instruction for attempt in attempts)
+    assert {task.instruction for task in test_tasks(app)}.isdisjoint(
+        attempt.questions[0].instruction for attempt in attempts
+    )
     for attempt in attempts:
         (ruling,) = attempt.rulings
         assert len(ruling.given.split("\n")[0]) <= len(" ".join(attempt.plans)) and not ruling.pictures

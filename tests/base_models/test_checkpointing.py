@@ -42,7 +42,9 @@ def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> 
         patch.setattr(checkpointing, "EVERY", 2)
         recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl"))
     entries = [json.loads(line) for line in (folder / "executor.jsonl").read_text().splitlines()]
-    return network.state_dict(), [{name: entry[name] for name in entry if name != "seconds"} for entry in entries]
+    return network.state_dict(), [
+        {name: entry[name] for name in entry if name != "seconds"} for entry in entries
+    ]
 
 
 @pytest.mark.parametrize("killed_at", [1, 4, 6, 9, 12])
@@ -64,7 +66,10 @@ def test_what_is_kept_of_another_part_is_not_taken(tmp_path):
     assert one.begin(layer=layer) == (0, {})
     one.finish()
     one.keep(5, 5, {"average": 0.5})
-    assert (Kept(tmp_path / "checkpointing.pt", "executor").stage, Kept(tmp_path / "checkpointing.pt", "planner").stage) == (1, 0)
+    assert (
+        Kept(tmp_path / "checkpointing.pt", "executor").stage,
+        Kept(tmp_path / "checkpointing.pt", "planner").stage,
+    ) == (1, 0)
     other = torch.nn.Linear(2, 2)
     assert Kept(tmp_path / "checkpointing.pt", "planner").begin(layer=other) == (0, {})
     assert Kept(tmp_path / "checkpointing.pt", "executor").begin(layer=other) == (5, {"average": 0.5})

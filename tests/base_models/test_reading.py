@@ -23,7 +23,22 @@ from coda_lib.trajectory import decode_image
 from sciencedesk.desk.desk import HEIGHT, WIDTH
 from sciencedesk.desk.elements import Element
 
-NAMES = ["Ash", "Elm", "Oak", "Pine", "Larch", "Yew", "C1", "H12", "Elevation", "Contours", "Vega", "Sirius", "x^2+1", "butane"]
+NAMES = [
+    "Ash",
+    "Elm",
+    "Oak",
+    "Pine",
+    "Larch",
+    "Yew",
+    "C1",
+    "H12",
+    "Elevation",
+    "Contours",
+    "Vega",
+    "Sirius",
+    "x^2+1",
+    "butane",
+]
 
 
 def page_of(seed: int, invented: float = 0.0) -> Shown:
@@ -71,7 +86,10 @@ def test_letters_lie_where_they_are_drawn():
     pixels = np.asarray(decode_image(page.screen).convert("L")).astype(int)
     told = sorted(letter for _, _, letter in page.letters)
     assert told == sorted("".join(e.name for e in page.elements))
-    inked = [np.ptp(pixels[int(y) - 5 : int(y) + 6, max(0, int(x) - 3) : int(x) + 4]) > 60 for x, y, _ in page.letters]
+    inked = [
+        np.ptp(pixels[int(y) - 5 : int(y) + 6, max(0, int(x) - 3) : int(x) + 4]) > 60
+        for x, y, _ in page.letters
+    ]
     assert np.mean(inked) > 0.9
 
 
@@ -82,7 +100,10 @@ def test_plans_about_a_page_point_at_what_they_name(walks):
         named = [e for e in row.shown.elements if f"'{e.name}'" in str(row.messages)]
         (action,) = parse_actions(row.reply, (WIDTH, HEIGHT))
         x, y = action.x * WIDTH, action.y * HEIGHT
-        assert any(e.box[0] - 2 <= x <= e.box[0] + e.box[2] + 2 and e.box[1] - 2 <= y <= e.box[1] + e.box[3] + 2 for e in named)
+        assert any(
+            e.box[0] - 2 <= x <= e.box[0] + e.box[2] + 2 and e.box[1] - 2 <= y <= e.box[1] + e.box[3] + 2
+            for e in named
+        )
 
 
 def test_the_towers_screens_are_of_walks_and_pages(walks):
@@ -103,10 +124,17 @@ def test_patches_are_told_what_is_in_them(executor):
     small = Element("Betelgeuse Major", "target", (7 * 14, 4 * 14, 14, 14))
     screen = Shown(b"", (small, whole), ((*place, "B"), (place[0] + 6, place[1], "e")))
     columns = WIDTH // PATCH
-    token, within = (4 // 2) * (columns // 2) + 7 // 2, (4 % 2) * 2 + 7 % 2  # patches come by image tokens of two by two
+    token, within = (
+        (4 // 2) * (columns // 2) + 7 // 2,
+        (4 % 2) * 2 + 7 % 2,
+    )  # patches come by image tokens of two by two
     here = 4 * token + within
     letters, known = reading._letters(screen)
-    assert known.all() and letters[here].tolist() == [_symbol("B"), _symbol("e"), 0] and letters.any(-1).sum() == 1
+    assert (
+        known.all()
+        and letters[here].tolist() == [_symbol("B"), _symbol("e"), 0]
+        and letters.any(-1).sum() == 1
+    )
     names, weight = reading._names(screen)
     assert names[here].tolist() == [_symbol(letter) for letter in "Betelgeuajor"]
     everywhere = [_symbol(letter) for letter in "all"]
@@ -115,7 +143,9 @@ def test_patches_are_told_what_is_in_them(executor):
 
 
 def test_a_head_reads_the_patch_it_belongs_to(executor):
-    """The tower works on patches in the order of its windows; merged in the order of their labels they are the image tokens."""
+    """The tower works on patches in the order of its windows; merged in the order of their labels they are
+    the image tokens.
+    """
     words, network = executor
     inputs = words.image_processor([decode_image(page_of(5).screen)] * 2, return_tensors="pt")
     grid = inputs["image_grid_thw"]
@@ -144,14 +174,20 @@ def test_reading_is_learned_and_letters_of_walks_are_not_told(executor, walks):
     reading.heads.zero_grad(set_to_none=False)
     loss, of_walk = reading.loss(patches, grid, [shown(walks[0][0])])
     loss.backward()
-    assert np.isnan(of_walk["letters"]) and not reading.heads[0].weight.grad.any() and reading.heads[1].weight.grad.any()
+    assert (
+        np.isnan(of_walk["letters"])
+        and not reading.heads[0].weight.grad.any()
+        and reading.heads[1].weight.grad.any()
+    )
 
 
 def test_the_tower_goes_on_reading_while_the_executor_learns_to_point(executor, walks):
     words, network = executor
     reading, log = Reading(network, 0), []
     before = reading.heads[0].weight.detach().clone()
-    figures = train_vision(words, network, log.append, reading, screens_source(walks[:1], 0.5), 2, 0, names=1.0)
+    figures = train_vision(
+        words, network, log.append, reading, screens_source(walks[:1], 0.5), 2, 0, names=1.0
+    )
     seen = reading.heads[0].weight.detach().clone()
     train_language(words, network, log.append, "executor", page_source(walks[:1]), 2, 0, 2, reading)
     assert not torch.equal(before, seen) and not torch.equal(seen, reading.heads[0].weight)
@@ -165,5 +201,7 @@ def test_a_tower_of_other_patches_reads_as_well(executor, walks):
     published = CHECKPOINTS / "planner"
     words, network = load_processor(published), load_network(published, trainable=True, device="cpu")
     assert network.config.vision_config.patch_size != executor[1].config.vision_config.patch_size
-    figures = train_vision(words, network, [].append, Reading(network, 0), screens_source(walks[:1], 0.0), 2, 0, names=1.0)
+    figures = train_vision(
+        words, network, [].append, Reading(network, 0), screens_source(walks[:1], 0.0), 2, 0, names=1.0
+    )
     assert 0 <= figures["names"] <= 1

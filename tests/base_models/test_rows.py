@@ -39,7 +39,9 @@ def shown() -> list:
 
 
 def words_of(row: Row) -> str:
-    return "".join(part["text"] for message in row.messages for part in message["content"] if part["type"] == "text")
+    return "".join(
+        part["text"] for message in row.messages for part in message["content"] if part["type"] == "text"
+    )
 
 
 def near(box: tuple[int, int, int, int], x: float, y: float) -> bool:
@@ -73,7 +75,9 @@ def test_what_has_no_usual_place_is_asked_for(walks):
         assert element.role in MOVING or len(corners[transition.app, element.name]) > 1
         row = element_row(transition, element, rng)
         (action,) = parse_actions(row.reply, SIZE)
-        assert f"'{element.name}'" in words_of(row) and near(element.box, action.x * SIZE[0], action.y * SIZE[1])
+        assert f"'{element.name}'" in words_of(row) and near(
+            element.box, action.x * SIZE[0], action.y * SIZE[1]
+        )
     tabs = [e for walk in walks for t, elements in moving(walk) for e in elements if e.role == "tab"]
     assert not tabs  # they are always where they are
 
@@ -83,7 +87,10 @@ def test_the_executors_batches_are_of_one_kind_each(walks):
     batches = [[source(rng) for _ in range(SCREENS)] for _ in range(8)]
     copies, alone = batches.pop(7), batches.pop(3)
     groups = [group for batch in batches for group in batch]
-    assert all(isinstance(group, list) and len(group) <= GROUP for group in groups) and max(map(len, groups)) > GROUP // 2
+    assert (
+        all(isinstance(group, list) and len(group) <= GROUP for group in groups)
+        and max(map(len, groups)) > GROUP // 2
+    )
     for group in groups:
         (picture,) = {tuple(p.tobytes() for p in row.pictures) for row in group}
         assert len(picture) == 1
@@ -114,12 +121,16 @@ def test_achievements_are_found_by_what_has_changed(walks):
         for t in walk[::5]:
             new = [(a.goal.name, a.word) for a in everything if all(holds(i, t.after) for i in a.checks)
                    and not all(holds(i, t.before) for i in a.checks)]  # fmt: skip
-            assert sorted(new) == sorted((aim.goal.name, aim.word) for aim in achievements(t.app, t.before, t.after))
+            assert sorted(new) == sorted(
+                (aim.goal.name, aim.word) for aim in achievements(t.app, t.before, t.after)
+            )
 
 
 def test_no_instruction_of_a_test_task_is_learned(walks, shown):
     rng = random.Random(1)
-    for walk, demonstrated in zip(walks, shown, strict=True):  # one application may ask what is a test task of another
+    for walk, demonstrated in zip(
+        walks, shown, strict=True
+    ):  # one application may ask what is a test task of another
         held_out = {task.instruction for task in test_tasks(walk[0].app)}
         for source in (planner_source([walk], [demonstrated]), executor_source([walk])):
             for _ in range(200):
@@ -145,7 +156,9 @@ def test_a_how_to_gives_the_next_step_of_a_script_without_a_picture():
     assert {row.reply for row in rows} == set(plans)
     for row in rows:
         assert not row.pictures and words_of(row).startswith(task.instruction)
-        past = ["".join(f"{plan} " for plan in plans[:i]) for i, plan in enumerate(plans) if plan == row.reply]
+        past = [
+            "".join(f"{plan} " for plan in plans[:i]) for i, plan in enumerate(plans) if plan == row.reply
+        ]
         assert words_of(row) in [f"{task.instruction}\n{plans}".rstrip("\n") for plans in past]
     asked = {words_of(how_to_source(["gis"])(random.Random(seed))).splitlines()[0] for seed in range(40)}
     assert len(asked) > 20 and asked <= {task.instruction for _, task in lessons("gis")}
@@ -201,8 +214,13 @@ def test_unsolved_demonstrations_show_their_steps_and_no_end():
 
 def test_a_demonstration_of_what_holds_already_ends_at_once():
     env = ScienceDesk("astron")
-    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 1 and parts[0].goal.key)
-    held = replace(task, initialize=(*task.initialize, {"func": "set", "key": parts[0].goal.key, "value": parts[0].value}))
+    parts, task = next(
+        (parts, task) for parts, task in lessons("astron") if len(parts) == 1 and parts[0].goal.key
+    )
+    held = replace(
+        task,
+        initialize=(*task.initialize, {"func": "set", "key": parts[0].goal.key, "value": parts[0].value}),
+    )
     (decision,) = demonstrate(env, parts, held, random.Random(0), slips=0.0)
     assert decision.step is None and not decision.history
 
@@ -230,7 +248,9 @@ def test_what_is_read_out_is_what_the_screen_says(walks):
             assert len(row.pictures) == 1
             assert all(e.text in row.reply for e in transition.elements if e.role == "value")
             assert all(
-                (e.name in row.reply.split(". ")) == (e.text == "selected") for e in transition.elements if e.role == "tab"
+                (e.name in row.reply.split(". ")) == (e.text == "selected")
+                for e in transition.elements
+                if e.role == "tab"
             )
 
 
@@ -239,7 +259,11 @@ def test_an_episode_gone_astray_asks_the_same(walks):
     long = [h for h in hindsights("algebra", walk) if len(h.aimless) == 3 and h.step]
     for hindsight in long[:30]:
         astray = with_past(hindsight, rng)
-        assert (astray.instruction, astray.step, astray.screen) == (hindsight.instruction, hindsight.step, hindsight.screen)
+        assert (astray.instruction, astray.step, astray.screen) == (
+            hindsight.instruction,
+            hindsight.step,
+            hindsight.screen,
+        )
         assert astray.history[len(astray.history) - len(hindsight.history) :] == hindsight.history
         if astray.history:
             assert astray.observation.previous.tobytes() == decode_image(astray.history[-1].screen).tobytes()

@@ -20,7 +20,13 @@ from base_models.text_attempts import text_attempts
 from base_models.training_tasks import demonstrations
 from coda_lib.errors import UserError
 
-PLAIN = [(), [1, -2.5, 1e300, float("inf"), True, None, "é\ud800\x00", b"\x89"], {"a": (1, [2]), 3: {}}, ["row", 0], ["list"]]
+PLAIN = [
+    (),
+    [1, -2.5, 1e300, float("inf"), True, None, "é\ud800\x00", b"\x89"],
+    {"a": (1, [2]), 3: {}},
+    ["row", 0],
+    ["list"],
+]
 
 
 def test_everything_that_a_recipe_makes_comes_back_as_it_was(walks, tmp_path):
@@ -98,7 +104,16 @@ def test_what_is_not_known_is_not_written(tmp_path):
 
 def test_no_module_of_the_kit_unpickles():
     """Of multiprocessing alone the kit takes pickles: those of its own children."""
-    words = ("import pickle", "pickle.", "joblib", "marshal", "shelve", "weights_only=False", "allow_pickle", "yaml.load(")
+    words = (
+        "import pickle",
+        "pickle.",
+        "joblib",
+        "marshal",
+        "shelve",
+        "weights_only=False",
+        "allow_pickle",
+        "yaml.load(",
+    )
     safe = re.compile(r"yaml\.load\(.*, yaml\.CSafeLoader\)")
     texts = {path.name: safe.sub("", path.read_text()) for path in kit_files()}
     assert [(name, word) for name, text in texts.items() for word in words if word in text] == []

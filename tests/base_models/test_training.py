@@ -38,16 +38,27 @@ def test_what_is_given_is_not_learned(tmp_path):
 
 
 def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
-    outcomes = {"gis/a": [True, False, False], "gis/b": [True, True], "gis/c": [False, True, False, True, True]}
-    played = [made_up(task_id=name, run=i, success=s) for name, some in outcomes.items() for i, s in enumerate(some)]
+    outcomes = {
+        "gis/a": [True, False, False],
+        "gis/b": [True, True],
+        "gis/c": [False, True, False, True, True],
+    }
+    played = [
+        made_up(task_id=name, run=i, success=s) for name, some in outcomes.items() for i, s in enumerate(some)
+    ]
     drawn = [(t.task_id, t.run) for t in paired(played)]
     assert sorted(drawn) == [("gis/a", 0), ("gis/a", 1), *[("gis/c", run) for run in range(4)]]
 
 
 def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks, monkeypatch):
     tasks = [task for _, task in unseen_lessons("gis")[:6]]
-    ended = {success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success) for success in (True, False)}
-    played = [replace(ended[ok], task_id=task.id, run=int(ok), app="gis") for task in tasks for ok in (True, False)]
+    ended = {
+        success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success)
+        for success in (True, False)
+    }
+    played = [
+        replace(ended[ok], task_id=task.id, run=int(ok), app="gis") for task in tasks for ok in (True, False)
+    ]
     solved = decode_image(ended[True].screenshots[-1]).tobytes()
 
     def looks(messages) -> str:
@@ -63,21 +74,32 @@ def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks, monkey
 
     monkeypatch.setattr(AttemptMaker, "rollout", breaks_once)
     attempts = unseen_attempts(walks[APPS.index("gis")], played, count=12, seed="0")
-    assert {kind: len(of_kind) for kind, of_kind in attempts.items()} == {"walk": 12, "script": 12, "rollout": 12, "pair": 12}
+    assert {kind: len(of_kind) for kind, of_kind in attempts.items()} == {
+        "walk": 12,
+        "script": 12,
+        "rollout": 12,
+        "pair": 12,
+    }
     looking = judging(ReplayModel(looks), attempts, seed=0)
     assert looking["rollouts"] == looking["pairs"] == 12 and looking["rollout_successes"] == 0.5
     assert looking["pair_accuracy"] == looking["pair_precision"] == looking["pair_recall"] == 1
     assert looking["pair_accuracy_swapped"] < 0.8
     credulous = judging(ReplayModel(lambda _: YES), attempts, seed=0)
     assert credulous["pair_recall"] == credulous["pair_recall_swapped"] == 1
-    assert credulous["pair_accuracy"] == credulous["pair_precision"] == credulous["pair_accuracy_swapped"] == 0.5
+    assert (
+        credulous["pair_accuracy"] == credulous["pair_precision"] == credulous["pair_accuracy_swapped"] == 0.5
+    )
     mumbling = judging(ReplayModel(lambda _: "perhaps"), attempts, seed=0)
     assert mumbling["pair_invalid"] == 12 and mumbling["pair_accuracy"] == mumbling["pair_recall"] == 0
 
 
 def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "trained_agent", lambda folder, name, profile: f"{name} of {profile}")
-    monkeypatch.setattr(data, "rollout", lambda agent, jobs, *_, **__: [made_up(task_id=task.id, run=run) for task, run in jobs])
+    monkeypatch.setattr(
+        data,
+        "rollout",
+        lambda agent, jobs, *_, **__: [made_up(task_id=task.id, run=run) for task, run in jobs],
+    )
     made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, unseen=30, tries=2))
     (learned,), (held_out,) = made.rollouts(), made.rollouts(unseen=True)
     assert len(learned) == 80 and len(held_out) == 60
@@ -90,8 +112,12 @@ def test_the_figures_of_the_judge_rest_on_all_tasks_that_were_tried_for_them(tmp
     made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=2, unseen=5, samples=30))
     asked = []
     monkeypatch.setattr(data.Data, "test_walks", [["a walk"]])
-    monkeypatch.setattr(data.Data, "rollouts", lambda self, unseen: [[made_up(task_id=f"gis/{i}") for i in range(5)]])
-    monkeypatch.setattr(data.Data, "_stored", lambda self, name, make: asked.append(name) or {"rollout": make.args[1]})
+    monkeypatch.setattr(
+        data.Data, "rollouts", lambda self, unseen: [[made_up(task_id=f"gis/{i}") for i in range(5)]]
+    )
+    monkeypatch.setattr(
+        data.Data, "_stored", lambda self, name, make: asked.append(name) or {"rollout": make.args[1]}
+    )
     assert len(made.unseen_attempts()["rollout"]) == 5 and asked == ["unseen_attempts/000000/gis"]
 
 
@@ -122,16 +148,24 @@ def test_walks_through_real_applications_are_kept_piece_by_piece(tmp_path, monke
     with pytest.raises(EnvironmentFault):
         _ = data.Data(tmp_path, apps, sizes).walks
     walks = data.Data(tmp_path, apps, sizes).walks
-    assert [len(walk) for walk in walks] == [1_200, 1_200] and len({step.instruction for walk in walks for step in walk}) == 2_400
+    assert [len(walk) for walk in walks] == [1_200, 1_200] and len(
+        {step.instruction for walk in walks for step in walk}
+    ) == 2_400
     assert len(asked) == 7 and max(Counter(asked).values()) == 2  # the broken piece alone was asked for twice
 
 
-def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_that_broke(tmp_path, monkeypatch):
+def test_rollouts_in_real_applications_are_kept_piece_by_piece_without_those_that_broke(
+    tmp_path, monkeypatch
+):
     asked = []
 
-    def rollout(agent: str, jobs: list, make: object, seed: int, concurrency: int, report: object) -> list[Trajectory]:
+    def rollout(
+        agent: str, jobs: list, make: object, seed: int, concurrency: int, report: object
+    ) -> list[Trajectory]:
         asked.append((len(jobs), concurrency))
-        if len(jobs) == 40 and asked.count((40, 1)) == 1:  # the last piece, the first time; threads begin in any order
+        if (
+            len(jobs) == 40 and asked.count((40, 1)) == 1
+        ):  # the last piece, the first time; threads begin in any order
             raise KeyboardInterrupt
         broken = replace(made_up(task_id=jobs[0][0].id), stop=StopReason.ENVIRONMENT_ERROR, success=None)
         return [broken, *(made_up(task_id=task.id, run=run) for task, run in jobs[1:])]
@@ -152,7 +186,10 @@ def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
     assert sizes.walk < data.Recipe.of(["gis"]).walk == data.Recipe().walk
     card = recipe.card("executor", {"click_inside": 0.5}, sizes, ["PyMOL", "GrassGIS"])
     assert "In the desktop profile" in card and "It works in PyMOL, GrassGIS only." in card
-    assert "begun with ScienceDesk's executor. Then:\n\n* 800 steps with batches of 16. Screens for the vision tower" in card
+    assert (
+        "begun with ScienceDesk's executor. Then:\n\n* 800 steps with batches of 16. Screens for the vision tower"
+        in card
+    )
 
 
 @pytest.mark.parametrize("apps", [["gis"], ["PyMOL"]])
@@ -162,7 +199,9 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     monkeypatch.setattr(recipe, "measured", lambda _, role: {"role": role})
     monkeypatch.setattr(recipe, "part", lambda folder, load, _: chain.extend([*load.args, folder]))
     assert list(recipe.train_all(tmp_path, apps)) == list(recipe.ROLES)
-    first = tmp_path / "reader" if apps == ["gis"] else CHECKPOINTS / "executor"  # a real one has no tower of its own
+    first = (
+        tmp_path / "reader" if apps == ["gis"] else CHECKPOINTS / "executor"
+    )  # a real one has no tower of its own
     assert chain[-8:] == [first] + [tmp_path / role for role in recipe.ROLES for _ in range(2)][:-1]
     assert len(chain) == (11 if apps == ["gis"] else 8)
 
@@ -180,7 +219,9 @@ def test_a_committed_card_is_what_the_recipe_writes(role):
 @pytest.mark.parametrize("apps", [["gis"], list(DESKTOP_APPS)])
 def test_judges_learn_from_the_beginnings_of_the_walks(tmp_path, monkeypatch, apps, first):
     files = {}
-    monkeypatch.setattr(data, "collect", lambda app, length, seed: [f"{app} {seed} {i}" for i in range(length)])
+    monkeypatch.setattr(
+        data, "collect", lambda app, length, seed: [f"{app} {seed} {i}" for i in range(length)]
+    )
 
     def stored(_, name, make):
         return files[name] if name in files else files.setdefault(name, make())
@@ -204,7 +245,10 @@ def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks,
     folder = save_tiny(tmp_path / "judge")
     words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
     network.set_attn_implementation("sdpa")
-    attempts = [AttemptMaker(walks[0]).stretch(random.Random(0)), AttemptMaker(walks[1]).screen(random.Random(1))]
+    attempts = [
+        AttemptMaker(walks[0]).stretch(random.Random(0)),
+        AttemptMaker(walks[1]).screen(random.Random(1)),
+    ]
     inputs, labels = packed_batch(words, network, [attempt.rows for attempt in attempts])
     together = network(**inputs).logits
     for i, attempt in enumerate(attempts):
@@ -216,5 +260,7 @@ def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks,
             assert torch.allclose(together[i, k - 1], alone, atol=1e-4)
             reply = words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]
             assert labels[i, k : k + len(reply)].tolist() == reply
-            ended = k + len(reply) < labels.shape[1] and labels[i, k + len(reply)] == words.tokenizer.eos_token_id
+            ended = (
+                k + len(reply) < labels.shape[1] and labels[i, k + len(reply)] == words.tokenizer.eos_token_id
+            )
             assert ended == question.whole == row.reply.endswith(("}", "."))

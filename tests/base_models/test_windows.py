@@ -1,4 +1,6 @@
-"""Walks through real applications: the same steps as through ScienceDesk, by names, and what they do about faults."""
+"""Walks through real applications: the same steps as through ScienceDesk, by names, and what they do about
+faults.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,13 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 from sciencedesk.real.app import SIZE
 from sciencedesk.script import action_of
 
-REAL = [pytest.param(app, marks=pytest.mark.skipif(not installed(app), reason=f"{app} is not installed")) for app in AWAY]
-BUTTONS = [Element(name, "button", (10 * i, 0, 9, 9)) for i, name in enumerate(["Reset", "Zoom", "Quit...", "Help"])]
+REAL = [
+    pytest.param(app, marks=pytest.mark.skipif(not installed(app), reason=f"{app} is not installed"))
+    for app in AWAY
+]
+BUTTONS = [
+    Element(name, "button", (10 * i, 0, 9, 9)) for i, name in enumerate(["Reset", "Zoom", "Quit...", "Help"])
+]
 
 
 class Breaking:
@@ -61,7 +68,11 @@ def test_a_walk_begins_anew_after_a_fault_and_every_so_many_steps():
     window = Breaking(3)
     steps = list(islice(random_walk(window, random.Random(0)), 2 + WALK_LENGTH + 1))
     assert [step.walk for step in steps] == [1, 1, *[2] * WALK_LENGTH, 3] and window.resets == 3
-    assert {step.step.get("click") for step in steps} <= {"Reset", "Zoom", None}  # neither a dialog nor what is AWAY
+    assert {step.step.get("click") for step in steps} <= {
+        "Reset",
+        "Zoom",
+        None,
+    }  # neither a dialog nor what is AWAY
 
 
 def test_a_walk_through_a_broken_application_ends_with_its_fault():
@@ -127,7 +138,9 @@ def test_steps_follow_each_other_and_name_what_the_screen_shows(app, walks):
 @pytest.mark.slow
 @pytest.mark.parametrize("app", REAL)
 def test_a_walk_changes_what_tasks_are_about(app, walks):
-    changed = {key for step in steps_of(app, walks) for key in step.after if step.after[key] != step.before.get(key)}
+    changed = {
+        key for step in steps_of(app, walks) for key in step.after if step.after[key] != step.before.get(key)
+    }
     assert changed
 
 
@@ -167,8 +180,15 @@ def test_screens_are_seen_at_the_size_they_were_learned_at(folder):
 
 def test_models_to_be_trained_see_screens_at_the_size_of_windows(tmp_path):
     """New ones, and those that begin as ScienceDesk's executor, also when they have been saved and loaded."""
-    assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)
+    assert processor(tokenizer(("a b",)), [0.5] * 3, [0.5] * 3).image_processor.resize_rule(SIZE) == (
+        WIDTH,
+        HEIGHT,
+    )
     words, _ = load_checkpoint(CHECKPOINTS / "executor")
     words.save_pretrained(tmp_path)
     shutil.copy(CHECKPOINTS / "executor" / "config.json", tmp_path)
-    assert load_processor(tmp_path).image_processor.resize_rule(SIZE) == words.image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)
+    assert (
+        load_processor(tmp_path).image_processor.resize_rule(SIZE)
+        == words.image_processor.resize_rule(SIZE)
+        == (WIDTH, HEIGHT)
+    )

@@ -20,7 +20,7 @@ def parse(text: str, **options) -> Action:
     return action
 
 
-# ---- the type --------------------------------------------------------------------------------------------------------
+# ---- the type ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
@@ -62,7 +62,7 @@ def test_the_keys_of_a_hotkey(text, expected):
     assert Action.hotkey(text).text == " ".join(expected)
 
 
-# ---- both ways -------------------------------------------------------------------------------------------------------
+# ---- both ways ---------------------------------------------------------------------------------------------
 def in_pixels(action: Action) -> tuple:
     start = to_pixel(action.x, action.y, SIZE) if action.x is not None else None
     end = to_pixel(action.x2, action.y2, SIZE) if action.x2 is not None else None
@@ -82,7 +82,9 @@ def test_an_action_survives_its_text_up_to_the_pixel(action):
 @given(st.lists(actions, min_size=1, max_size=4), st.sampled_from(["", "Thought: Click 'OK'.\nAction: "]))
 def test_several_actions_survive_their_text(many, thought):
     reply = thought + "\n\n".join(format_action(action, SIZE) for action in many)
-    assert [in_pixels(action) for action in parse_actions(reply, SIZE)] == [in_pixels(action) for action in many]
+    assert [in_pixels(action) for action in parse_actions(reply, SIZE)] == [
+        in_pixels(action) for action in many
+    ]
 
 
 @given(fractions, fractions, st.tuples(st.integers(1, 4000), st.integers(1, 4000)))
@@ -100,7 +102,7 @@ def test_any_reply_is_read_or_refused_with_an_action_error(reply):
         pass
 
 
-# ---- text to actions -------------------------------------------------------------------------------------------------
+# ---- text to actions ---------------------------------------------------------------------------------------
 POINT = Action.click(84 / 336, 63 / 252)
 
 
@@ -136,7 +138,10 @@ def test_the_ways_to_write_one_click(text):
         ("hover(start_box='(84,63)')", Action.hover(0.25, 0.25)),
         ("drag(start_box='(84,63)', end_box='(168,126)')", Action.drag(0.25, 0.25, 0.5, 0.5)),
         ("drag(end_box='(168,126)', start_box='(84,63)')", Action.drag(0.25, 0.25, 0.5, 0.5)),
-        ("drag(start_point='<point>84 63</point>', end_point='<point>168 0</point>')", Action.drag(0.25, 0.25, 0.5, 0)),
+        (
+            "drag(start_point='<point>84 63</point>', end_point='<point>168 0</point>')",
+            Action.drag(0.25, 0.25, 0.5, 0),
+        ),
         ("select(start_box='(84,63)', end_box='(168,126)')", Action.drag(0.25, 0.25, 0.5, 0.5)),
         ("scroll(start_box='(84,63)', direction='down')", Action.scroll(0.25, 0.25, "down")),
         ("scroll(direction='Left', point='<point>84 63</point>')", Action.scroll(0.25, 0.25, "left")),
@@ -196,12 +201,19 @@ def test_typed_text(written, typed):
 
 def test_typed_text_ends_before_the_next_action():
     reply = "Action: type(content='it's\n\n2')\n\nhotkey(key='enter')\n\nAction: wait()"
-    assert parse_actions(reply, SIZE) == (Action.type_text("it's\n\n2"), Action.hotkey("enter"), Action.wait())
+    assert parse_actions(reply, SIZE) == (
+        Action.type_text("it's\n\n2"),
+        Action.hotkey("enter"),
+        Action.wait(),
+    )
 
 
 def test_the_older_models_write_thousandths():
     assert parse("click(start_box='(250,1000)')", convention="thousandth") == Action.click(0.25, 1.0)
-    assert format_action(Action.click(0.25, 0.5), SIZE, convention="thousandth") == "click(start_box='(250,500)')"
+    assert (
+        format_action(Action.click(0.25, 0.5), SIZE, convention="thousandth")
+        == "click(start_box='(250,500)')"
+    )
     with pytest.raises(ValueError, match="'percent'"):
         parse("wait()", convention="percent")
 
@@ -258,18 +270,33 @@ NEXT = "Thought: It is open. Now the grid.\nAction: click(start_box='(84,63)')"
         (f"Action: type(content='q') {NEXT}", Action.type_text("q")),
         (f"Action: type(content='q')\r\n\r\n{NEXT}", Action.type_text("q")),
         (f'Action: type(content="q")\n\n{NEXT}', Action.type_text("q")),
-        ("Action: type(content='q')\n\nObservation: done\nAction: click(start_box='(84,63)')", Action.type_text("q")),
-        ("Action: type(content='q')<|im_end|>\n<|im_start|>user\nclick(start_box='(84,63)')", Action.type_text("q")),
+        (
+            "Action: type(content='q')\n\nObservation: done\nAction: click(start_box='(84,63)')",
+            Action.type_text("q"),
+        ),
+        (
+            "Action: type(content='q')<|im_end|>\n<|im_start|>user\nclick(start_box='(84,63)')",
+            Action.type_text("q"),
+        ),
         ("Action: type(content='q')\nNow the grid: click(start_box='(84,63)')", None),
         ("Action: type(content='q') and then click(start_box='(84,63)')", None),
         ("Action: type(content='q').\n\nAction: click(start_box='(84,63)')", None),
         (f"Action: type(content='q' {NEXT}", None),
         (f"Action: punch(key='q')\n\n{NEXT}", None),
         (f"Action: hotkey(key='ctrl c')\n\n{NEXT}", Action.hotkey("ctrl c")),
-        ("Thought: My last Action: wait() did nothing.\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+        (
+            "Thought: My last Action: wait() did nothing.\nAction: click(start_box='(84,63)')",
+            Action.click(0.25, 0.25),
+        ),
         ("Thought: After Action: wait()\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
-        ("Thought: My Action: wait() did nothing. Action: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
-        ("Thought: I did\nAction: wait()\nwhich failed.\nAction: click(start_box='(84,63)')", Action.click(0.25, 0.25)),
+        (
+            "Thought: My Action: wait() did nothing. Action: click(start_box='(84,63)')",
+            Action.click(0.25, 0.25),
+        ),
+        (
+            "Thought: I did\nAction: wait()\nwhich failed.\nAction: click(start_box='(84,63)')",
+            Action.click(0.25, 0.25),
+        ),
     ],
 )
 def test_the_next_turn_is_never_typed_and_an_action_in_a_thought_does_not_count(reply, expected):
@@ -290,10 +317,11 @@ def test_no_typed_text_holds_the_next_turn(text):
         assert all("It is open" not in (action.text or "") for action in actions)
 
 
-# ---- against the vendor's parser -------------------------------------------------------------------------------------
-# Left out, because version 0.5.1 of the vendor's parser fails on them or garbles them and ours does not: typed text
-# with an unescaped line end, with `')` inside (it reads a')b as ab')), with `Action: ` inside, or in double quotes;
-# `Action:` followed by anything but one blank; two blank lines between actions; `<|box_start|>` marks.
+# ---- against the vendor's parser ---------------------------------------------------------------------------
+# Left out, because version 0.5.1 of the vendor's parser fails on them or garbles them and ours does not:
+# typed text with an unescaped line end, with `')` inside (it reads a')b as ab')), with `Action: ` inside, or
+# in double quotes; `Action:` followed by anything but one blank; two blank lines between actions;
+# `<|box_start|>` marks.
 VENDOR_REPLIES = [
     "Thought: Open it.\nAction: click(start_box='(120,48)')",
     "Action: click(start_box='(100,40,140,56)')",

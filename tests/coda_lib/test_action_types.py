@@ -1,4 +1,6 @@
-"""Every user of the table of action types knows every type: a type added to the table alone fails here, by the user's name."""
+"""Every user of the table of action types knows every type: a type added to the table alone fails here, by
+the user's name.
+"""
 
 from __future__ import annotations
 

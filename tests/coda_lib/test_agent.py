@@ -50,7 +50,9 @@ def test_the_thought_goes_to_the_executor_and_its_actions_come_back():
     dual = agent(lambda c: f"Thought: plan of {words_of(c)}\nAction: click()", lambda c: CLICK)
     decisions = dual.decide([state("a"), state("b")], 5)
     assert decisions == [Decision("plan of a", CLICK, CLICKED), Decision("plan of b", CLICK, CLICKED)]
-    assert dual.planner.model.batches == [["a", "b"]] and dual.executor.model.batches == [["plan of a", "plan of b"]]
+    assert dual.planner.model.batches == [["a", "b"]] and dual.executor.model.batches == [
+        ["plan of a", "plan of b"]
+    ]
     assert dual.planner.model.seeds == [5] and dual.executor.model.seeds[0] != 5
     assert dual.name == "base"
 
@@ -62,7 +64,9 @@ def test_control_plans_are_carried_out_without_the_executor():
     assert executor.model.batches == [["Click it.", "Click that."]]
     controls = (Action.done(), Action.answer("4 cm"), Action.fail(), Action.wait())
     assert [d.actions for d in decisions] == [(controls[0],), CLICKED, *((c,) for c in controls[1:]), CLICKED]
-    assert [d.reply for d in decisions] == ["", CLICK, "", "", "", CLICK] and not any(d.error for d in decisions)
+    assert [d.reply for d in decisions] == ["", CLICK, "", "", "", CLICK] and not any(
+        d.error for d in decisions
+    )
 
 
 def test_the_executor_is_not_asked_when_there_is_nothing_to_ask():
@@ -73,7 +77,9 @@ def test_the_executor_is_not_asked_when_there_is_nothing_to_ask():
 
 def test_each_plan_meets_its_own_screen():
     seen = {}
-    executor = Executor(ReplayModel(lambda c: seen.setdefault(words_of(c), pictures_of(c)[0]) and CLICK), Sampling())
+    executor = Executor(
+        ReplayModel(lambda c: seen.setdefault(words_of(c), pictures_of(c)[0]) and CLICK), Sampling()
+    )
     states = [Observation("x", (), screen(i), screen(i)) for i in range(4)]
     carry_out(executor, states, ["one", "DONE", "three", "four"], 0)
     assert {plan: id(picture) for plan, picture in seen.items()} == {
@@ -101,7 +107,9 @@ def test_three_tries_for_those_alone_that_failed():
     assert (c.plan, c.reply, c.actions) == ("plan c3", "z(1)", ()) and "z(1)" in c.error
 
 
-@pytest.mark.parametrize("reply", ["Thought:\nAction: click()", "Action: click(start_box='(1,2)')", "", " \n "])
+@pytest.mark.parametrize(
+    "reply", ["Thought:\nAction: click()", "Action: click(start_box='(1,2)')", "", " \n "]
+)
 def test_a_planners_reply_without_a_plan_is_kept_and_not_sent_on(reply):
     dual = agent(lambda c: reply, lambda c: CLICK)
     (decision,) = dual.decide([state("a")], 0)
@@ -111,13 +119,17 @@ def test_a_planners_reply_without_a_plan_is_kept_and_not_sent_on(reply):
 
 def test_the_executor_alone_reads_the_instruction_and_has_three_tries_too():
     solo = SoloAgent(
-        Executor(Recorder(in_turn({"a": ["?", CLICK], "b": ["1", "2", "Thought: x"], "c": ["finished()"]})), Sampling())
+        Executor(
+            Recorder(in_turn({"a": ["?", CLICK], "b": ["1", "2", "Thought: x"], "c": ["finished()"]})),
+            Sampling(),
+        )
     )
     a, b, c = solo.decide([state(name) for name in "abc"], 3)
     assert a == Decision("", CLICK, CLICKED) and c == Decision("", "finished()", (Action.done(),))
     assert (b.reply, b.actions) == ("Thought: x", ()) and b.error
     assert (
-        solo.executor.model.batches == [["a", "b", "c"], ["a", "b"], ["b"]] and len(set(solo.executor.model.seeds)) == 3
+        solo.executor.model.batches == [["a", "b", "c"], ["a", "b"], ["b"]]
+        and len(set(solo.executor.model.seeds)) == 3
     )
     assert solo.name == "executor"
 

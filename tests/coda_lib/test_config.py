@@ -60,15 +60,21 @@ def test_overrides():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("specialize.stepz=3", "profiles/laptop.yaml with --set specialize.stepz=3: specialize.stepz: unknown field"),
+        (
+            "specialize.stepz=3",
+            "profiles/laptop.yaml with --set specialize.stepz=3: specialize.stepz: unknown field",
+        ),
         ("planet=mars", "planet: unknown field"),
         ("specialize.steps=0", "specialize.steps: Input should be greater than or equal to 1 (got 0)"),
         ("specialize.group_size=7", "specialize: completions_per_step 128 is no multiple of group_size 7"),
         ("generalize.steps=7", "generalize: give either steps or epochs, not both"),
         ("generalize.epochs=null", "generalize: give either steps or epochs, not neither"),
         ("apps=[gis, gis]", "apps names one twice: gis, gis"),
-        ("apps=[mars]", "apps.0: Input should be 'algebra', 'biochem', 'gis', 'astron', 'KAlgebra', 'PyMOL', 'GrassGIS' or "
-         "'Stellarium' (got 'mars')"),
+        (
+            "apps=[mars]",
+            "apps.0: Input should be 'algebra', 'biochem', 'gis', 'astron', 'KAlgebra', 'PyMOL', 'GrassGIS' or "
+            "'Stellarium' (got 'mars')",
+        ),
         ("judge.top_p=1.5", "judge.top_p: Input should be less than or equal to 1 (got 1.5)"),
         ("steps", "--set steps: expected FIELD=VALUE"),
         ("seed.first=1", "seed has no fields of its own"),
@@ -84,7 +90,9 @@ def test_a_wrong_override_is_one_line_that_names_it(override, message):
 
 
 def test_an_unknown_profile_names_those_there_are():
-    with pytest.raises(UserError, match="unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke"):
+    with pytest.raises(
+        UserError, match="unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke"
+    ):
         load_profile("lap")
 
 
@@ -130,7 +138,11 @@ def test_checkpoints_of_planners_and_systems(tmp_path):
         == run.planner_checkpoint("stage1", "gis")
         == str(run.specialist("gis"))
     )
-    assert run.planner_checkpoint("stage2", "gis") == run.planner_checkpoint("generalist", "gis") == str(run.generalist)
+    assert (
+        run.planner_checkpoint("stage2", "gis")
+        == run.planner_checkpoint("generalist", "gis")
+        == str(run.generalist)
+    )
     assert run.planner_checkpoint("executor", "gis") is None
     with pytest.raises(UserError, match="unknown planner or system 'stage3'"):
         run.planner_checkpoint("stage3", "gis")
@@ -140,7 +152,9 @@ def test_a_checkpoint_is_a_path_or_a_name_on_the_hub(tmp_path):
     assert checkpoint_path("Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
     assert checkpoint_path("data/checkpoints/judge") == str(REPO / "data" / "checkpoints" / "judge")
     assert require_checkpoint("planner", "Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
-    with pytest.raises(UserError, match=f"the judge checkpoint {tmp_path} is missing; `coda reproduce --profile laptop"):
+    with pytest.raises(
+        UserError, match=f"the judge checkpoint {tmp_path} is missing; `coda reproduce --profile laptop"
+    ):
         require_checkpoint("judge", str(tmp_path))
 
 
@@ -148,7 +162,9 @@ def test_the_profile_of_a_run_from_before_the_task_spaces_can_be_read(tmp_path):
     values = yaml.safe_load((PROFILES / "smoke.yaml").read_text())
     del values["explore"]
     path = tmp_path / "profile.yaml"
-    path.write_text(yaml.safe_dump(values | {"train_tasks": None, "train_grades": ["A", "B"], "rollouts_per_task": 16}))
+    path.write_text(
+        yaml.safe_dump(values | {"train_tasks": None, "train_grades": ["A", "B"], "rollouts_per_task": 16})
+    )
     explored = read_profile(path).explore
     assert explored["base"] == explored["specialist"] and explored.keys() == {"base", "specialist"}
     assert explored["base"].model_dump() == {"tasks": 90, "grades": {"A": 1, "B": 1}, "runs": 16}

@@ -36,7 +36,9 @@ def test_an_observation_is_what_the_agent_saw_at_that_step():
         "turn the grid on (2)",
         (Turn("Click 'Grid'.", CLICKED), Turn("Type 'x'.", "type(content='it\\'s\\n')")),
     )
-    assert [picture.tobytes() for picture in (seen.previous, seen.current)] == [screen(n).tobytes() for n in (21, 22)]
+    assert [picture.tobytes() for picture in (seen.previous, seen.current)] == [
+        screen(n).tobytes() for n in (21, 22)
+    ]
     first = observation(made_up(2, ACTS), 0)
     assert first.history == () and first.previous.tobytes() == first.current.tobytes() == screen(20).tobytes()
 
@@ -113,7 +115,7 @@ def test_the_prompt_has_the_last_fifteen_turns():
     assert [f"plan<{i}>" in said for i in range(17)] == [False] * 2 + [True] * 15
 
 
-# ---- which states a training sees ----------------------------------------------------------------------------------------
+# ---- which states a training sees --------------------------------------------------------------------------
 
 
 def test_states_come_in_shuffled_passes_over_all_of_them():
@@ -150,13 +152,17 @@ def test_states_that_end_an_episode_are_at_most_a_share(endings, expected):
     assert drawn.count("finished()") / 2000 == pytest.approx(expected, abs=0.04)
     rows = sft_rows(judged, "compact", LABEL, endings, seed=3)
     plans = [row["completion"][0]["content"][0]["text"] for row in rows]
-    assert plans.count("Click 'Grid'.") == 30 and plans.count("DONE") / len(plans) == pytest.approx(expected, abs=0.02)
+    assert plans.count("Click 'Grid'.") == 30 and plans.count("DONE") / len(plans) == pytest.approx(
+        expected, abs=0.02
+    )
 
 
 def test_where_all_states_end_an_episode_they_are_all_there_is():
     judged = [made_up(i, (DONE,)) for i in range(3)]
     assert len(sft_rows(judged, "compact", LABEL, endings=0.0)) == 3
-    assert set(draw_states(grpo_rows(judged, "compact", LABEL), 5, "passes", 0, 0.0)["target"]) == {"finished()"}
+    assert set(draw_states(grpo_rows(judged, "compact", LABEL), 5, "passes", 0, 0.0)["target"]) == {
+        "finished()"
+    }
 
 
 def test_an_answer_says_something_and_is_kept():

@@ -38,19 +38,27 @@ def test_the_compact_executor_sees_the_present_screen_and_the_plan():
 def test_the_full_executor_sees_what_the_planner_sees_and_the_plan():
     asked = executor_messages(STATE, "Click 'Grid'.", "full")
     assert [id(picture) for picture in pictures_of(asked)] == [id(STATE.previous), id(STATE.current)]
-    assert all(words in words_of(asked) for words in ("turn the grid on", "plan<0>", "action<0>", "Click 'Grid'."))
+    assert all(
+        words in words_of(asked) for words in ("turn the grid on", "plan<0>", "action<0>", "Click 'Grid'.")
+    )
 
 
 @pytest.mark.parametrize("prompts", ["compact", "full"])
 def test_alone_it_sees_the_instruction_and_its_own_actions_but_no_plan(prompts):
     asked = solo_messages(STATE, prompts)
     assert [id(picture) for picture in pictures_of(asked)] == [id(STATE.previous), id(STATE.current)]
-    assert "turn the grid on" in words_of(asked) and "action<0>" in words_of(asked) and "plan<0>" not in words_of(asked)
+    assert (
+        "turn the grid on" in words_of(asked)
+        and "action<0>" in words_of(asked)
+        and "plan<0>" not in words_of(asked)
+    )
 
 
 @pytest.mark.parametrize("prompts", ["compact", "full"])
 def test_the_history_is_the_last_fifteen_turns(prompts):
-    long = Observation("x", tuple(Turn(f"plan<{i}>", f"action<{i}>") for i in range(20)), screen(1), screen(2))
+    long = Observation(
+        "x", tuple(Turn(f"plan<{i}>", f"action<{i}>") for i in range(20)), screen(1), screen(2)
+    )
     said = words_of(solo_messages(long, prompts))
     assert [f"action<{i}>" in said for i in range(20)] == [False] * 5 + [True] * 15
     if prompts == "full":

@@ -1,4 +1,6 @@
-"""What is written and what is removed: whole files or none, plain files alone, safe names, and nothing of anybody else."""
+"""What is written and what is removed: whole files or none, plain files alone, safe names, and nothing of
+anybody else.
+"""
 
 from __future__ import annotations
 
@@ -73,17 +75,26 @@ def test_only_a_plain_file_is_written_over(obstacles, tmp_path):
             lambda path: write_text(path, "x"), lambda path: write_bytes(path, b"x"), lambda path: write_json(path, 1),
             lambda path: write_table(path, pd.DataFrame({"a": [1]})),
         ):  # fmt: skip
-            with pytest.raises(UserError, match=f"{path} is a {name.split()[-1]} and is not replaced by a file: name"):
+            with pytest.raises(
+                UserError, match=f"{path} is a {name.split()[-1]} and is not replaced by a file: name"
+            ):
                 write(path)
-    assert {name: path.lstat().st_ino for name, path in obstacles.items()} == {n: s.st_ino for n, s in before.items()}
+    assert {name: path.lstat().st_ino for name, path in obstacles.items()} == {
+        n: s.st_ino for n, s in before.items()
+    }
     assert (obstacles["folder"] / "run").read_text() == (tmp_path / "file").read_text() == "precious"
-    assert {path.name for path in (tmp_path / "there").iterdir()} == set(obstacles)  # no temporary file either
+    assert {path.name for path in (tmp_path / "there").iterdir()} == set(
+        obstacles
+    )  # no temporary file either
     with pytest.raises(UserError, match=f"{tmp_path / 'file'} is no folder; name another place"):
         write_text(tmp_path / "file" / "x" / "y", "x")
 
 
 def test_what_comes_into_the_way_meanwhile_is_not_replaced_either(tmp_path):
-    with pytest.raises(UserError, match="is a folder and is not replaced"), atomic_path(tmp_path / "a") as temporary:
+    with (
+        pytest.raises(UserError, match="is a folder and is not replaced"),
+        atomic_path(tmp_path / "a") as temporary,
+    ):
         temporary.write_text("x")
         (tmp_path / "a").mkdir()
     assert list(tmp_path.iterdir()) == [tmp_path / "a"]
@@ -114,7 +125,7 @@ def test_a_lock_is_held_by_one(tmp_path):
         pass
 
 
-# ---- names -----------------------------------------------------------------------------------------------------------
+# ---- names -------------------------------------------------------------------------------------------------
 
 HOSTILE = (
     "/etc/passwd", "..", ".", "", "../../x", "a/../../b", "a\\b", "a\0b", "a\nb", "a" * 300, "ä" * 200, "%", "%2E%2E", "\ud800",
@@ -122,13 +133,21 @@ HOSTILE = (
 )  # fmt: skip
 
 
-@given(st.lists(st.one_of(st.text(st.characters(), max_size=300), st.sampled_from(HOSTILE)), unique=True, max_size=8))
+@given(
+    st.lists(
+        st.one_of(st.text(st.characters(), max_size=300), st.sampled_from(HOSTILE)), unique=True, max_size=8
+    )
+)
 @example(list(HOSTILE))
 def test_any_text_becomes_a_name_of_its_own_that_stays_in_its_folder(texts):
     names = [safe_name(text) for text in texts]
     assert len(set(names)) == len(texts)
     for name in names:
-        assert name not in ("", ".", "..") and not re.search(r"[/\\\x00-\x1f\x7f]", name) and len(os.fsencode(name)) <= 150
+        assert (
+            name not in ("", ".", "..")
+            and not re.search(r"[/\\\x00-\x1f\x7f]", name)
+            and len(os.fsencode(name)) <= 150
+        )
         assert Path("/a", name).resolve() == Path("/a", name)
 
 
@@ -141,7 +160,7 @@ def test_halves_of_characters_become_text_that_can_be_written():
     assert whole_text({"a\ud800": ["\udfff", "α", 1, None]}) == {"a\ufffd": ["\ufffd", "α", 1, None]}
 
 
-# ---- removing --------------------------------------------------------------------------------------------------------
+# ---- removing ----------------------------------------------------------------------------------------------
 
 
 def test_only_what_the_kit_put_into_a_marked_folder_is_removed(tmp_path):
@@ -153,7 +172,15 @@ def test_only_what_the_kit_put_into_a_marked_folder_is_removed(tmp_path):
         (run / name).mkdir()
     (tmp_path / "tables").mkdir()
     (run / "figures").symlink_to(tmp_path / "tables")
-    for path in (run / "notes", tmp_path / "tables", run, run / ".coda", run / "figures" / "..", tmp_path, Path("/")):
+    for path in (
+        run / "notes",
+        tmp_path / "tables",
+        run,
+        run / ".coda",
+        run / "figures" / "..",
+        tmp_path,
+        Path("/"),
+    ):
         with pytest.raises(UserError, match="is not removed: it is not in a folder that this kit marked"):
             remove(path)
     (tmp_path / "tables" / "tables").mkdir()
@@ -162,7 +189,9 @@ def test_only_what_the_kit_put_into_a_marked_folder_is_removed(tmp_path):
     remove(run / "figures")
     remove(run / "tables")
     remove(run / "tables")  # nothing there is fine
-    assert {path.name for path in run.iterdir()} == {".coda", "notes"} and (tmp_path / "tables" / "tables").is_dir()
+    assert {path.name for path in run.iterdir()} == {".coda", "notes"} and (
+        tmp_path / "tables" / "tables"
+    ).is_dir()
 
 
 def test_a_folder_of_somebody_else_is_not_claimed(tmp_path):
@@ -171,7 +200,9 @@ def test_a_folder_of_somebody_else_is_not_claimed(tmp_path):
     with pytest.raises(UserError, match="holds something else and has no mark of this kit"):
         claim(tmp_path / "thesis", "run")
     (tmp_path / "begun").mkdir()
-    (tmp_path / "begun" / "..coda.01234567.tmp").touch()  # of a process that was killed while it made the folder
+    (
+        tmp_path / "begun" / "..coda.01234567.tmp"
+    ).touch()  # of a process that was killed while it made the folder
     claim(tmp_path / "begun", "run")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / ".coda").write_text("of another tool")
@@ -196,34 +227,59 @@ def test_a_folder_is_replaced_as_a_whole_where_it_is_the_kits(tmp_path):
 
 
 def test_the_parts_of_a_run_are_those_of_its_layout():
-    """Every file and folder that `Run` and the Snakefile name belongs to a run, so that --fresh starts over indeed."""
+    """Every file and folder that `Run` and the Snakefile name belongs to a run, so that --fresh starts over
+    indeed.
+    """
     run = Run("/nowhere/run")
     named = {value for name in dir(Run) if isinstance(getattr(Run, name), property)
              if isinstance(value := getattr(run, name), Path)} - {run.folder}  # fmt: skip
-    calls = (run.rollouts, run.judged, run.judge_scores, run.evaluation, run.greedy, run.trajectories, run.variant)
+    calls = (
+        run.rollouts,
+        run.judged,
+        run.judge_scores,
+        run.evaluation,
+        run.greedy,
+        run.trajectories,
+        run.variant,
+    )
     named |= {call("specialist", "gis") for call in calls} | {run.fleet("explore", "specialist", "gis")}
-    named |= {call("gis") for call in (run.judges, run.specialist, run.label_votes, run.ablation, run.transfer)}
+    named |= {
+        call("gis") for call in (run.judges, run.specialist, run.label_votes, run.ablation, run.transfer)
+    }
     named |= {run.stage_record("explore/base/gis")}
     parts = {path.relative_to(run.folder).parts[0] for path in named}
     parts |= set(re.findall(r'self\.folder / "([^"]+)"', inspect.getsource(Run)))
     outputs = re.findall(r"(?ms)^    output:\n(.*?)^    \w", (REPO / "Snakefile").read_text())
     paths = [path for block in outputs for path in re.findall(r'"([^"]+)"', block)]
-    parts |= {re.match(r"[\w.]+", path.replace("{trained}", name))[0] for path in paths for name in ("round1", "specialist")}
+    parts |= {
+        re.match(r"[\w.]+", path.replace("{trained}", name))[0]
+        for path in paths
+        for name in ("round1", "specialist")
+    }
     assert len(parts) >= 20 and parts <= BELONGS["run"]
 
 
-ALLOWED = {  # the only modules that remove: the two of this test, and those that clean a temporary home or what they just wrote
+# the only modules that remove: the two of this test, and those that clean a temporary home or what they just
+# wrote
+ALLOWED = {
     "coda_lib/files.py", "coda_study/owned.py", "sciencedesk/real/grass_hook.py", "sciencedesk/real/grassgis.py",
     "sciencedesk/real/pymol.py", "sciencedesk/real/stellarium.py", "coda_study/formats/judging.py", "coda_lib/trainer.py",
 }  # fmt: skip
 
 
 def test_nothing_else_in_the_library_removes_or_writes_directly():
-    removing, writing = re.compile(r"rmtree|\.unlink\(|os\.remove|\.rmdir\("), re.compile(r"\.write_(text|bytes)\(")
+    removing, writing = (
+        re.compile(r"rmtree|\.unlink\(|os\.remove|\.rmdir\("),
+        re.compile(r"\.write_(text|bytes)\("),
+    )
     modules = {path.relative_to(REPO).as_posix(): path.read_text() for path in kit_files()}
     assert {name for name, text in modules.items() if removing.search(text)} <= ALLOWED
-    written = {name for name, text in modules.items() if writing.search(text) and not name.startswith("sciencedesk/")}
-    study = {f"coda_study/{name}.py" for name in ("formats/logs", "formats/agentrewardbench", "show/viewer/page")}
+    written = {
+        name for name, text in modules.items() if writing.search(text) and not name.startswith("sciencedesk/")
+    }
+    study = {
+        f"coda_study/{name}.py" for name in ("formats/logs", "formats/agentrewardbench", "show/viewer/page")
+    }
     assert written <= {"coda_lib/files.py"} | study  # into new folders
 
 
@@ -241,4 +297,6 @@ def test_json_bytes_and_hashes(tmp_path):
     assert read_json(tmp_path / "a.json") == {"β": 0.1, "a": None}
     assert "β" in (tmp_path / "a.json").read_text(encoding="utf-8")
     write_bytes(tmp_path / "b", b"abc")
-    assert sha256(tmp_path / "b") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2
+    assert (
+        sha256(tmp_path / "b") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    )  # FIPS 180-2

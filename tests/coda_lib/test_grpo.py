@@ -1,4 +1,6 @@
-"""The trainer of stage 1 with shared prefixes against stock TRL on the same plans: loss, gradient, steps, skipped passes."""
+"""The trainer of stage 1 with shared prefixes against stock TRL on the same plans: loss, gradient, steps,
+skipped passes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,11 @@ from coda_lib.trainer import ActionReward, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
 
-ACTS = (("Click 'Grid'.", Action.click(0.25, 0.5)), ("Click 'Axes'.", Action.click(0.75, 0.75)), ("DONE", Action.done()))
+ACTS = (
+    ("Click 'Grid'.", Action.click(0.25, 0.5)),
+    ("Click 'Axes'.", Action.click(0.75, 0.75)),
+    ("DONE", Action.done()),
+)
 GENERATE, LOSS = SharedPrefixTrainer._generate_single_turn, SharedPrefixTrainer._compute_loss
 
 
@@ -40,10 +46,15 @@ def rows() -> Dataset:
 
 @pytest.fixture
 def train(rows, tiny_planner, tmp_path) -> Callable[..., list[dict[str, Any]]]:
-    """Give a function that trains a planner and returns the trainer's log; its checkpoint is in `tmp_path`/NAME."""
+    """Give a function that trains a planner and returns the trainer's log; its checkpoint is in
+    `tmp_path`/NAME.
+    """
 
     def train(name: str = "planner", **changes: Any) -> list[dict[str, Any]]:
-        given = dict(group_size=4, completions_per_step=8, steps=1, learning_rate=1e-3, beta=0.3, epsilon=0.05) | changes
+        given = (
+            dict(group_size=4, completions_per_step=8, steps=1, learning_rate=1e-3, beta=0.3, epsilon=0.05)
+            | changes
+        )
         executor = Executor(ReplayModel(hashed_click), Sampling(temperature=0))
         sampling = SamplingSettings(temperature=1.0, top_p=0.9, max_new_tokens=6)
         specialize(rows, tiny_planner, executor, SpecializeSettings(**given), sampling, tmp_path / name, 7)
@@ -55,12 +66,15 @@ def train(rows, tiny_planner, tmp_path) -> Callable[..., list[dict[str, Any]]]:
 def gradient(network: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
     found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for g, p in zip(found, parameters, strict=True)])
+    return torch.cat(
+        [(torch.zeros_like(p) if g is None else g).flatten() for g, p in zip(found, parameters, strict=True)]
+    )
 
 
 @pytest.fixture
 def both(monkeypatch, train) -> Callable[..., dict[bool, tuple[torch.Tensor, torch.Tensor]]]:
-    """Give a function that trains one step, and the loss and gradient of its first pass by shared prefix: False, True.
+    """Give a function that trains one step, and the loss and gradient of its first pass by shared prefix:
+    False, True.
 
     Plans have one to six tokens.  `change(trainer, inputs)` comes before the losses.
     """
@@ -70,7 +84,9 @@ def both(monkeypatch, train) -> Callable[..., dict[bool, tuple[torch.Tensor, tor
 
         def uneven(trainer, *args, **kwargs):
             plans, nothing = GENERATE(trainer, *args, **kwargs)
-            return [[*plan[: i % 6], trainer._tokenizer.eos_token_id] for i, plan in enumerate(plans)], nothing
+            return [
+                [*plan[: i % 6], trainer._tokenizer.eos_token_id] for i, plan in enumerate(plans)
+            ], nothing
 
         def compute(trainer, model, inputs):
             if not found:
@@ -102,7 +118,9 @@ def checkpointed(trainer: SharedPrefixTrainer, inputs: dict) -> None:
 def moved(trainer: SharedPrefixTrainer, inputs: dict) -> None:
     """The planner is not what sampled: ratios are not 1, and some are clipped; KL terms are not 0."""
     torch.manual_seed(5)
-    inputs["old_per_token_logps"] = inputs["ref_per_token_logps"] + 0.1 * torch.randn_like(inputs["ref_per_token_logps"])
+    inputs["old_per_token_logps"] = inputs["ref_per_token_logps"] + 0.1 * torch.randn_like(
+        inputs["ref_per_token_logps"]
+    )
     with torch.no_grad():
         for parameter in trainer.model.parameters():
             parameter += 0.01 * torch.randn_like(parameter)
@@ -119,7 +137,10 @@ def test_loss_and_gradient_are_those_of_stock_trl(both, change, settings):
 def test_whole_trainings_are_the_same_plans_rewards_and_checkpoint(train, tmp_path):
     shared, stock = train("shared", steps=4), train("stock", steps=4, shared_prefix=False)
     for one, other in zip(shared, stock, strict=True):
-        assert one["reward"] == other["reward"] and one["completions/mean_length"] == other["completions/mean_length"]
+        assert (
+            one["reward"] == other["reward"]
+            and one["completions/mean_length"] == other["completions/mean_length"]
+        )
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
         assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-3)
     first, second = (load_network(tmp_path / name, False, "cpu").state_dict() for name in ("shared", "stock"))
@@ -195,11 +216,13 @@ def test_without_any_signal_a_step_changes_nothing(train, monkeypatch, tiny_plan
 
     monkeypatch.setattr(SharedPrefixTrainer, "_compute_loss", compute)
     assert train(beta=0.0)[0]["grad_norm"] == 0
-    first, second = (load_network(path, False, "cpu").state_dict() for path in (tiny_planner, tmp_path / "planner"))
+    first, second = (
+        load_network(path, False, "cpu").state_dict() for path in (tiny_planner, tmp_path / "planner")
+    )
     assert all(torch.equal(weights, second[name]) for name, weights in first.items())
 
 
-# ---- dynamic sampling --------------------------------------------------------------------------------------------------
+# ---- dynamic sampling --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -218,16 +241,22 @@ def test_states_without_signal_are_replaced(dull, train):
     without, replaced = train("without", steps=4), train("with", steps=4, refills=20)
     assert any(step["passed"] < 1 for step in train("beta", steps=4, beta=0.0))
     assert "refilled" not in without[0]
-    assert {step["refilled"] for step in replaced} <= {0.0, 0.5, 1.0} and any(step["refilled"] for step in replaced)
+    assert {step["refilled"] for step in replaced} <= {0.0, 0.5, 1.0} and any(
+        step["refilled"] for step in replaced
+    )
     assert all(step["passed"] == 1 for step in train("all", steps=4, refills=20, beta=0.0))
 
 
 def test_refilling_ends_at_its_bound(monkeypatch, train):
-    monkeypatch.setattr(ActionReward, "__call__", lambda rewarding, completions, **_: [1.0] * len(completions))
+    monkeypatch.setattr(
+        ActionReward, "__call__", lambda rewarding, completions, **_: [1.0] * len(completions)
+    )
     calls = []
     score = SharedPrefixTrainer._sample_and_score
     monkeypatch.setattr(
-        SharedPrefixTrainer, "_sample_and_score", lambda trainer, inputs: calls.append(len(inputs)) or score(trainer, inputs)
+        SharedPrefixTrainer,
+        "_sample_and_score",
+        lambda trainer, inputs: calls.append(len(inputs)) or score(trainer, inputs),
     )
     (step,) = train(refills=2)
     assert calls == [8, 8, 8] and step["refilled"] == 0
@@ -240,7 +269,9 @@ def test_loss_and_gradient_of_a_refilled_batch_are_those_of_stock_trl(dull, both
     assert slope.norm() > 0 and (shared_slope - slope).norm() < 1e-5 * slope.norm()
 
 
-def test_a_shared_pass_that_differs_from_stock_trl_is_switched_off_with_a_warning(train, monkeypatch, tmp_path):
+def test_a_shared_pass_that_differs_from_stock_trl_is_switched_off_with_a_warning(
+    train, monkeypatch, tmp_path
+):
     of = GroupRows.of.__func__
 
     def wrong(cls, prompts, real, positions, *args):
@@ -255,7 +286,9 @@ def test_a_shared_pass_that_differs_from_stock_trl_is_switched_off_with_a_warnin
 
 @pytest.mark.parametrize("noise, off", [(1e-4, False), (0.5, True)], ids=["as stock TRL alone", "more"])
 def test_a_difference_that_stock_trl_has_from_itself_is_rounding(train, monkeypatch, noise, off):
-    """In 16 bits a deep network rounds by more than the tolerance: log-probabilities of plans computed alone differ as much."""
+    """In 16 bits a deep network rounds by more than the tolerance: log-probabilities of plans computed alone
+    differ as much.
+    """
     score, stock = SharedPrefixTrainer._score, GRPOTrainer._get_per_token_logps_and_entropies
     monkeypatch.setattr(grpo, "TOLERANCE", dict.fromkeys(grpo.TOLERANCE, 1e-5))
 

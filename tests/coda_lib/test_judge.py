@@ -104,10 +104,16 @@ def test_what_is_no_verdict_is_an_error_that_says_why(reply, named):
 
 @given(
     st.text()
-    | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5).map(json.dumps)
+    | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5).map(
+        json.dumps
+    )
 )
 def test_no_reply_breaks_the_reader(reply):
-    for text in (reply, f"{{{reply}}}", f'{{"Correctness": true, "Redundant": {reply}, "First_Error_Step": {reply}}}'):
+    for text in (
+        reply,
+        f"{{{reply}}}",
+        f'{{"Correctness": true, "Redundant": {reply}, "First_Error_Step": {reply}}}',
+    ):
         try:
             assert isinstance(parse_verdict(text), Verdict)
         except VerdictError:
@@ -137,7 +143,7 @@ def test_clean_is_correct_with_nothing_redundant_and_no_error(verdict, clean):
     assert verdict.clean is clean
 
 
-# ---- votes -----------------------------------------------------------------------------------------------------------
+# ---- votes -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("replies", "success", "clean", "invalid"),
     [
@@ -176,7 +182,9 @@ def test_the_rule_is_a_word_in_the_profile(change, votes, needed, name):
 def test_every_profile_has_the_papers_rule_but_desktop(name):
     settings = load_profile(name).judge
     assert settings.rule == ("agreement" if name == "desktop" else "unanimous")
-    assert Rule.of(settings).votes == settings.votes and Rule.of(settings).needed == (1 if name == "desktop" else settings.votes)
+    assert Rule.of(settings).votes == settings.votes and Rule.of(settings).needed == (
+        1 if name == "desktop" else settings.votes
+    )
 
 
 @pytest.mark.parametrize(
@@ -206,7 +214,11 @@ def test_enough_votes_are_a_yes(needed, replies, success, clean):
     assert (outcome.success, outcome.clean) == (success, clean)
 
 
-@given(st.integers(1, 5), st.integers(1, 5), st.lists(st.sampled_from([YES, UNCLEAN, NO, NONSENSE]), min_size=5, max_size=5))
+@given(
+    st.integers(1, 5),
+    st.integers(1, 5),
+    st.lists(st.sampled_from([YES, UNCLEAN, NO, NONSENSE]), min_size=5, max_size=5),
+)
 def test_votes_stop_where_they_can_change_nothing(votes, needed, replies):
     rule = Rule("", (("judge", votes),), min(needed, votes))
     given_ = next(n for n in range(votes + 1) if not rule.undecided(replies[:n]))
@@ -258,10 +270,14 @@ def test_four_independent_votes_as_in_the_paper():
     model = Recorder([f"vote {vote} on {place}" for vote in range(4) for place in range(3)])
     asked = [made_up(i, verdicts=("old",)) for i in range(3)]
     judged = Judge(model).vote(asked, 5)
-    assert [t.verdicts for t in judged] == [tuple(f"vote {vote} on {place}" for vote in range(4)) for place in range(3)]
+    assert [t.verdicts for t in judged] == [
+        tuple(f"vote {vote} on {place}" for vote in range(4)) for place in range(3)
+    ]
     assert [t.task_id for t in judged] == [t.task_id for t in asked] and asked[0].verdicts == ("old",)
     assert len(model.calls) == VOTES == 4 and len({seed for _, _, seed in model.calls}) == 4
-    assert {(s.temperature, s.top_p) for _, s, _ in model.calls} == {(1.0, 0.6)} and SAMPLING.temperature == 1.0
+    assert {(s.temperature, s.top_p) for _, s, _ in model.calls} == {
+        (1.0, 0.6)
+    } and SAMPLING.temperature == 1.0
     assert Judge(Recorder(["x"] * 9)).vote([], 0) == []
 
 
@@ -277,11 +293,15 @@ def test_a_judge_with_a_rule_stops_where_the_outcome_is_decided(needed, votes, s
     attempts, rule = [made_up(i, verdicts=()) for i in (1, 2, 3, 4)], Rule("", (("judge", 4),), needed)
     model = Recorder(reply)
     judged = Judge(model, rule=rule).vote(attempts, 5)
-    assert [t.verdicts for t in judged] == [(text,) * n for text, n in zip(replies.values(), votes, strict=True)]
+    assert [t.verdicts for t in judged] == [
+        (text,) * n for text, n in zip(replies.values(), votes, strict=True)
+    ]
     assert [len(conversations) for conversations, _, _ in model.calls] == sizes
     patient = Judge(Recorder(reply)).vote(attempts, 5)
     assert all(len(t.verdicts) == 4 for t in patient)
-    assert [rule.outcome(t.verdicts).clean for t in judged] == [rule.outcome(t.verdicts).clean for t in patient]
+    assert [rule.outcome(t.verdicts).clean for t in judged] == [
+        rule.outcome(t.verdicts).clean for t in patient
+    ]
 
 
 def test_the_number_of_votes_and_the_sampling_can_be_set():
@@ -309,18 +329,25 @@ def test_the_judge_sees_all_screens_in_order_the_task_and_the_answer(prompts):
     assert "nswer given" not in words_of(judge_messages("x", [], None, prompts))
 
 
-# ---- how good the judge is -------------------------------------------------------------------------------------------
+# ---- how good the judge is ---------------------------------------------------------------------------------
 def test_a_judge_is_scored_against_the_environments_check():
     cases = [
         (YES, True), (YES, True), (YES, False), (NO, True), (NO, False), (NONSENSE, True), (NONSENSE, False),
         (UNCLEAN, True),
     ]  # fmt: skip
-    attempts = [made_up(i, verdicts=(YES, YES, YES, last), success=truth) for i, (last, truth) in enumerate(cases)]
+    attempts = [
+        made_up(i, verdicts=(YES, YES, YES, last), success=truth) for i, (last, truth) in enumerate(cases)
+    ]
     found = score(attempts, RULE)
     assert (found.trajectories, found.successes, found.true_positive, found.false_positive) == (8, 5, 3, 1)
     assert (found.precision, found.recall, found.invalid_votes) == (3 / 4, 3 / 5, 2)
     lenient = score(attempts, Rule("majority@4", (("judge", 4),), 3))
-    assert (lenient.true_positive, lenient.false_positive, lenient.precision, lenient.recall) == (5, 3, 5 / 8, 1)
+    assert (lenient.true_positive, lenient.false_positive, lenient.precision, lenient.recall) == (
+        5,
+        3,
+        5 / 8,
+        1,
+    )
 
 
 def test_precision_and_recall_are_undefined_where_there_is_nothing_to_divide_by():

@@ -49,13 +49,17 @@ def test_a_reply_without_a_thought_is_no_plan(reply):
     assert read_plan(reply) == ""
 
 
-@pytest.mark.parametrize("part", [" ", "\n", "Action", "Action ", "Thought", "Thought:", "\n Action\n", "x", "Action\t"])
+@pytest.mark.parametrize(
+    "part", [" ", "\n", "Action", "Action ", "Thought", "Thought:", "\n Action\n", "x", "Action\t"]
+)
 def test_a_reply_of_any_length_is_read_at_once_and_cut_at_a_known_length(part):
     start = time.process_time()
     plan = read_plan(part * (5_000_000 // len(part)))
     assert time.process_time() - start < 0.2 and len(plan) <= LONGEST_REPLY + 10
     assert is_cut(plan) == bool(plan) and not is_cut(read_plan("a" * LONGEST_REPLY))
-    assert not is_cut(read_plan("Thought: Click it.\nAction: " + part * 50_000))  # the plan itself was read whole
+    assert not is_cut(
+        read_plan("Thought: Click it.\nAction: " + part * 50_000)
+    )  # the plan itself was read whole
 
 
 @pytest.mark.parametrize(

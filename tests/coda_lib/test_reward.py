@@ -23,7 +23,7 @@ any_action = st.sampled_from(ONE_OF_EACH) | actions
 some_actions = st.lists(any_action, min_size=1, max_size=4)
 
 
-# ---- golden values ---------------------------------------------------------------------------------------------------
+# ---- golden values -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("action", ONE_OF_EACH, ids=str)
 def test_a_perfect_action_of_every_type_earns_two(action):
     assert reward([action], [action]) == 2.0
@@ -37,10 +37,11 @@ def test_a_perfect_action_of_every_type_earns_two(action):
         (Action.click(0.5, 0.5), Action.click(0.2, 0.6), 0.8),
         # opposite corners: 1 - (1 + 1) / 2
         (Action.hover(0.0, 0.0), Action.hover(1.0, 1.0), 0.0),
-        # same direction (cosine 1); with the margin of 0.03 the boxes are 0.46 x 0.06 and 0.26 x 0.06, one within the
-        # other: IoU = 0.26 / 0.46
+        # same direction (cosine 1); with the margin of 0.03 the boxes are 0.46 x 0.06 and 0.26 x 0.06, one
+        # within the other: IoU = 0.26 / 0.46
         (Action.drag(0.1, 0.5, 0.5, 0.5), Action.drag(0.1, 0.5, 0.3, 0.5), 0.26 / 0.46),
-        # two level drags 0.02 apart: common height 0.06 - 0.02 = 0.04, joint height 0.06 + 0.02 = 0.08, equal widths
+        # two level drags 0.02 apart: common height 0.06 - 0.02 = 0.04, joint height 0.06 + 0.02 = 0.08, equal
+        # widths
         (Action.drag(0.1, 0.5, 0.5, 0.5), Action.drag(0.1, 0.52, 0.5, 0.52), 0.5),
         # the two diagonals of a square: the same box (IoU 1), at right angles (cosine 0)
         (Action.drag(0.1, 0.1, 0.5, 0.5), Action.drag(0.1, 0.5, 0.5, 0.1), 0.0),
@@ -96,7 +97,7 @@ def test_several_actions_are_averaged_over_the_longer_sequence():
         reward([click], [])
 
 
-# ---- properties ------------------------------------------------------------------------------------------------------
+# ---- properties --------------------------------------------------------------------------------------------
 @given(some_actions, some_actions)
 def test_the_reward_is_in_range_and_symmetric(ours, theirs):
     assert 0 <= reward(ours, theirs) <= 2
@@ -145,10 +146,12 @@ def test_the_drag_that_is_less_off_earns_no_less(length, near, far):
 
 @given(st.text(min_size=1, max_size=8), st.characters())
 def test_one_wrong_character_costs_one_share_of_the_longer_text(text, char):
-    assert similarity(Action.type_text(text + char), Action.type_text(text)) == pytest.approx(1 - 1 / (len(text) + 1))
+    assert similarity(Action.type_text(text + char), Action.type_text(text)) == pytest.approx(
+        1 - 1 / (len(text) + 1)
+    )
 
 
-# ---- advantages ------------------------------------------------------------------------------------------------------
+# ---- advantages --------------------------------------------------------------------------------------------
 def test_advantages_of_two_groups():
     # (0, 1, 2): mean 1, sample std 1.  (2, 0, 0): mean 2/3, std sqrt((16/9 + 4/9 + 4/9) / 2) = 2/sqrt(3)
     expected = [[-1, 0, 1], [2 / 3**0.5, -(3**-0.5), -(3**-0.5)]]
@@ -166,7 +169,11 @@ def test_rewards_of_another_shape_are_refused(shape):
         advantages(np.zeros(shape))
 
 
-@given(arrays(float, st.tuples(st.integers(1, 4), st.integers(2, 8)), elements=st.sampled_from([0, 1, 1.25, 1.5, 2])))
+@given(
+    arrays(
+        float, st.tuples(st.integers(1, 4), st.integers(2, 8)), elements=st.sampled_from([0, 1, 1.25, 1.5, 2])
+    )
+)
 def test_advantages_are_normalised_in_each_group_and_keep_its_order(rewards_P_G):
     result = advantages(rewards_P_G)
     assert result.shape == rewards_P_G.shape

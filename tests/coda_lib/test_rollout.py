@@ -58,7 +58,7 @@ def play(agent: Script, steps: int = 5, **changes: object) -> Trajectory:
     return trajectory
 
 
-# ---- how an episode ends ---------------------------------------------------------------------------------------------
+# ---- how an episode ends -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("acts", "stop", "answer", "success", "steps"),
     [
@@ -70,7 +70,13 @@ def play(agent: Script, steps: int = 5, **changes: object) -> Trajectory:
         ((WAIT,) * 5, StopReason.STEP_LIMIT, None, False, 5),
         ((CLICK,) * 5, StopReason.STEP_LIMIT, None, False, 5),
         (("?", CLICK, "?", CLICK, "?"), StopReason.STEP_LIMIT, None, False, 5),
-        (((CLICK, CLICK, Action.done(), CLICK),), StopReason.DONE, None, True, 1),  # nothing happens after the end
+        (
+            ((CLICK, CLICK, Action.done(), CLICK),),
+            StopReason.DONE,
+            None,
+            True,
+            1,
+        ),  # nothing happens after the end
         ((CLICK, Action.hotkey("esc")), StopReason.ENVIRONMENT_ERROR, None, None, 2),
     ],
 )
@@ -78,7 +84,11 @@ def test_how_an_episode_ends(acts, stop, answer, success, steps):
     trajectory = play(in_order(*acts))
     assert (trajectory.stop, trajectory.answer, trajectory.success) == (stop, answer, success)
     assert len(trajectory.steps) == steps and trajectory.verdicts == ()
-    assert (trajectory.task_id, trajectory.app, trajectory.instruction) == ("algebra/T-03", "algebra", "task 3")
+    assert (trajectory.task_id, trajectory.app, trajectory.instruction) == (
+        "algebra/T-03",
+        "algebra",
+        "task 3",
+    )
     assert trajectory.planner == "script"
 
 
@@ -138,10 +148,12 @@ def test_what_broke_is_tried_again_elsewhere():
     found = rollout(agent, jobs([task(i) for i in range(8)], 1), Named, 0, concurrency=2)
     assert [t.success for t in found] == [True] * 8
     Named.made = 1  # one environment alone
-    assert [t.success for t in rollout(agent, jobs([task(i) for i in range(2)], 1), Named, 0, concurrency=2)] == [True] * 2
+    assert [
+        t.success for t in rollout(agent, jobs([task(i) for i in range(2)], 1), Named, 0, concurrency=2)
+    ] == [True] * 2
 
 
-# ---- what is kept ----------------------------------------------------------------------------------------------------
+# ---- what is kept ------------------------------------------------------------------------------------------
 def test_steps_keep_what_was_seen_planned_and_done():
     agent = in_order(CLICK, "what?", (CLICK, WAIT), Action.done())
     trajectory = play(agent)
@@ -160,7 +172,9 @@ def test_the_agent_sees_the_last_two_screens_and_what_was_done():
     agent = in_order(CLICK, "what?", (CLICK, WAIT), Action.done())
     play(agent)
     shots = [[np.array(shot) for shot in (o.previous, o.current)] for (o,) in agent.seen]
-    clicks = [[next(n for n in range(5) if (shot == np.array(screen(n))).all()) for shot in pair] for pair in shots]
+    clicks = [
+        [next(n for n in range(5) if (shot == np.array(screen(n))).all()) for shot in pair] for pair in shots
+    ]
     assert clicks == [[0, 0], [0, 1], [1, 1], [1, 2]]
     (last,) = agent.seen[-1]
     assert last.history == (Turn("plan 0", CLICKED), Turn("", ""), Turn("plan 2", f"{CLICKED}\n\nwait()"))
@@ -170,22 +184,33 @@ def test_the_agent_sees_the_last_two_screens_and_what_was_done():
 @pytest.mark.parametrize("planned", ["Action: click()", "Thought:"])
 def test_raw_replies_that_cannot_be_read_are_kept(planned):
     def answers(replies: Sequence[str]) -> object:
-        return type("Model", (), {"generate": lambda self, c, sampling, seed: [replies[seed // 1000 % 2]] * len(c)})()
+        return type(
+            "Model", (), {"generate": lambda self, c, sampling, seed: [replies[seed // 1000 % 2]] * len(c)}
+        )()
 
-    planner, executor = Planner(answers([planned] * 2), Sampling()), Executor(answers(["gar", "bage"]), Sampling())
+    planner, executor = (
+        Planner(answers([planned] * 2), Sampling()),
+        Executor(answers(["gar", "bage"]), Sampling()),
+    )
     (trajectory,) = rollout(DualAgent(planner, executor, "base"), [(task(steps=2), 0)], Counter, 0)
-    assert [(step.plan, step.actions, bool(step.error)) for step in trajectory.steps] == [(planned, (), True)] * 2
+    assert [(step.plan, step.actions, bool(step.error)) for step in trajectory.steps] == [
+        (planned, (), True)
+    ] * 2
 
     planner = Planner(answers(["Click it."] * 2), Sampling())
     (trajectory,) = rollout(DualAgent(planner, executor, "base"), [(task(steps=1), 0)], Counter, 0)
     (step,) = trajectory.steps
-    assert (step.plan, step.reply, step.actions) == ("Click it.", "gar", ()) and "gar" in step.error  # the third try's
+    assert (step.plan, step.reply, step.actions) == (
+        "Click it.",
+        "gar",
+        (),
+    ) and "gar" in step.error  # the third try's
 
     (trajectory,) = rollout(SoloAgent(executor), [(task(steps=1), 0)], Counter, 0)
     assert (trajectory.steps[0].reply, trajectory.planner) == ("gar", "executor")
 
 
-# ---- side by side ----------------------------------------------------------------------------------------------------
+# ---- side by side ------------------------------------------------------------------------------------------
 def varied(instruction: str, step: int) -> Action:
     """Episodes of different lengths."""
     return Action.done() if step == zlib.crc32(instruction.encode()) % 4 else CLICK
@@ -218,7 +243,14 @@ def test_every_tick_asks_in_one_batch_with_a_seed_of_its_own():
 
 def test_progress_counts_what_is_done():
     told: list[tuple[int, int]] = []
-    rollout(Script(varied), jobs([task(i) for i in range(5)], 2), Counter, 0, 3, progress=lambda *now: told.append(now))
+    rollout(
+        Script(varied),
+        jobs([task(i) for i in range(5)], 2),
+        Counter,
+        0,
+        3,
+        progress=lambda *now: told.append(now),
+    )
     assert told[-1] == (10, 10) and told == sorted(told) and {total for _, total in told} == {10}
 
 
@@ -240,7 +272,7 @@ def test_the_same_seed_gives_the_same_bytes(tiny_planner, tiny_executor, tmp_pat
     assert saved(tmp_path / "c.parquet", tiny_planner, tiny_executor, 2) != first
 
 
-# ---- jobs and tables -------------------------------------------------------------------------------------------------
+# ---- jobs and tables ---------------------------------------------------------------------------------------
 def test_jobs_are_every_task_so_many_times():
     one, two = task(1), task(2)
     assert jobs([one, two], 3) == [(one, 0), (one, 1), (one, 2), (two, 0), (two, 1), (two, 2)]

@@ -73,11 +73,15 @@ BAD = [
     *((("evaluate", 0, "key"), value, "evaluate[0].key") for value in (None, 1, "", ["grid"])),
     *((("evaluate", 0, "pred"), value, "evaluate[0].pred") for value in ("eval", "", None, 1, ["equals"])),
     (("evaluate", 0), {"type": "state", "key": "grid"}, "evaluate[0].value"),
-    *((("evaluate", 0), {"type": "state", "key": "grid", "pred": pred, "value": value}, "evaluate[0].value")
-      for pred, values in {"at_least": ("3", None, [3]), "before": ("ab", 3, {})}.items() for value in values),
+    *(
+        (("evaluate", 0), {"type": "state", "key": "grid", "pred": pred, "value": value}, "evaluate[0].value")
+        for pred, values in {"at_least": ("3", None, [3]), "before": ("ab", 3, {})}.items()
+        for value in values
+    ),
     (("evaluate", 0, "value"), json.loads("[" * 500 + "]" * 500), "evaluate[0]"),
     (("initialize", 0, "value"), json.loads('{"a": ' * 40 + "1" + "}" * 40), "initialize[0]"),
-    (("solution", 0), {"type": "x" * 20_000}, "solution[0]"), (("evaluate", 0, "value"), [0] * 9_000, "evaluate[0]"),
+    (("solution", 0), {"type": "x" * 20_000}, "solution[0]"),
+    (("evaluate", 0, "value"), [0] * 9_000, "evaluate[0]"),
     *((("evaluate", 1, "value"), value, "evaluate[1].value") for value in ("STOP", None, 1, [])),
     *((("evaluate", 1, "args"), value, "evaluate[1].args") for value in ("531", None, [531], [""], {})),
     *((("ans",), value, "ans") for value in (531, "", ["531"], False)),
@@ -124,7 +128,9 @@ def test_a_file_that_is_no_text(tmp_path):
 
 def test_an_unknown_setting_is_named_at_the_start_of_an_episode(tmp_path):
     task = load_task(write(tmp_path, WHOLE | {"initialize": [{"func": "set", "key": "gird", "value": True}]}))
-    with pytest.raises(UserError, match=r"task gis/D-07: initialize: gis has no setting 'gird'; it has .*\bgrid\b"):
+    with pytest.raises(
+        UserError, match=r"task gis/D-07: initialize: gis has no setting 'gird'; it has .*\bgrid\b"
+    ):
         ScienceDesk("gis").reset(task)
 
 

@@ -55,7 +55,9 @@ def scripted(reply: Callable[[list[Message]], str] = hashed_click) -> Executor:
 
 @pytest.fixture
 def rows() -> Dataset:
-    other = made_up(1, ACTS, instruction="turn the grid and the axes on, and then off")  # prompts of different lengths
+    other = made_up(
+        1, ACTS, instruction="turn the grid and the axes on, and then off"
+    )  # prompts of different lengths
     return grpo_rows([made_up(0, ACTS), other], "compact", LABEL)
 
 
@@ -63,7 +65,9 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every_other(rows, tiny_planner, tmp_path):
+def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every_other(
+    rows, tiny_planner, tmp_path
+):
     ways = {
         "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2), sampling(), folder, 7),
         "stage 2": lambda folder: generalize(
@@ -92,11 +96,13 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
         (one, *_), (other, *_) = log_of(whole), log_of(parts)
         assert one["loss"] == pytest.approx(other["loss"], abs=1e-5)
         assert one["grad_norm"] == pytest.approx(other["grad_norm"], rel=1e-3) and one["grad_norm"] > 0
-        first, second = (load_network(folder, trainable=False, device="cpu").state_dict() for folder in (whole, parts))
+        first, second = (
+            load_network(folder, trainable=False, device="cpu").state_dict() for folder in (whole, parts)
+        )
         assert all(torch.allclose(weights, second[name], atol=1e-4) for name, weights in first.items())
 
 
-# ---- eq. 2 and 3 -----------------------------------------------------------------------------------------------------
+# ---- eq. 2 and 3 -------------------------------------------------------------------------------------------
 def uneven(trainer: SharedPrefixTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
     """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
     plans, nothing = GENERATE(trainer, *args, **kwargs)
@@ -107,7 +113,9 @@ GENERATE = SharedPrefixTrainer._generate_single_turn
 LOSS = SharedPrefixTrainer._compute_loss
 
 
-def log_probabilities(network: torch.nn.Module, batch: dict[str, Any], i: int, temperature: float) -> torch.Tensor:
+def log_probabilities(
+    network: torch.nn.Module, batch: dict[str, Any], i: int, temperature: float
+) -> torch.Tensor:
     """log π of each token of plan i, from the logits of this plan alone: no padding, no other row."""
     prompt = batch["prompt_ids"][i][batch["prompt_mask"][i].bool()]
     plan = batch["completion_ids"][i][batch["completion_mask"][i].bool()]
@@ -145,11 +153,15 @@ def one_batch(
     monkeypatch: pytest.MonkeyPatch, rows: Dataset, planner: Path, folder: Path, drift: float, beta: float,
     temperature: float, shared: bool = True,
 ) -> Batch:  # fmt: skip
-    """Run one step of `specialize`; after sampling the planner moves by `drift`, so that it is not what sampled."""
+    """Run one step of `specialize`; after sampling the planner moves by `drift`, so that it is not what
+    sampled.
+    """
     kept = Batch()
 
     def compute(trainer: SharedPrefixTrainer, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        bare = load_network(planner, trainable=True, device="cpu")  # without what TRL puts into the trained one
+        bare = load_network(
+            planner, trainable=True, device="cpu"
+        )  # without what TRL puts into the trained one
         with torch.no_grad():
             kept.old = [log_probabilities(bare, inputs, i, temperature) for i in range(PLANS)]
             torch.manual_seed(5)
@@ -160,18 +172,33 @@ def one_batch(
             inputs["old_per_token_logps"] = padded
         loss = LOSS(trainer, model, inputs)
         bare.load_state_dict(model.state_dict())
-        kept.inputs, kept.loss, kept.planner, kept.gradient = inputs, loss.detach(), bare, gradient(model, loss)
+        kept.inputs, kept.loss, kept.planner, kept.gradient = (
+            inputs,
+            loss.detach(),
+            bare,
+            gradient(model, loss),
+        )
         return loss
 
     monkeypatch.setattr(SharedPrefixTrainer, "_generate_single_turn", uneven)
     monkeypatch.setattr(SharedPrefixTrainer, "_compute_loss", compute)
-    specialize(rows, planner, scripted(), settings(beta=beta, shared_prefix=shared), sampling(temperature=temperature), folder, 4)
+    specialize(
+        rows,
+        planner,
+        scripted(),
+        settings(beta=beta, shared_prefix=shared),
+        sampling(temperature=temperature),
+        folder,
+        4,
+    )
     return kept
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
-def test_the_loss_and_its_gradient_are_those_of_eq_3(monkeypatch, rows, tiny_planner, tmp_path, temperature, shared):
+def test_the_loss_and_its_gradient_are_those_of_eq_3(
+    monkeypatch, rows, tiny_planner, tmp_path, temperature, shared
+):
     batch = one_batch(monkeypatch, rows, tiny_planner, tmp_path, 0.01, BETA, temperature, shared)
     base = load_network(tiny_planner, trainable=False, device="cpu")
     terms, ratios, divergences = [], [], []
@@ -190,12 +217,16 @@ def test_the_loss_and_its_gradient_are_those_of_eq_3(monkeypatch, rows, tiny_pla
     assert ((ratio_T < 1 - EPSILON) | (ratio_T > 1 + EPSILON)).any() and (ratio_T - 1).abs().min() > 0
     assert divergence_T.mean() > 1e-4
     assert not batch.inputs["prompt_mask"].all()  # some prompts are padded, on the left
-    assert {len(r) for r in ratios} == set(range(1, TOKENS + 1))  # the mean over a plan is not the mean over all tokens
+    assert {len(r) for r in ratios} == set(
+        range(1, TOKENS + 1)
+    )  # the mean over a plan is not the mean over all tokens
     torch.testing.assert_close(batch.loss, loss.detach(), rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(batch.gradient, gradient(batch.planner, loss), rtol=1e-3, atol=1e-5)
 
 
-def test_advantages_are_rewards_normalised_within_the_group_of_a_state(monkeypatch, rows, tiny_planner, tmp_path):
+def test_advantages_are_rewards_normalised_within_the_group_of_a_state(
+    monkeypatch, rows, tiny_planner, tmp_path
+):
     batch = one_batch(monkeypatch, rows, tiny_planner, tmp_path, drift=0.0, beta=BETA, temperature=1.0)
     words = load_processor(tiny_planner).tokenizer
     labels = {row["instruction"] + turns_of(row): parse_actions(row["target"], SIZE) for row in rows}
@@ -222,10 +253,14 @@ def turns_of(row: dict[str, Any]) -> str:
     return "\n" + "".join(f"{turn['plan']} " for turn in row["turns"]) if row["turns"] else ""
 
 
-def test_advantages_are_applied_to_planning_tokens_and_nothing_else(monkeypatch, rows, tiny_planner, tmp_path):
+def test_advantages_are_applied_to_planning_tokens_and_nothing_else(
+    monkeypatch, rows, tiny_planner, tmp_path
+):
     batch = one_batch(monkeypatch, rows, tiny_planner, tmp_path, drift=0.0, beta=0.0, temperature=1.0)
     tokens = [log_probabilities(batch.planner, batch.inputs, i, 1.0) for i in range(PLANS)]
-    likelihood = torch.stack([a * t.mean() for a, t in zip(batch.inputs["advantages"], tokens, strict=True)]).mean()
+    likelihood = torch.stack(
+        [a * t.mean() for a, t in zip(batch.inputs["advantages"], tokens, strict=True)]
+    ).mean()
     assert batch.inputs["advantages"].abs().max() > 0.5
     assert (
         int(batch.inputs["completion_mask"].sum())
@@ -235,7 +270,7 @@ def test_advantages_are_applied_to_planning_tokens_and_nothing_else(monkeypatch,
     torch.testing.assert_close(batch.gradient, gradient(batch.planner, -likelihood), rtol=1e-3, atol=1e-6)
 
 
-# ---- the reward function ---------------------------------------------------------------------------------------------
+# ---- the reward function -----------------------------------------------------------------------------------
 def columns(rows: Dataset) -> dict[str, Any]:
     return {name: list(rows[name]) for name in ("images", "target", "instruction", "turns")}
 
@@ -244,7 +279,9 @@ class State:
     global_step = 0
 
 
-def ask(executor: Executor, rows: Dataset, plans: Sequence[str], step: int = 0, **changes: Any) -> list[float]:
+def ask(
+    executor: Executor, rows: Dataset, plans: Sequence[str], step: int = 0, **changes: Any
+) -> list[float]:
     state = State()
     state.global_step = step
     completions = [[{"role": "assistant", "content": plan}] for plan in plans]
@@ -275,7 +312,9 @@ def test_rewards_are_those_of_the_executors_actions(distance):
     labels = [parse_actions(target, SIZE) for target in rows["target"]]
     expected = [reward(action, label, distance) for action, label in zip(actions, labels, strict=True)]
     assert ask(executor, rows, plans, distance=distance) == expected
-    assert len({round(value, 6) for value in expected}) >= (7 if distance else 3)  # the cases can be told apart
+    assert len({round(value, 6) for value in expected}) >= (
+        7 if distance else 3
+    )  # the cases can be told apart
 
 
 def test_a_perfect_plan_of_a_row_earns_two(rows):
@@ -292,7 +331,9 @@ def test_both_screenshots_reach_the_executor_as_they_were(rows, tiny_planner, tm
         return hashed_click(conversation)
 
     executor = Executor(ReplayModel(look), Sampling(temperature=0), prompts)
-    specialize(rows, tiny_planner, executor, settings(completions_per_step=4 * len(rows)), sampling(), tmp_path, 0)
+    specialize(
+        rows, tiny_planner, executor, settings(completions_per_step=4 * len(rows)), sampling(), tmp_path, 0
+    )
     pairs = {tuple(i if i else 0 for i in (max(step - 1, 0), step)) for step in range(3)}
     expected = {tuple(10 * number + i for i in pair) for pair in pairs for number in (0, 1)}
     shown = {tuple(number_of(picture) for picture in pictures_of(conversation)) for conversation in seen}
@@ -300,18 +341,22 @@ def test_both_screenshots_reach_the_executor_as_they_were(rows, tiny_planner, tm
 
 
 def number_of(picture: Any) -> int:
-    (number,) = [n for n in range(20) if not ImageChops.difference(picture.convert("RGB"), screen(n)).getbbox()]
+    (number,) = [
+        n for n in range(20) if not ImageChops.difference(picture.convert("RGB"), screen(n)).getbbox()
+    ]
     return number
 
 
-# ---- the frozen executor ---------------------------------------------------------------------------------------------
+# ---- the frozen executor -----------------------------------------------------------------------------------
 def digest(network: torch.nn.Module) -> str:
     state = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     parts = [name.encode() + value.detach().numpy().tobytes() for name, value in sorted(state.items())]
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def test_the_executor_does_not_change_by_one_bit_and_the_planner_does(rows, tiny_planner, tiny_executor, tmp_path):
+def test_the_executor_does_not_change_by_one_bit_and_the_planner_does(
+    rows, tiny_planner, tiny_executor, tmp_path
+):
     executor = Executor(ClickingModel(tiny_executor), Sampling(temperature=1.0, max_new_tokens=4))
     files = {path.name: path.read_bytes() for path in (*tiny_executor.iterdir(), *tiny_planner.iterdir())}
     before = digest(executor.model.network)
@@ -324,20 +369,28 @@ def test_the_executor_does_not_change_by_one_bit_and_the_planner_does(rows, tiny
     assert len(calls) == 2 and not executor.trainable
     assert digest(executor.model.network) == before
     assert not any(p.requires_grad or p.grad is not None for p in executor.model.network.parameters())
-    assert {path.name: path.read_bytes() for path in (*tiny_executor.iterdir(), *tiny_planner.iterdir())} == files
+    assert {
+        path.name: path.read_bytes() for path in (*tiny_executor.iterdir(), *tiny_planner.iterdir())
+    } == files
     trained, base = LocalModel(tmp_path).network, LocalModel(tiny_planner).network
-    moved = [name for name, value in trained.named_parameters() if not torch.equal(value, base.get_parameter(name))]
+    moved = [
+        name for name, value in trained.named_parameters() if not torch.equal(value, base.get_parameter(name))
+    ]
     assert "model.language_model.layers.0.self_attn.q_proj.weight" in moved
     assert "model.visual.patch_embed.proj.weight" in moved
 
 
-# ---- what is trained on ----------------------------------------------------------------------------------------------
-def test_memory_that_runs_out_is_one_message_that_says_what_to_lower(rows, tiny_planner, tmp_path, monkeypatch):
+# ---- what is trained on ------------------------------------------------------------------------------------
+def test_memory_that_runs_out_is_one_message_that_says_what_to_lower(
+    rows, tiny_planner, tmp_path, monkeypatch
+):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
 
     monkeypatch.setattr(SpecializeTrainer, "compute_loss", full)
-    with pytest.raises(UserError, match=r"lower at_once, .* \(CUDA out of memory. Tried to allocate 20 GiB\)"):
+    with pytest.raises(
+        UserError, match=r"lower at_once, .* \(CUDA out of memory. Tried to allocate 20 GiB\)"
+    ):
         specialize(rows, tiny_planner, scripted(), settings(), sampling(), tmp_path, 0)
 
 
@@ -365,16 +418,22 @@ def test_a_planner_that_is_not_whole_is_one_clear_message(rows, tmp_path):
     with pytest.raises(UserError, match="no checkpoint at .*nowhere"):
         specialize(rows, tmp_path / "nowhere", scripted(), settings(), sampling(), tmp_path, 0)
     with pytest.raises(UserError, match="no checkpoint at .*nowhere"):
-        generalize(sft, tmp_path / "nowhere", GeneralizeSettings(steps=1, batch_size=1, learning_rate=1), tmp_path, 0)
+        generalize(
+            sft, tmp_path / "nowhere", GeneralizeSettings(steps=1, batch_size=1, learning_rate=1), tmp_path, 0
+        )
 
 
-# ---- stage 2 ---------------------------------------------------------------------------------------------------------
+# ---- stage 2 -----------------------------------------------------------------------------------------------
 def test_generalize_trains_a_fresh_planner_and_lowers_the_loss(tiny_planner, tmp_path):
     before = {path.name: path.read_bytes() for path in tiny_planner.iterdir()}
     rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
-    generalize(rows, tiny_planner, GeneralizeSettings(epochs=10, batch_size=4, learning_rate=1e-2), tmp_path, 0)
+    generalize(
+        rows, tiny_planner, GeneralizeSettings(epochs=10, batch_size=4, learning_rate=1e-2), tmp_path, 0
+    )
     losses = [line["loss"] for line in log_of(tmp_path)]
-    assert [line["step"] for line in log_of(tmp_path)] == list(range(1, 21))  # 6 rows, 4 a batch: two steps a pass
+    assert [line["step"] for line in log_of(tmp_path)] == list(
+        range(1, 21)
+    )  # 6 rows, 4 a batch: two steps a pass
     assert losses[-1] < 0.5 * losses[0]
     assert {path.name: path.read_bytes() for path in tiny_planner.iterdir()} == before
     network, base = LocalModel(tmp_path).network, LocalModel(tiny_planner).network
@@ -399,14 +458,18 @@ def test_generalize_learns_the_tokens_of_the_plan_alone(monkeypatch, tiny_planne
     assert tuple(batch["image_grid_thw"].shape) == (6, 3)  # two screenshots a row
 
 
-# ---- killed and started again ----------------------------------------------------------------------------------------
+# ---- killed and started again ------------------------------------------------------------------------------
 class Killed(Exception):
     pass
 
 
 def checkpoint_of(folder: Path) -> dict[str, bytes]:
     """The files that a training leaves for others."""
-    return {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file() and path.name != "metrics.jsonl"}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.glob("*")
+        if path.is_file() and path.name != "metrics.jsonl"
+    }
 
 
 def test_specialize_goes_on_after_a_kill_as_if_nothing_had_been(rows, tiny_planner, tiny_executor, tmp_path):
@@ -441,7 +504,9 @@ def test_specialize_goes_on_after_a_kill_as_if_nothing_had_been(rows, tiny_plann
     assert [line["step"] for line in log_of(halved)] == list(range(1, 13))
     for line, other in zip(log_of(whole), log_of(halved), strict=True):
         drop = ("step_time",)
-        assert {k: v for k, v in line.items() if k not in drop} == {k: v for k, v in other.items() if k not in drop}
+        assert {k: v for k, v in line.items() if k not in drop} == {
+            k: v for k, v in other.items() if k not in drop
+        }
     assert (
         digest(LocalModel(whole).network)
         == digest(LocalModel(halved).network)
@@ -449,7 +514,9 @@ def test_specialize_goes_on_after_a_kill_as_if_nothing_had_been(rows, tiny_plann
     )
 
     specialize(rows, tiny_planner, dying, few, sampling(), halved, 7)  # nothing is left to do
-    assert checkpoint_of(halved) == checkpoint_of(whole)  # nor does a name of this machine's folders stand there
+    assert checkpoint_of(halved) == checkpoint_of(
+        whole
+    )  # nor does a name of this machine's folders stand there
     assert [line["step"] for line in log_of(halved)] == list(range(1, 13))
 
 

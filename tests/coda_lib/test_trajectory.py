@@ -1,4 +1,6 @@
-"""Trajectories as files: nothing is lost, the bytes are always the same, and a broken file is one clear message."""
+"""Trajectories as files: nothing is lost, the bytes are always the same, and a broken file is one clear
+message.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def several():
     both = Step(encode_image(screen(2)), "both", "r", (Action.click(0.1, 0.1), Action.type_text("")))
     return [
         made_up(0),
-        made_up(1, [(f"plan {i}", action) for i, action in enumerate(EVERY_TYPE)], verdicts=(YES, NO, "raw", "")),
+        made_up(
+            1, [(f"plan {i}", action) for i, action in enumerate(EVERY_TYPE)], verdicts=(YES, NO, "raw", "")
+        ),
         made_up(2, stop=StopReason.ENVIRONMENT_ERROR, success=None, verdicts=(), steps=(unread, both)),
         made_up(3, stop=StopReason.ANS, answer="12 cm", success=False, run=7, planner="specialist"),
         made_up(4, stop=StopReason.STEP_LIMIT, steps=()),
@@ -47,7 +51,9 @@ def test_what_is_saved_is_loaded(tmp_path):
     save_trajectories(tmp_path / "deep" / "x.parquet", several())
     loaded = load_trajectories(tmp_path / "deep" / "x.parquet")
     assert loaded == several()
-    assert [type(t.stop) for t in loaded] == [StopReason] * 5 and isinstance(loaded[1].steps[0].actions[0], Action)
+    assert [type(t.stop) for t in loaded] == [StopReason] * 5 and isinstance(
+        loaded[1].steps[0].actions[0], Action
+    )
     save_trajectories(tmp_path / "none.parquet", [])
     assert load_trajectories(tmp_path / "none.parquet") == []
 
@@ -71,7 +77,9 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     monkeypatch.setattr(pq, "write_table", full)
     with pytest.raises(OSError, match="No space"):
         save_trajectories(path, several())
-    assert load_trajectories(path) == [made_up(0)] and [file.name for file in tmp_path.iterdir()] == ["x.parquet"]
+    assert load_trajectories(path) == [made_up(0)] and [file.name for file in tmp_path.iterdir()] == [
+        "x.parquet"
+    ]
 
 
 @pytest.mark.parametrize("what", ["missing", "half", "empty", "text", "other table", "fewer columns"])
@@ -92,7 +100,9 @@ def test_a_file_that_holds_no_trajectories_is_one_clear_message(tmp_path, what):
             pd.DataFrame({"task_id": ["algebra/A-01"], "steps": [3]}).to_parquet(path)
         case "fewer columns":
             pq.write_table(pq.read_table(path).drop_columns(["steps", "verdicts"]), path)
-    with pytest.raises(UserError, match="x.parquet(: it is not there| is no Parquet file| holds no trajectories, but)"):
+    with pytest.raises(
+        UserError, match="x.parquet(: it is not there| is no Parquet file| holds no trajectories, but)"
+    ):
         load_trajectories(path)
 
 
@@ -115,7 +125,8 @@ def test_images_survive_to_the_last_pixel():
 def test_the_screen_after_the_last_action_counts_if_that_action_did_something(stop, added):
     trajectory = made_up(stop=stop)
     assert (
-        trajectory.screenshots == [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot] * added
+        trajectory.screenshots
+        == [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot] * added
     )
 
 

@@ -24,7 +24,12 @@ def counted(path, size: tuple[int, int], words: str, reply: int) -> tuple[Networ
         network(**inputs, logits_to_keep=1)
     with FlopCounterMode(display=False) as writing, torch.no_grad():
         network.generate(**inputs, max_new_tokens=reply, min_new_tokens=reply, do_sample=False)
-    return Network(network.config), inputs["input_ids"].shape[1], reading.get_total_flops(), writing.get_total_flops()
+    return (
+        Network(network.config),
+        inputs["input_ids"].shape[1],
+        reading.get_total_flops(),
+        writing.get_total_flops(),
+    )
 
 
 @pytest.mark.parametrize("role", ["planner", "executor"])

@@ -1,4 +1,6 @@
-"""Estimates: sizes as published, a step of stage 1 as torch counts it, and the messages where something is missing."""
+"""Estimates: sizes as published, a step of stage 1 as torch counts it, and the messages where something is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ def test_the_released_models_have_their_published_sizes(name):
 
 
 def test_a_model_of_unknown_size_and_a_profile_without_hardware_are_errors():
-    with pytest.raises(UserError, match="the sizes of some/model are not known: add them to data/models.yaml, which has Qwen/"):
+    with pytest.raises(
+        UserError,
+        match="the sizes of some/model are not known: add them to data/models.yaml, which has Qwen/",
+    ):
         network("some/model")
     with pytest.raises(UserError, match="laptop names no hardware: `coda estimate gpu`"):
         estimate(load_profile("laptop"))
@@ -57,18 +62,27 @@ def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp
     executor.model.shared = False
     rows = grpo_rows([made_up(0, ACTS)], "compact", LABEL)
     with FlopCounterMode(display=False) as counted:
-        folder = specialize(rows, tiny_planner, executor, settings(beta=0.0, shared_prefix=False), sampling(), tmp_path, 7)
+        folder = specialize(
+            rows, tiny_planner, executor, settings(beta=0.0, shared_prefix=False), sampling(), tmp_path, 7
+        )
     (step,) = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    planner, acting = (Network(load_network(path, False, "cpu").config) for path in (tiny_planner, tiny_executor))
-    words = round(step["num_tokens"] / PLANS - step["completions/mean_length"]) - 2 * planner.image_tokens(SIZE)
+    planner, acting = (
+        Network(load_network(path, False, "cpu").config) for path in (tiny_planner, tiny_executor)
+    )
+    words = round(step["num_tokens"] / PLANS - step["completions/mean_length"]) - 2 * planner.image_tokens(
+        SIZE
+    )
     plans = Request(planner, words, [SIZE] * 2, TOKENS)
     actions = Request(acting, words + TOKENS, [SIZE] * 2, TOKENS)
-    predicted = PLANS * (plans.flops + actions.flops + plans.pass_flops(3))  # on a CPU nothing is computed again
+    predicted = PLANS * (
+        plans.flops + actions.flops + plans.pass_flops(3)
+    )  # on a CPU nothing is computed again
     assert counted.get_total_flops() == pytest.approx(predicted, rel=0.15)
 
 
 @pytest.mark.parametrize(
-    "layers, inner, samples, tokens, logits", [(8, 1024, 2, 512, 16), (16, 1024, 2, 512, 64), (24, 512, 4, 256, 16)]
+    "layers, inner, samples, tokens, logits",
+    [(8, 1024, 2, 512, 16), (16, 1024, 2, 512, 64), (24, 512, 4, 256, 16)],
 )
 def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, tokens, logits):
     text = {
@@ -77,12 +91,19 @@ def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, toke
         "rope_scaling": {"type": "mrope", "mrope_section": [4, 6, 6]},
     }  # fmt: skip
     vision = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "out_hidden_size": 256}
-    trained = Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(text_config=text, vision_config=vision)).train()
+    trained = Qwen2_5_VLForConditionalGeneration(
+        Qwen2_5_VLConfig(text_config=text, vision_config=vision)
+    ).train()
     trained.gradient_checkpointing_enable()
     ids = torch.randint(0, 3900, (samples, tokens))
 
     def learn() -> None:
-        asked = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "logits_to_keep": logits + 1, "use_cache": False}
+        asked = {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+            "logits_to_keep": logits + 1,
+            "use_cache": False,
+        }
         scores = torch.log_softmax(trained(**asked).logits[:, :-1].float(), -1)
         scores.gather(-1, ids[:, -logits:, None]).mean().backward()
 
@@ -91,7 +112,9 @@ def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, toke
         learn()
     events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
     most = max(accumulate(one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())))
-    assert Network(trained.config).activation_bytes(samples, tokens, logits, width=4) == pytest.approx(most, rel=0.15)
+    assert Network(trained.config).activation_bytes(samples, tokens, logits, width=4) == pytest.approx(
+        most, rel=0.15
+    )
 
 
 @pytest.mark.parametrize("name", ["gpu", "paper"])
@@ -100,7 +123,9 @@ def test_the_profiles_are_estimated_to_the_end(name, coda):
     costs = json.loads(shown)
     assert code == 0 and costs["parameters"]["planner"] == PUBLISHED[load_profile(name).models.planner]
     assert [work["name"] for work in costs["step"]] == ["plans", "actions", "reference", "policy and update"]
-    assert [work["name"] for work in costs["stages"]][2] == "specialize" and all(work["seconds"] > 0 for work in costs["stages"])
+    assert [work["name"] for work in costs["stages"]][2] == "specialize" and all(
+        work["seconds"] > 0 for work in costs["stages"]
+    )
     step, whole = sum(work["seconds"] for work in costs["step"]), costs["stages"][2]["seconds"]
     assert whole == pytest.approx(4 * load_profile(name).specialize.steps * step)
     assert costs["memory"]["total"] < 80e9  # or the profile would not run on what it names
@@ -113,7 +138,9 @@ def test_the_profiles_are_estimated_to_the_end(name, coda):
 
 
 def test_with_shared_prefixes_a_training_pass_reads_each_prompt_once():
-    shared, stock = (estimate(load_profile("gpu", (f"specialize.shared_prefix={value}",))) for value in ("true", "false"))
+    shared, stock = (
+        estimate(load_profile("gpu", (f"specialize.shared_prefix={value}",))) for value in ("true", "false")
+    )
     settings, hardware = shared.profile.specialize, shared.profile.hardware
     ours, theirs = (next(work for work in each.step if work.name == "reference") for each in (shared, stock))
     plan = hardware.plan_tokens

@@ -1,4 +1,6 @@
-"""Tasks made by a chat model: what is asked, what is kept, what is dropped and why, and a stage that explores with them."""
+"""Tasks made by a chat model: what is asked, what is kept, what is dropped and why, and a stage that explores
+with them.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,9 @@ FINE = json.dumps({"infeasible": []})
 
 
 def reply(*instructions: str, manual: str = "F plots.", steps: int = 6) -> str:
-    return json.dumps({"manual": manual, "tasks": [{"instruction": one, "steps": steps} for one in instructions]})
+    return json.dumps(
+        {"manual": manual, "tasks": [{"instruction": one, "steps": steps} for one in instructions]}
+    )
 
 
 def generator(*replies: str, count: int = 3, held_out=("Show the legend.",)) -> tuple[Generator, list]:
@@ -66,15 +70,33 @@ def words(messages) -> str:
 
 
 def test_a_round_is_asked_for_kept_and_told_of_in_the_next(tmp_path):
-    made, asked = generator(reply(*GOALS), FINE, reply("Show x^2 from 0 to 5.", "Draw x*y.", "What is 2^9?", manual="F2"), FINE)
+    made, asked = generator(
+        reply(*GOALS), FINE, reply("Show x^2 from 0 to 5.", "Draw x*y.", "What is 2^9?", manual="F2"), FINE
+    )
     first = made.next_round(tmp_path, [], 0)
-    assert [task.instruction for task in first.tasks] == GOALS and first.manual == "F plots." and not first.dropped
+    assert (
+        [task.instruction for task in first.tasks] == GOALS
+        and first.manual == "F plots."
+        and not first.dropped
+    )
     assert [task.id for task in first.tasks] == [f"algebra/generated-01-0{i}" for i in (1, 2, 3)]
-    assert all(task.steps == 6 + SPARE_STEPS and task.grade == "C" and not task.evaluate for task in first.tasks)
-    assert all(one in words(asked[0]) for one in (*EXAMPLES, "Algebra", "nothing is known", "3 tasks", f"{MOST_STEPS} actions"))
-    second = made.next_round(tmp_path, [Feedback(GOALS[0], 4, 1, "Click 'Plot'.", '{"Correctness": false}')], 1)
+    assert all(
+        task.steps == 6 + SPARE_STEPS and task.grade == "C" and not task.evaluate for task in first.tasks
+    )
+    assert all(
+        one in words(asked[0])
+        for one in (*EXAMPLES, "Algebra", "nothing is known", "3 tasks", f"{MOST_STEPS} actions")
+    )
+    second = made.next_round(
+        tmp_path, [Feedback(GOALS[0], 4, 1, "Click 'Plot'.", '{"Correctness": false}')], 1
+    )
     told = words(asked[2])
-    assert "F plots." in told and "Done in 1 of 4 attempts" in told and "Click 'Plot'." in told and GOALS[1] in told
+    assert (
+        "F plots." in told
+        and "Done in 1 of 4 attempts" in told
+        and "Click 'Plot'." in told
+        and GOALS[1] in told
+    )
     assert (second.number, second.manual) == (2, "F2") and load_rounds(tmp_path, "algebra") == [first, second]
     kept = sorted(path.name for path in (tmp_path / "02").iterdir())
     assert kept == ["exchange.json", "manual.md", "round.json"]
@@ -108,10 +130,14 @@ def test_a_reply_that_cannot_be_used_goes_back_with_the_reason(tmp_path, bad, re
 
 def test_who_never_answers_well_is_given_up_and_every_word_is_kept(tmp_path):
     made, asked = generator(*["no"] * TRIES)
-    with pytest.raises(StageError, match="setter set no tasks that can be used in 3 tries; .* the reply: Invalid JSON"):
+    with pytest.raises(
+        StageError, match="setter set no tasks that can be used in 3 tries; .* the reply: Invalid JSON"
+    ):
         made.next_round(tmp_path, [], 0)
     assert len(asked) == TRIES and load_rounds(tmp_path, "algebra") == []
-    assert [one["content"] for one in read_json(tmp_path / "failed-01.json") if one["role"] == "assistant"] == ["no"] * TRIES
+    assert [
+        one["content"] for one in read_json(tmp_path / "failed-01.json") if one["role"] == "assistant"
+    ] == ["no"] * TRIES
 
 
 def test_the_second_look_drops_what_cannot_be_done(tmp_path):
@@ -121,7 +147,11 @@ def test_the_second_look_drops_what_cannot_be_done(tmp_path):
     assert "there is no task 4" in words(asked[2])
     assert [task.instruction for task in found.tasks] == [GOALS[0], GOALS[2]]
     ((dropped),) = found.dropped
-    assert (dropped.instruction, dropped.reason, dropped.detail) == (GOALS[1], "infeasible", "there are no matrices")
+    assert (dropped.instruction, dropped.reason, dropped.detail) == (
+        GOALS[1],
+        "infeasible",
+        "there are no matrices",
+    )
     assert load_rounds(tmp_path, "algebra") == [found]
 
 
@@ -143,7 +173,9 @@ def test_the_second_look_drops_what_cannot_be_done(tmp_path):
 )
 def test_what_cannot_be_set_is_dropped_with_its_reason(instruction, steps, reason):
     good = Proposal(instruction=GOALS[0], steps=5)
-    kept, dropped = sieve([good, Proposal(instruction=instruction, steps=steps), good], EXAMPLES, ["Show the legend."])
+    kept, dropped = sieve(
+        [good, Proposal(instruction=instruction, steps=steps), good], EXAMPLES, ["Show the legend."]
+    )
     assert kept == [good] and [one.reason for one in dropped] == [reason, "duplicate"]
     assert dropped[0].instruction == instruction and dropped[0].detail
 
@@ -160,35 +192,55 @@ def test_no_goal_that_people_wrote_would_be_dropped_but_for_being_known(app):
 
 
 def test_other_values_are_other_tasks():
-    kept, dropped = sieve([Proposal(instruction=f"Plot {f}.", steps=3) for f in ("cos(x)", "tan(x)", "x^2", "-x")], EXAMPLES, [])
+    kept, dropped = sieve(
+        [Proposal(instruction=f"Plot {f}.", steps=3) for f in ("cos(x)", "tan(x)", "x^2", "-x")], EXAMPLES, []
+    )
     assert len(kept) == 4 and not dropped
 
 
 def test_outcomes_tell_of_the_best_attempt():
     attempts = [made_up(1, verdicts=(said,), run=run) for run, said in enumerate((NO, YES, "what?"))]
     (feedback,) = feedback_of(attempts)
-    assert (feedback.attempts, feedback.done, feedback.verdict) == (3, 1, YES) and feedback.instruction == attempts[0].instruction
+    assert (feedback.attempts, feedback.done, feedback.verdict) == (
+        3,
+        1,
+        YES,
+    ) and feedback.instruction == attempts[0].instruction
     assert feedback.plans == "Click 'Grid'. DONE" and feedback_of([made_up(2, verdicts=())])[0].done == 0
 
 
-# ---- in a stage ----------------------------------------------------------------------------------------------------------
+# ---- in a stage --------------------------------------------------------------------------------------------
 @pytest.fixture
 def tiny(tiny_planner, tiny_executor) -> tuple[str, ...]:
     """Untrained models that say little."""
     words = [f"{role}.max_new_tokens=3" for role in ("planner", "executor", "judge")]
-    return (f"models.planner={tiny_planner}", f"models.judge={tiny_planner}", f"models.executor={tiny_executor}", *words)
+    return (
+        f"models.planner={tiny_planner}",
+        f"models.judge={tiny_planner}",
+        f"models.executor={tiny_executor}",
+        *words,
+    )
 
 
 def run_with(tmp_path, *overrides: str) -> Run:
     here = Run(str(tmp_path / "run"))
-    small = ("models.generator=setter", "generator.rounds=2", "generator.tasks=2", "explore.base.runs=2", "step_limit=2")
+    small = (
+        "models.generator=setter",
+        "generator.rounds=2",
+        "generator.tasks=2",
+        "explore.base.runs=2",
+        "step_limit=2",
+    )
     here.store(load_profile("smoke", (*small, *overrides)))
     return here
 
 
 def answering(monkeypatch, answer) -> None:
     load = rounds.load_model
-    replay = lambda profile, role, name: ReplayModel(answer, name) if role == "generator" else load(profile, role, name)  # noqa: E731
+
+    def replay(profile, role, name):
+        return ReplayModel(answer, name) if role == "generator" else load(profile, role, name)
+
     monkeypatch.setattr(rounds, "load_model", replay)
 
 
@@ -229,7 +281,7 @@ def test_no_task_left_is_said(tmp_path, monkeypatch, tiny):
         explore.run(run_with(tmp_path, *tiny), "base", "gis")
 
 
-# ---- in notebook 03 ------------------------------------------------------------------------------------------------------
+# ---- in notebook 03 ----------------------------------------------------------------------------------------
 def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
     rounds, messages = rounds_by_hand()
     assert {item.reason for one in rounds for item in one.dropped} == {
@@ -238,12 +290,18 @@ def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
     assert sum("That cannot be used" in message for message in messages) == 1
     assert "written by hand" in BY_HAND.read_text()
     table = rounds_table(rounds)
-    assert len(table) == 16 and set(table["round"]) == {1, 2} and 8 <= (table["outcome"] == "accepted").sum() < 12
+    assert (
+        len(table) == 16
+        and set(table["round"]) == {1, 2}
+        and 8 <= (table["outcome"] == "accepted").sum() < 12
+    )
 
 
 @pytest.mark.slow
 def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
-    """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train tasks."""
+    """Its judge is lenient and its rounds are small: what counts is that no stage wants checks of the train
+    tasks.
+    """
     held_out = [task.instruction for task in test_tasks("gis")]
     pool = draws.template_tasks(load_profile("smoke", ("explore.base.tasks=200",)), "base", "gis")
     proposals = [Proposal(instruction=task.instruction, steps=2) for task in pool]
@@ -251,7 +309,9 @@ def test_a_whole_run_whose_tasks_a_served_model_sets(tmp_path):
     left = iter([one.instruction for one in sieve(proposals, known, held_out)[0]])
 
     def answer(asked):
-        return 200, FINE if "You check exercises" in words_of(asked) else reply(*(next(left) for _ in range(4)), steps=2)
+        return 200, FINE if "You check exercises" in words_of(asked) else reply(
+            *(next(left) for _ in range(4)), steps=2
+        )
 
     server, here = Server(answer), Run(str(tmp_path / "run"))
     Thread(target=server.serve_forever, daemon=True).start()

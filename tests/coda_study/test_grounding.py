@@ -22,7 +22,9 @@ from coda_study.grounding import (
 from sciencedesk.env import ScienceDesk
 
 SCREEN, APPS = (1600, 1200), ("gis", "astron")
-SIGHT = ResizeRule(28, 100 * 28 * 28, 1_000_000)  # a limit of pixels, so that the picture is smaller than the screen
+SIGHT = ResizeRule(
+    28, 100 * 28 * 28, 1_000_000
+)  # a limit of pixels, so that the picture is smaller than the screen
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,21 @@ def writing(places, scale, form="click(start_box='({x},{y})')"):
 
 @pytest.mark.parametrize(
     ("scale", "verdict"),
-    [(SIGHT(SCREEN), RIGHT), (SCREEN, ABSOLUTE), ((1000, 1000), THOUSANDTH), ((1, 1), FRACTION), ((840, 616), TWICE)],
+    [
+        (SIGHT(SCREEN), RIGHT),
+        (SCREEN, ABSOLUTE),
+        ((1000, 1000), THOUSANDTH),
+        ((1, 1), FRACTION),
+        ((840, 616), TWICE),
+    ],
 )
 def test_the_coordinates_of_a_model_are_named(places, scale, verdict):
     found = check_grounding(writing(places, scale), SIGHT, SCREEN, APPS)
-    assert found.verdict == verdict in ADVICE and found.hits[verdict] > 0.9 * found.asked and found.read == found.asked > 20
+    assert (
+        found.verdict == verdict in ADVICE
+        and found.hits[verdict] > 0.9 * found.asked
+        and found.read == found.asked > 20
+    )
 
 
 def test_what_hits_nothing_is_said_to(places):
@@ -62,7 +74,9 @@ def test_what_hits_nothing_is_said_to(places):
 
 def test_points_are_read_in_all_ways():
     assert point_of("Thought: 3 of 4.\nAction: click(start_box='(1,2)')") == (1, 2)
-    assert point_of("click(point='<point>1 2</point>')") == (1, 2) and point_of("click(start_box='(1,2,3,5)')") == (2, 3.5)
+    assert point_of("click(point='<point>1 2</point>')") == (1, 2) and point_of(
+        "click(start_box='(1,2,3,5)')"
+    ) == (2, 3.5)
     assert point_of("wait()") is None and point_of("click(start_box='(1)')") is None
 
 

@@ -17,7 +17,12 @@ from sciencedesk.goals import Aim, Goal, aims, combinations, compose, draw_test_
 
 DEFAULTS = {"grid": False, "digits": 3, "xmin": -5.0, "variables": {}, "locked": False}
 GRID = Goal(
-    "algebra", "grid", "turn the grid {v}", {"on": True, "off": False}, [{"click": "View"}, {"click": "Grid"}], "grid"
+    "algebra",
+    "grid",
+    "turn the grid {v}",
+    {"on": True, "off": False},
+    [{"click": "View"}, {"click": "Grid"}],
+    "grid",
 )
 DIGITS = Goal(
     "algebra", "digits", "set the precision to {v} digits", {"4": 4, "5": 5},
@@ -27,7 +32,9 @@ RANGE = Goal(
     "algebra", "range", "set the range from {v}", {"-1 to 1": [-1, 1]}, [{"type": "{0}"}, {"drag": ["{0}", "{1}"]}],
     check=[{"key": "xmin", "pred": "equals", "value": "{0}"}], setup={"locked": True}, area="view",
 )  # fmt: skip
-MEAN = Goal("algebra", "mean", "what is the {v} mean", {"first": "531"}, [{"click": "{V}"}], ask=True, fact="mean")
+MEAN = Goal(
+    "algebra", "mean", "what is the {v} mean", {"first": "531"}, [{"click": "{V}"}], ask=True, fact="mean"
+)
 
 
 def one(goal: Goal) -> Aim:
@@ -51,7 +58,10 @@ def test_a_task_starts_where_its_goal_does_not_hold():
 
 def test_goals_are_combined_in_their_order():
     task = compose("algebra", [Aim(GRID, "off"), one(DIGITS)], DEFAULTS, "algebra/{grade}-02")
-    assert task.id == "algebra/C-02" and task.instruction == "Turn the grid off and set the precision to 4 digits."
+    assert (
+        task.id == "algebra/C-02"
+        and task.instruction == "Turn the grid off and set the precision to 4 digits."
+    )
     assert [item["key"] for item in task.evaluate] == ["grid", "digits"] and len(task.solution) == 5
     three = compose("algebra", [Aim(GRID, "on"), one(DIGITS), one(RANGE)], DEFAULTS, "{grade}")
     assert three.grade == "D" and three.settings == {"locked": True}
@@ -82,7 +92,9 @@ def test_templates_keep_types_where_they_are_one_placeholder(template, filled):
 
 
 def test_words_of_a_script_may_differ_from_those_of_the_instruction():
-    goal = replace(GRID, values={"the north": "north"}, words={"the north": "North"}, solve=[{"click": "{w}"}])
+    goal = replace(
+        GRID, values={"the north": "north"}, words={"the north": "North"}, solve=[{"click": "{w}"}]
+    )
     assert one(goal).solution == [{"click": "North"}] and one(goal).text == "turn the grid the north"
 
 
@@ -126,7 +138,9 @@ def test_combinations_are_of_different_areas_with_the_question_last(app, size):
 def test_the_test_tasks_that_the_seeded_drawing_gives_are_committed(app):
     drawn = draw_test_tasks(app.name, desk_class(app.name).defaults, app.test_tasks)
     committed = {task.id: as_file(task) for task in test_tasks(app.name)}  # these, and any written by hand
-    assert [as_file(task) for task in drawn] == [committed[task.id] for task in drawn] and len(drawn) == app.test_tasks
+    assert [as_file(task) for task in drawn] == [committed[task.id] for task in drawn] and len(
+        drawn
+    ) == app.test_tasks
     for task in drawn:
         assert task.steps <= 15 and (task.ans is not None) == task.instruction.endswith("?"), task.id
 

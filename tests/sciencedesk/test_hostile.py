@@ -1,4 +1,6 @@
-"""Hostile replies and files: each is refused with a clear error, or becomes plain keys and clicks; none becomes code."""
+"""Hostile replies and files: each is refused with a clear error, or becomes plain keys and clicks; none
+becomes code.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +48,19 @@ REPLIES = [
     "click(start_box='" + "(" * 4000 + "1,2)')", "type(content='" + "a" * 10**6 + "')", " " * 10**6, "\n" * 10**6,
     "click(" * 10**5, "type(content='" + "', content='" * 3000 + "')", "{\"action\": \"click\"}", "<tool_call>click</tool_call>",
 ]  # fmt: skip
-EXECUTOR = ("type(content='TEXT')", 'type(content="TEXT")', "answer(content='TEXT')", "hotkey(key='TEXT')", "TEXT")
-PLANNER_AND_JUDGE = ("TEXT", "Thought: TEXT", '{"Correctness": TEXT}', '{"Correctness": true, "Redundant": ["TEXT')
+EXECUTOR = (
+    "type(content='TEXT')",
+    'type(content="TEXT")',
+    "answer(content='TEXT')",
+    "hotkey(key='TEXT')",
+    "TEXT",
+)
+PLANNER_AND_JUDGE = (
+    "TEXT",
+    "Thought: TEXT",
+    '{"Correctness": TEXT}',
+    '{"Correctness": true, "Redundant": ["TEXT',
+)
 CHORDS = [
     "ctrl alt f1", "ctrl+alt+f12", "ctrl alt delete", "ctrl alt backspace", "alt ctrl del", "ctrl alt esc", "ctrl alt t", "win",
     "super r", "meta l", "alt printscreen", "ctrlleft altright f2", "f13", "fn", "power", "sleep", "ctrl c ctrl v ctrl x", "é",
@@ -136,7 +149,9 @@ def test_chords_that_leave_the_application_are_refused(chord):
         pyautogui_calls(Action.hotkey(chord), SIZE)
 
 
-@pytest.mark.parametrize("chord", ["ctrl c", "ctrl shift s", "alt f4", "enter", "f5", "ctrl +", "shift tab", "a", "/"])
+@pytest.mark.parametrize(
+    "chord", ["ctrl c", "ctrl shift s", "alt f4", "enter", "f5", "ctrl +", "shift tab", "a", "/"]
+)
 def test_other_chords_are_pressed(chord):
     assert pyautogui_calls(Action.hotkey(chord), SIZE) == [("hotkey", tuple(chord.split(" ")), {})]
 

@@ -69,7 +69,7 @@ def small(tmp_path: Path) -> Space:
     return read_space("gis", path)
 
 
-# ---- values ------------------------------------------------------------------------------------------------------------
+# ---- values ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,16 @@ def test_a_set_up_shows_the_value_among_others(small):
 
 
 def test_an_answer_is_the_value_or_its_last_part(small):
-    ask = replace(small.goals[0], ask=True, values={"Ash": "9 m", "Bay": ["Bay", 4]}, solve=[{"click": "{v}"}])
+    ask = replace(
+        small.goals[0], ask=True, values={"Ash": "9 m", "Bay": ["Bay", 4]}, solve=[{"click": "{v}"}]
+    )
     assert [Aim(ask, word).answer for word in ask.values] == ["9 m", "4"]
-    assert Aim(ask, "Bay").solution == [{"click": "Bay"}, {"answer": "4"}] and Aim(ask, "Bay").checks[0]["args"] == ["4"]
+    assert Aim(ask, "Bay").solution == [{"click": "Bay"}, {"answer": "4"}] and Aim(ask, "Bay").checks[0][
+        "args"
+    ] == ["4"]
 
 
-# ---- the split -----------------------------------------------------------------------------------------------------------
+# ---- the split ---------------------------------------------------------------------------------------------
 
 
 def test_where_a_task_belongs_depends_on_its_content_alone(small):
@@ -117,7 +121,10 @@ def test_where_a_task_belongs_depends_on_its_content_alone(small):
         assert region(small, pair) == region(small, pair[::-1])
     counts = Counter(region(small, [aim]) for aim in light)
     assert set(counts) == set(REGIONS) and counts["train"] > 0.5 * len(light)
-    assert {region(small, [aim]) for aim in small.aims["grid"]} <= {"train", "test"}  # two values: the hash does not split them
+    assert {region(small, [aim]) for aim in small.aims["grid"]} <= {
+        "train",
+        "test",
+    }  # two values: the hash does not split them
 
 
 def test_a_combination_belongs_where_its_aims_do(small):
@@ -129,7 +136,9 @@ def test_a_combination_belongs_where_its_aims_do(small):
             found = region(small, [light, peak])
             seen.add((frozenset(apart), found))
             assert found in apart if len(apart) == 1 else (found is None) == (len(apart) == 2)
-    assert {found for apart, found in seen if not apart} == set(REGIONS)  # unseen combinations of values to be trained on
+    assert {found for apart, found in seen if not apart} == set(
+        REGIONS
+    )  # unseen combinations of values to be trained on
 
 
 @pytest.mark.parametrize("app", SPACES)
@@ -147,7 +156,9 @@ def single(parts: Sequence[Aim]) -> set[tuple[str, str]]:
 
 @pytest.mark.parametrize("app", SPACES + REAL)
 def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
-    """Wording, goal state, pair of goal and value; nor is anything of the 127 test tasks trained on or decided on."""
+    """Wording, goal state, pair of goal and value; nor is anything of the 127 test tasks trained on or
+    decided on.
+    """
     here, defaults = space(app), defaults_of(app)
     drawn: dict[str, list[tuple[Sequence[Aim], Task]]] = {
         name: [pair for seed in SEEDS for pair in draw_with_aims(here, name, count, seed, defaults)]
@@ -165,7 +176,12 @@ def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
     for name, other in (("train", "test"), ("train", "development"), ("development", "test")):
         for feature, values in features[name].items():
             assert len(values) > 10 and not values & features[other][feature], (name, other, feature)
-    held_out = {(aim.goal.name, aim.word) for parts, _ in drawn["test"] for aim in parts if region(here, [aim]) == "test"}
+    held_out = {
+        (aim.goal.name, aim.word)
+        for parts, _ in drawn["test"]
+        for aim in parts
+        if region(here, [aim]) == "test"
+    }
     trained = {(aim.goal.name, aim.word) for parts, _ in drawn["train"] for aim in parts}
     assert held_out and not held_out & trained  # not even in a combination
     tasks = test_tasks(app) if app in APPS else ()
@@ -184,11 +200,17 @@ def test_a_space_is_large_varied_and_unambiguous(app):
     for aims in here.aims.values():
         for aim in aims:
             for wording in range(len(aim.goal.wordings)):
-                meanings.setdefault(sentence([Aim(aim.goal, aim.word, wording)]), set()).add(content(here, [aim]))
+                meanings.setdefault(sentence([Aim(aim.goal, aim.word, wording)]), set()).add(
+                    content(here, [aim])
+                )
     assert not [text for text, contents in meanings.items() if len(contents) > 1]
     count = 3000 if app in APPS else 500
     tasks = draw(here, "train", count, 0, defaults)
-    assert len({task.instruction for task in tasks}) == len({(task.goal, task.instruction) for task in tasks}) == count
+    assert (
+        len({task.instruction for task in tasks})
+        == len({(task.goal, task.instruction) for task in tasks})
+        == count
+    )
     assert {task.grade for task in tasks} == set("ABCD") and max(task.steps for task in tasks) <= 15
     assert len({json.dumps(task.settings, sort_keys=True) for task in tasks}) > 50
 
@@ -220,7 +242,7 @@ def test_the_answers_of_questions_are_what_the_application_shows(app):
     env.close()
 
 
-# ---- drawing -------------------------------------------------------------------------------------------------------------
+# ---- drawing -----------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
@@ -231,7 +253,9 @@ def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
 
 
 def test_a_region_with_too_few_tasks_is_one_message(small):
-    with pytest.raises(UserError, match=r"the test region of gis has too few tasks: .* of grade B.*; ask for fewer"):
+    with pytest.raises(
+        UserError, match=r"the test region of gis has too few tasks: .* of grade B.*; ask for fewer"
+    ):
         draw(small, "test", 5000, 0, desk_class("gis").defaults)
     with pytest.raises(UserError, match="unknown region 'trane': choose one of train, development, test"):
         draw(small, "trane", 5, 0, {})
@@ -244,7 +268,7 @@ def test_an_application_without_a_space_is_one_message():
         space("word")
 
 
-# ---- files ---------------------------------------------------------------------------------------------------------------
+# ---- files -------------------------------------------------------------------------------------------------
 
 
 def test_a_drawn_set_survives_its_file(tmp_path):
@@ -258,11 +282,21 @@ def test_a_set_of_another_split_is_refused(tmp_path):
     write_set(tmp_path / "set.json", "test", 1, tasks)
     raw = json.loads((tmp_path / "set.json").read_text())
     (tmp_path / "set.json").write_text(json.dumps(raw | {"spaces": {"algebra": "0123456789abcdef"}}))
-    with pytest.raises(UserError, match=r"another version of the task space of algebra \(0123456789abcdef, .*: draw it again"):
+    with pytest.raises(
+        UserError, match=r"another version of the task space of algebra \(0123456789abcdef, .*: draw it again"
+    ):
         read_set(tmp_path / "set.json")
 
 
-NO_SETS = ["", "[]", "{}", '{"spaces": {}, "tasks": [{}]}', '{"spaces": {}, "tasks": 3}', "[" * 100_000, "\x00"]
+NO_SETS = [
+    "",
+    "[]",
+    "{}",
+    '{"spaces": {}, "tasks": [{}]}',
+    '{"spaces": {}, "tasks": 3}',
+    "[" * 100_000,
+    "\x00",
+]
 
 
 @pytest.mark.parametrize("text", NO_SETS)
@@ -284,7 +318,11 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
 def test_the_fingerprint_is_of_goals_values_and_regions(small, tmp_path):
     other = tmp_path / "other.yaml"
     other.write_text(SMALL.replace("355", "350"))
-    assert read_space("gis", other).fingerprint != small.fingerprint == read_space("gis", tmp_path / "gis.yaml").fingerprint
+    assert (
+        read_space("gis", other).fingerprint
+        != small.fingerprint
+        == read_space("gis", tmp_path / "gis.yaml").fingerprint
+    )
 
 
 def test_no_goal_of_pymol_holds_from_the_start():

@@ -48,7 +48,11 @@ def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
     assert len(text.splitlines()) <= 150
     for package in ("coda_lib", "sciencedesk", "coda_study"):
         tree, room = re.search(rf"(?ms)^{package}/ .*?(?=^\w)", text)[0], REPO / package
-        there = {path.name for path in room.iterdir() if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))}
+        there = {
+            path.name
+            for path in room.iterdir()
+            if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))
+        }
         folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  (\w+/(?:  \w+/)*) ", tree)))
         assert set(re.findall(r"\w+\.py", tree)) | set(folders) == there, package
 
@@ -65,7 +69,11 @@ def run(tmp_path):
     text = nbformat.v4.new_markdown_cell("# 05 · Reward\n\n1. A formula:\n   $$A^{(i)} = 1$$")
     cell = nbformat.v4.new_code_cell("table")
     pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNk+A8AAQUBAScY42YAAAAASUVORK5CYII="
-    outputs = ({book.WIDGET: {"model_id": "1"}, "text/plain": "a bar"}, {"text/html": "<div>42.5</div>"}, {"image/png": pixel})
+    outputs = (
+        {book.WIDGET: {"model_id": "1"}, "text/plain": "a bar"},
+        {"text/html": "<div>42.5</div>"},
+        {"image/png": pixel},
+    )
     cell.outputs = [nbformat.v4.new_output("display_data", data) for data in outputs]
     notebook = nbformat.v4.new_notebook(cells=[text, cell])
     (tmp_path / "run" / "notebooks").mkdir(parents=True)
@@ -75,7 +83,17 @@ def run(tmp_path):
 
 
 def build(run, folder, *options: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder), *options]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "--site-dir",
+        str(folder),
+        *options,
+    ]
     environment = {"RUN": str(run), "PATH": "", "NO_MKDOCS_2_WARNING": "1"}
     return subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True, check=False)
 
@@ -86,7 +104,13 @@ def test_the_book_shows_a_run_and_needs_no_network(run, tmp_path):
     assert built.returncode == 0, built.stderr
     (page,) = (tmp_path / "book" / "notebooks").glob("05_*.html")
     text = page.read_text()
-    assert "Executed in the run" in text and "42.5" in text and "<math" in text and "$$" not in text and "a bar" not in text
+    assert (
+        "Executed in the run" in text
+        and "42.5" in text
+        and "<math" in text
+        and "$$" not in text
+        and "a bar" not in text
+    )
     assert len(list(page.parent.glob("05_*_files/*.png"))) == 1
     (other,) = (tmp_path / "book" / "notebooks").glob("04_*.html")
     assert "Without outputs" in other.read_text()
@@ -108,7 +132,11 @@ def test_the_book_has_the_report_of_a_run_and_the_episodes_behind_it(run, tmp_pa
 
 
 def test_what_would_come_from_a_network_is_found():
-    for line in ('<script src="https://cdn/x.js">', "<link rel=stylesheet href=//fonts/x.css>", "<img alt='' src='http://x/y.png'>"):
+    for line in (
+        '<script src="https://cdn/x.js">',
+        "<link rel=stylesheet href=//fonts/x.css>",
+        "<img alt='' src='http://x/y.png'>",
+    ):
         assert book.OUTWARD.search(line)
     assert not book.OUTWARD.search('<a href="https://arxiv.org"><script src="assets/x.js"></script>')
 

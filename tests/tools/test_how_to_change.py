@@ -20,7 +20,9 @@ OWN_RUNS = [line.split("#")[0].strip() for line in re.findall(r"(?m)^coda reprod
 
 
 def apply(diff: str, folder: Path) -> None:
-    """Apply one diff of the page; it has no line numbers, so its old lines must stand in the file exactly once."""
+    """Apply one diff of the page; it has no line numbers, so its old lines must stand in the file exactly
+    once.
+    """
     old, new, *lines = diff.splitlines()
     path = folder / new.removeprefix("+++ b/")
     before = "\n".join(line[1:] for line in lines if line[0] != "+")
@@ -57,7 +59,9 @@ def python(changed):
 
     def run(*arguments: str) -> str:
         environment = os.environ | {"PYTHONPATH": str(changed), "QT_QPA_PLATFORM": "offscreen"}
-        done = subprocess.run([sys.executable, *arguments], cwd=changed, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, *arguments], cwd=changed, env=environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -143,7 +147,9 @@ def test_table1_has_the_column_of_solved_episodes(python):
 def test_the_real_application_is_in_the_tables_and_its_task_is_read(python):
     program = "from sciencedesk.real import app_class; print(app_class('L3afpad').needs)"
     assert "l3afpad" in python("-c", program)
-    assert re.search(r"(?m)^L3afpad +1 +info 1", python("-m", "coda_study.cli.main", "tasks", "check", "data/tasks/apps"))
+    assert re.search(
+        r"(?m)^L3afpad +1 +info 1", python("-m", "coda_study.cli.main", "tasks", "check", "data/tasks/apps")
+    )
 
 
 @pytest.mark.parametrize("line", OWN_RUNS)

@@ -1,4 +1,6 @@
-"""Hostile text of models, tasks and runs on every page: no script runs, no element or attribute of it survives."""
+"""Hostile text of models, tasks and runs on every page: no script runs, no element or attribute of it
+survives.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,13 @@ class _Live(HTMLParser):
     def handle_starttag(self, tag, attributes) -> None:
         self.inside = tag if tag in ("script", "style") else ""
         shown = ("alt", "title", "class")  # attributes that do nothing
-        filters = ("href", "view.html#/")  # addresses of the viewer have the names of systems in them, encoded
-        attributes = [(k, v) for k, v in attributes if not (k == filters[0] and (v or "").startswith(filters[1]))]
+        filters = (
+            "href",
+            "view.html#/",
+        )  # addresses of the viewer have the names of systems in them, encoded
+        attributes = [
+            (k, v) for k, v in attributes if not (k == filters[0] and (v or "").startswith(filters[1]))
+        ]
         self.found += [(k, v) for k, v in attributes if TOKEN in k or (TOKEN in (v or "") and k not in shown)]
         self.found += [tag] * (TOKEN in tag)
 
@@ -84,13 +91,19 @@ def runs(path) -> bool:
 
 @pytest.fixture(scope="session")
 def notebook():
-    """A notebook whose outputs are what the kit's own functions show of hostile episodes, tasks, verdicts and replies."""
+    """A notebook whose outputs are what the kit's own functions show of hostile episodes, tasks, verdicts and
+    replies.
+    """
     formatter, outputs = DisplayFormatter(), []
 
     def show(value) -> None:
         with pd.option_context("display.max_colwidth", None):
             data, _ = formatter.format(value)
-        pictures = {name: base64.b64encode(content).decode() for name, content in data.items() if isinstance(content, bytes)}
+        pictures = {
+            name: base64.b64encode(content).decode()
+            for name, content in data.items()
+            if isinstance(content, bytes)
+        }
         outputs.append(nbformat.v4.new_output("display_data", data | pictures))
 
     for text in HOSTILE:
@@ -99,7 +112,9 @@ def notebook():
         task = Task(played.task_id, played.app, "A", text, 3, (), ())
         rounds = [Round(1, text, (task,), (Dropped(text, "infeasible", text),))]
         with redirect_stdout(spoken):
-            print(conversation([{"role": "user", "content": [{"type": "text", "text": text}]}]), text, sep="\n")
+            print(
+                conversation([{"role": "user", "content": [{"type": "text", "text": text}]}]), text, sep="\n"
+            )
         outputs.append(nbformat.v4.new_output("stream", text=spoken.getvalue()))
         outputs.append(nbformat.v4.new_output("error", ename="E", evalue=text, traceback=[text, text]))
         frame = pd.DataFrame({text: [text]}, index=pd.Index([text], name=text))
@@ -120,13 +135,27 @@ def pages(notebook, tmp_path_factory):
     run = folder / "run"
     (run / "tables").mkdir(parents=True)
     (run / "notebooks").mkdir()
-    row = {"metric": "Pass@1", "application": "gis", "value": 1.0, "low": 0.0, "high": 2.0, "tasks": 1, "runs": 1}
-    table = pd.DataFrame([row | {"interval": "Wilson", "provenance": text, "system": text} for text in HOSTILE])
+    row = {
+        "metric": "Pass@1",
+        "application": "gis",
+        "value": 1.0,
+        "low": 0.0,
+        "high": 2.0,
+        "tasks": 1,
+        "runs": 1,
+    }
+    table = pd.DataFrame(
+        [row | {"interval": "Wilson", "provenance": text, "system": text} for text in HOSTILE]
+    )
     table.to_csv(run / "tables" / "table1.csv", index=False)
     pd.DataFrame({text: [text] for text in HOSTILE}).to_csv(run / "tables" / "other.csv", index=False)
-    write_json(run / "manifest.json", {text: text for text in HOSTILE} | {"more": {text: [text] for text in HOSTILE}})
+    write_json(
+        run / "manifest.json", {text: text for text in HOSTILE} | {"more": {text: [text] for text in HOSTILE}}
+    )
     write_json(run / "timings.json", dict.fromkeys(HOSTILE, 1.0))
-    figures.save(figures.Sheet(figsize=(1, 1)), run / "figures" / "a", "".join(t for t in HOSTILE if t.isprintable()))
+    figures.save(
+        figures.Sheet(figsize=(1, 1)), run / "figures" / "a", "".join(t for t in HOSTILE if t.isprintable())
+    )
     report = html_report(run)
     nbformat.write(notebook, run / "notebooks" / "03_explore.ipynb")
     exported = folder / "notebook.html"
@@ -169,12 +198,18 @@ def test_what_the_search_of_the_book_shows_is_text(pages):
     assert found and not any(_Live(text).found for text in found)
 
 
-@given(st.text(alphabet=st.sampled_from("<>&\"'`[](){}|\\/!#;:=-\r\n\t\x00\x0b\x85\u2028 ascriptonx1"), max_size=60))
+@given(
+    st.text(
+        alphabet=st.sampled_from("<>&\"'`[](){}|\\/!#;:=-\r\n\t\x00\x0b\x85\u2028 ascriptonx1"), max_size=60
+    )
+)
 def test_no_text_becomes_more_than_text(text):
     for shown in (as_html(text), f"<a title='{as_html(text)}'>", as_markdown(text), without_html(text)):
         tags: list[str] = []
         parser = HTMLParser()
-        parser.handle_starttag = parser.handle_startendtag = lambda tag, attributes, tags=tags: tags.append(tag)
+        parser.handle_starttag = parser.handle_startendtag = lambda tag, attributes, tags=tags: tags.append(
+            tag
+        )
         parser.feed(shown)
         parser.close()
         assert tags == (["a"] if shown.startswith("<a title='") else [])
@@ -183,8 +218,15 @@ def test_no_text_becomes_more_than_text(text):
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_html_of_others_keeps_its_tables_and_loses_what_acts(text):
-    cleaned = clean_html(f"<table style='color: red; position: fixed' onclick='{RUN}'><td>1</td></table>{text}")
-    assert _Live(cleaned).found == [] and "<td>1</td>" in cleaned and "onclick='" not in cleaned and "position" not in cleaned
+    cleaned = clean_html(
+        f"<table style='color: red; position: fixed' onclick='{RUN}'><td>1</td></table>{text}"
+    )
+    assert (
+        _Live(cleaned).found == []
+        and "<td>1</td>" in cleaned
+        and "onclick='" not in cleaned
+        and "position" not in cleaned
+    )
 
 
 def test_tables_in_markdown_have_cells_of_text_alone():
@@ -199,5 +241,10 @@ def test_nothing_else_in_the_kit_makes_html_or_markdown_of_text():
     words = ("HTML(", "Markdown(", "Javascript(", "SVG(", "IFrame(", ".style.", "to_html(", "Styler", "|safe", "| safe",
              "_repr_html_")  # fmt: skip
     files = [*kit_files(), *kit_files("*.j2"), *NOTEBOOKS.glob("**/*.ipynb")]
-    found = {(path.name, word) for path in files for word in words if word in path.read_text() and may.get(path.name) != word}
+    found = {
+        (path.name, word)
+        for path in files
+        for word in words
+        if word in path.read_text() and may.get(path.name) != word
+    }
     assert found == set()

@@ -30,7 +30,9 @@ def test_a_run_without_the_votes_of_the_run_that_explored_is_refused(tmp_path) -
     run.store(load_profile("smoke", ["explored=first"]))
     write_text(run.report, "a report")
     save_trajectories(run.judged("specialist", "gis"), [made_up()])
-    with pytest.raises(UserError, match=f"no votes on the base planner's attempts; they are in {tmp_path / 'first'}"):
+    with pytest.raises(
+        UserError, match=f"no votes on the base planner's attempts; they are in {tmp_path / 'first'}"
+    ):
         reference.copy_run(run)
 
 
@@ -53,7 +55,11 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
         assert reference.copy_run(one) == committed / one.folder.name
 
     def names(name: str) -> set[str]:
-        return {str(path.relative_to(committed / name)) for path in (committed / name).rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(committed / name))
+            for path in (committed / name).rglob("*")
+            if path.is_file()
+        }
 
     small = {"manifest.json", "profile.yaml", "report.html", "judged/votes.parquet", "tables/table2.csv",
              "evaluation/base/gis.parquet", "evaluation/base/gis.actions.parquet", "generalist/metrics.jsonl",
@@ -79,7 +85,9 @@ def test_of_real_applications_a_few_episodes_keep_their_screenshots(tmp_path, mo
     kept = Run(str(reference.copy_run(run)))
     assert kept.evaluation("base", "PyMOL").read_text() == "episodes"
     assert load_trajectories(kept.trajectories("base", "PyMOL")) == played[: 2 * reference.PICTURED : 2]
-    assert load_trajectories(kept.actions("base", "PyMOL"), screens=False) == [without_screens(each) for each in played]
+    assert load_trajectories(kept.actions("base", "PyMOL"), screens=False) == [
+        without_screens(each) for each in played
+    ]
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
@@ -96,7 +104,9 @@ def test_the_pages_show_the_reference_run_word_for_word(page, name) -> None:
 
 
 def test_renewing_replaces_what_is_between_the_marks_and_nothing_else(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(pages, "PARTS", {"page.md": {"a": lambda folder: f"of {folder}", "b": lambda folder: r"\1"}})
+    monkeypatch.setattr(
+        pages, "PARTS", {"page.md": {"a": lambda folder: f"of {folder}", "b": lambda folder: r"\1"}}
+    )
     write_text(tmp_path / "page.md", "x\n<!-- a -->old<!-- /a -->\ny\n<!-- b --><!-- /b -->\n")
     pages.show("RUN", tmp_path)
     a, b = pages.marked("a", "of RUN"), pages.marked("b", r"\1")
@@ -108,15 +118,26 @@ def test_renewing_replaces_what_is_between_the_marks_and_nothing_else(tmp_path, 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
 def test_the_reference_run_has_the_ablations_beside_it() -> None:
-    places = (REFERENCE / "ablations" / "tables", REFERENCE / "ablations" / "seeds")  # the later ones are over all seeds
+    places = (
+        REFERENCE / "ablations" / "tables",
+        REFERENCE / "ablations" / "seeds",
+    )  # the later ones are over all seeds
     tables = {path.name: path.read_bytes() for place in places for path in place.glob("*.csv")}
     beside = {path.name: path.read_bytes() for path in (REFERENCE / "laptop" / "ablations").glob("*.csv")}
-    assert beside and beside == {name: tables[name] for name in beside} and set(beside) == {f"{part}.csv" for part in TABLES}
+    assert (
+        beside
+        and beside == {name: tables[name] for name in beside}
+        and set(beside) == {f"{part}.csv" for part in TABLES}
+    )
 
 
 @pytest.mark.skipif(not (REFERENCE / "laptop").is_dir(), reason="no reference run is committed")
-@pytest.mark.parametrize("name", sorted(path.parents[1].name for path in REFERENCE.glob("*/tables/table1.csv")))
-def test_the_tables_of_a_reference_run_are_those_of_its_episodes_and_votes(tmp_path, monkeypatch, name) -> None:
+@pytest.mark.parametrize(
+    "name", sorted(path.parents[1].name for path in REFERENCE.glob("*/tables/table1.csv"))
+)
+def test_the_tables_of_a_reference_run_are_those_of_its_episodes_and_votes(
+    tmp_path, monkeypatch, name
+) -> None:
     for part in ("save", "html_report"):  # the pictures and the page are made of the tables
         monkeypatch.setattr(reference, part, lambda *of: None)
     shutil.copytree(REFERENCE / name, tmp_path / name)

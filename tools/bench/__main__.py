@@ -17,9 +17,15 @@ if TYPE_CHECKING:
 
 def bench(
     apps: Annotated[bool, typer.Option("--apps", help="Measure the real applications instead.")] = False,
-    fleet: Annotated[bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")] = False,
-    machines: Annotated[list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")] = None,
-    training: Annotated[bool, typer.Option("--training", help="Measure steps of stage 1 instead: stock TRL, and ours.")] = False,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="Measure fleets of fake machines instead: 17 minutes.")
+    ] = False,
+    machines: Annotated[
+        list[int] | None, typer.Option(min=1, help="How many, with --fleet. Default: 8 to 480.")
+    ] = None,
+    training: Annotated[
+        bool, typer.Option("--training", help="Measure steps of stage 1 instead: stock TRL, and ours.")
+    ] = False,
     size: Annotated[
         Literal["laptop", "3b", "7b"],
         typer.Option(help="Planner, with --training. Without a GPU the 3b and the 7b have one layer."),
@@ -43,7 +49,10 @@ def bench(
     if as_json:
         print_json(rows)
         return
-    show(("what", "measured", "unit", "target"), ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows))
+    show(
+        ("what", "measured", "unit", "target"),
+        ((r["name"], f"{r['value']:.4g}", r["unit"], r["target"]) for r in rows),
+    )
 
 
 def _show_scale(rows: list[Scale], as_json: bool) -> None:
@@ -51,7 +60,14 @@ def _show_scale(rows: list[Scale], as_json: bool) -> None:
         print_json([asdict(row) for row in rows])
         return
     cells = (
-        (r.machines, r.workers, f"{r.episodes_h:,.0f}", f"{100 * r.share:.1f} %", f"{r.cores:.2f}", f"{r.memory_mb:,.0f} MB")
+        (
+            r.machines,
+            r.workers,
+            f"{r.episodes_h:,.0f}",
+            f"{100 * r.share:.1f} %",
+            f"{r.cores:.2f}",
+            f"{r.memory_mb:,.0f} MB",
+        )
         for r in rows
     )
     show(("machines", "workers", "episodes an hour", "of the ideal", "cores", "memory"), cells)
@@ -69,7 +85,11 @@ def _show_training(report: Report, as_json: bool) -> None:
 
 def _print_training(report: Report) -> None:
     h, s, versions = report.hardware, report.settings, report.versions
-    name = f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB, {h['peak_tflops']:,.3g} TFLOP/s" if h["gpu"] else h["processor"]
+    name = (
+        f"{h['gpu']}, {h['gpu_memory_gb']:.0f} GB, {h['peak_tflops']:,.3g} TFLOP/s"
+        if h["gpu"]
+        else h["processor"]
+    )
     packages = ", ".join(f"{package} {versions[package]}" for package in ("torch", "transformers", "trl"))
     trained = f"adapters of rank {s['lora']}" if s["lora"] else "all weights"
     lines = (
@@ -87,7 +107,10 @@ def _print_training(report: Report) -> None:
         out.print(f"{way} {why}", markup=False, soft_wrap=True)
     if not report.failed:
         ways = ("shared prefix", "stock TRL")
-        whole, ours = (report.seconds(way) for way in ways), (report.seconds(way, "policy", "reference") for way in ways)
+        whole, ours = (
+            (report.seconds(way) for way in ways),
+            (report.seconds(way, "policy", "reference") for way in ways),
+        )
         (step, stock_step), (passes, stock_passes) = whole, ours
         gaps = f"losses differ by {report.loss_difference:.1e}, gradients by {report.gradient_difference:.1e} of their norm"
         out.print(

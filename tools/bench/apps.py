@@ -22,7 +22,9 @@ RESET_S, MEMORY_GB = 2.0, 3.0  # targets
 
 
 def measure_apps(console: Console) -> list[dict[str, Any]]:
-    """Step and reset times over the scripts of all tasks, idle load and memory of each application, and the memory of all."""
+    """Step and reset times over the scripts of all tasks, idle load and memory of each application, and the
+    memory of all.
+    """
     rows, running = [], []
     with ExitStack() as at_end, console.status("") as status:
         for kind in DESKTOP_APPS:
@@ -47,7 +49,9 @@ def app_rows(app: App) -> list[Measurement]:
     busy = 100 * (_seconds(app) - before) / IDLE_S
     step, reset, most = statistics.median(steps), statistics.median(resets[1:]), app.step_s
     return [
-        Measurement(f"{app.kind}: step (action, settled, screenshot), median", step, "s", f"< {most:g}", step < most),
+        Measurement(
+            f"{app.kind}: step (action, settled, screenshot), median", step, "s", f"< {most:g}", step < most
+        ),
         Measurement(f"{app.kind}: reset, median", reset, "s", f"< {RESET_S:g}", reset < RESET_S),
         Measurement(f"{app.kind}: at rest", busy, "% of a core", "0", round(busy) == 0),
         Measurement(f"{app.kind}: memory", memory_of(app) / 1e9, "GB"),

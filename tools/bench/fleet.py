@@ -62,7 +62,10 @@ class Clicker:
     name: str = "clicker"
 
     def decide(self, observations: Sequence[Observation], seed: int) -> list[Decision]:
-        actions = [Action.done() if len(seen.history) == self.steps else Action.click(0.5, 0.5) for seen in observations]
+        actions = [
+            Action.done() if len(seen.history) == self.steps else Action.click(0.5, 0.5)
+            for seen in observations
+        ]
         return [Decision("Click.", "click", (action,)) for action in actions]
 
 
@@ -80,7 +83,8 @@ def scale(count: int) -> Scale:
     with fake_machines(count) as ports, tempfile.TemporaryDirectory() as folder:
         workers = ceil(count / SHARE)
         machines = [
-            Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)]) for port in ports
+            Machines([Machine(address=f"{HOST}:{port}", revert=("sleep", f"{RESET_S:g}"), state_port=port)])
+            for port in ports
         ]
         specs = [WorkerSpec(Clicker(STEPS), machines[i::workers], True, 0) for i in range(workers)]
         todo = jobs([typing_task(STEPS)], count * EPISODES)
@@ -90,13 +94,17 @@ def scale(count: int) -> Scale:
             wall = time.monotonic() - start
         if failed := sum(not trajectory.success for trajectory in played):
             raise RuntimeError(f"{failed} episodes failed on machines without faults")
-    return Scale(count, workers, len(todo), wall, EPISODES * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6)
+    return Scale(
+        count, workers, len(todo), wall, EPISODES * episode_s(), used["seconds"] / wall, used["bytes"] / 1e6
+    )
 
 
 def episode_s() -> float:
     """Seconds of an episode that latencies and pauses alone take."""
     timing = Timing()
-    looks = max(0, ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look)))  # after the first, until it is settled
+    looks = max(
+        0, ceil((timing.still - SCREENSHOT_S) / (SCREENSHOT_S + timing.look))
+    )  # after the first, until it is settled
     look = SCREENSHOT_S + looks * (SCREENSHOT_S + timing.look)
     return RESET_S + timing.item + look + STEPS * (ACTION_S + timing.after + look) + look
 

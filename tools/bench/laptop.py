@@ -1,7 +1,7 @@
 """Speed and memory of the kit on this machine, beside their targets: `make bench`.
 
-Times of ScienceDesk are processor time of one core and independent of other work on the machine.  All others are wall-clock times
-and need an idle machine.
+Times of ScienceDesk are processor time of one core and independent of other work on the machine.  All others
+are wall-clock times and need an idle machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Measurement:
 def measure(console: Console, profile: Profile | None = None) -> list[dict[str, Any]]:
     """All measurements as dictionaries (name, value, unit, target, met).
 
-    Progress goes to `console`, and so does the reason where the models are not measured (a missing checkpoint).
+    Progress goes to `console`, and so does the reason where the models are not measured (a missing
+    checkpoint).
     """
     settings = profile or load_profile("laptop")
     rows: list[Measurement] = []
@@ -89,7 +90,9 @@ def measure(console: Console, profile: Profile | None = None) -> list[dict[str, 
 
 
 def desk_rows(env: ScienceDesk, tasks: Sequence[Task]) -> list[Measurement]:
-    """Steps per second (action, screenshot, state, check) and seconds of a reset, over the tasks' scripts, each played twice."""
+    """Steps per second (action, screenshot, state, check) and seconds of a reset, over the tasks' scripts,
+    each played twice.
+    """
     from sciencedesk.script import to_action
 
     steps, resets = [], []
@@ -121,7 +124,9 @@ def decision_row(settings: Profile) -> Measurement:
     planner = Planner(model, Sampling.of(settings.planner), settings.prompts)
     agent = DualAgent(planner, Executor.load(settings), "base")
     play = jobs(test_tasks(_APP), 8)[:_EPISODES]
-    seconds, played = timed(rollout, agent, play, lambda: ScienceDesk(_APP), settings.seed, _EPISODES, step_limit=3)
+    seconds, played = timed(
+        rollout, agent, play, lambda: ScienceDesk(_APP), settings.seed, _EPISODES, step_limit=3
+    )
     speed = sum(len(trajectory.steps) for trajectory in played) / seconds
     return Measurement("planner, executor and application: rollout", speed, "steps/s")
 
@@ -141,7 +146,9 @@ def grpo_row(settings: Profile) -> Measurement:
         lines = (Path(folder) / "metrics.jsonl").read_text().splitlines()
     seconds = statistics.median([json.loads(line)["step_time"] for line in lines][1:])
     completions = settings.specialize.completions_per_step
-    return Measurement(f"decoupled GRPO: step of {completions} completions", seconds, "s", "<= 5", seconds <= 5)
+    return Measurement(
+        f"decoupled GRPO: step of {completions} completions", seconds, "s", "<= 5", seconds <= 5
+    )
 
 
 def scripted_rows(settings: Profile) -> Dataset:
@@ -177,8 +184,8 @@ class _InstantServer(BaseHTTPRequestHandler):
 
 
 def endpoint_row() -> Measurement:
-    """Milliseconds that the client adds to a request with two screenshots of 1280 x 800, beyond sending its bytes and reading
-    the answer.
+    """Milliseconds that the client adds to a request with two screenshots of 1280 x 800, beyond sending its
+    bytes and reading the answer.
     """
     screens = [image(from_png(screen(number, REAL_SIZE))) for number in range(2)]
     conversation = [{"role": "user", "content": [*screens, text("Turn the grid on.")]}]
@@ -188,7 +195,9 @@ def endpoint_row() -> Measurement:
         requests, bytes_alone = [], []
         for _ in range(1 + _REQUESTS):  # by turns, so that other work on the machine slows both
             requests.append(timed(model.generate, [conversation], Sampling(), 0)[0])
-            bytes_alone.append(timed(bare.post, f"{model.url}/chat/completions", content=_InstantServer.body)[0])
+            bytes_alone.append(
+                timed(bare.post, f"{model.url}/chat/completions", content=_InstantServer.body)[0]
+            )
         server.shutdown()
     added = 1000 * (statistics.median(requests[1:]) - statistics.median(bytes_alone[1:]))
     return Measurement("served model: added to a request with two screenshots", added, "ms", "< 3", added < 3)

@@ -1,4 +1,6 @@
-"""Checkpoints of random weights and prompts of random words, to measure released sizes without released weights."""
+"""Checkpoints of random weights and prompts of random words, to measure released sizes without released
+weights.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,27 @@ _TOKENS = {
 
 
 class Noise:
-    """Networks, prompts and a screen of the sizes that `hardware` assumes; its words are those of the prompts' templates."""
+    """Networks, prompts and a screen of the sizes that `hardware` assumes; its words are those of the
+    prompts' templates.
+    """
 
     def __init__(self, hardware: Hardware, prompts: str, seed: int):
         self.hardware, self.prompts, self.rng = hardware, prompts, np.random.default_rng(seed)
         width, height = hardware.screen
         self.screen = Image.fromarray(self.rng.integers(256, size=(height, width, 3), dtype=np.uint8))
         state = Observation("Click the button.", (), self.screen, self.screen)
-        messages = [*planner_messages(state, prompts), *executor_messages(state, "Click the button.", prompts)]
-        texts = [part["text"] for message in messages for part in message["content"] if part["type"] == "text"]
+        messages = [
+            *planner_messages(state, prompts),
+            *executor_messages(state, "Click the button.", prompts),
+        ]
+        texts = [
+            part["text"] for message in messages for part in message["content"] if part["type"] == "text"
+        ]
         self.tokenizer = tokenizer(texts, _VOCABULARY)
         vocabulary = self.tokenizer.get_vocab()
-        self.words = sorted(number for piece, number in vocabulary.items() if piece[0] == "Ġ" and piece[1:].isalpha())
+        self.words = sorted(
+            number for piece, number in vocabulary.items() if piece[0] == "Ġ" and piece[1:].isalpha()
+        )
 
     def checkpoint(self, folder: Path, network: Network) -> ImageTextProcessor:
         """Write random weights of 16 bits as a checkpoint; returns its processor."""
@@ -69,9 +80,12 @@ class Noise:
     def rows(self, processor: ImageTextProcessor, count: int) -> Dataset:
         """States as rows of stage 1, each with a screen of its own, labelled with a click.
 
-        The planner's prompt has as many text tokens as `hardware` says.  ValueError if the template alone has more.
+        The planner's prompt has as many text tokens as `hardware` says.  ValueError if the template alone has
+        more.
         """
-        return grpo_rows([self._episode(processor, number) for number in range(count)], self.prompts, lambda _: [0])
+        return grpo_rows(
+            [self._episode(processor, number) for number in range(count)], self.prompts, lambda _: [0]
+        )
 
     def _episode(self, processor: ImageTextProcessor, number: int) -> Trajectory:
         screen = Image.fromarray(np.roll(np.asarray(self.screen), 64 * number, axis=1))

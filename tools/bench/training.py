@@ -1,9 +1,10 @@
 """Optimizer steps of stage 1, stock TRL against shared prefixes: `make bench ARGS=--training`.
 
-Both ways train one planner on the same rows, plans and random numbers, one after the other in this process.  What is measured
-is `trainer.specialize` itself.  The laptop's networks are those of its profile.  The 3B and the 7B have random weights and
-screens of noise, and rewards are random numbers; without a GPU they have one layer, some blocks of the vision tower and one
-group a step, which tells shapes and ratios.  Their checkpoints are written to the temporary folder (TMPDIR).
+Both ways train one planner on the same rows, plans and random numbers, one after the other in this process.
+What is measured is `trainer.specialize` itself.  The laptop's networks are those of its profile.  The 3B and
+the 7B have random weights and screens of noise, and rewards are random numbers; without a GPU they have one
+layer, some blocks of the vision tower and one group a step, which tells shapes and ratios.  Their checkpoints
+are written to the temporary folder (TMPDIR).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from tools.bench.noise import Noise
 from tools.bench.operations import Operations
 
 SIZES = {"laptop": None, "3b": "Qwen/Qwen2.5-VL-3B-Instruct", "7b": "Qwen/Qwen2.5-VL-7B-Instruct"}
-WAYS = {"shared prefix": True, "stock TRL": False}  # the smaller peak first: a process does not give memory back
+WAYS = {
+    "shared prefix": True,
+    "stock TRL": False,
+}  # the smaller peak first: a process does not give memory back
 _STEPS = 3  # measured, after one that warms up and whose operations are counted
 _BLOCKS = 8  # of the vision tower without a GPU: one of them attends to the whole picture
 _SIDE = 8192  # of the matrices whose product gives the peak: 128 MiB each
@@ -83,7 +87,9 @@ class Report:
 
     def seconds(self, way: str, *names: str) -> float:
         """Seconds of these phases, or of the whole step."""
-        return sum(phase.seconds for phase in self.phases if phase.way == way and (not names or phase.name in names))
+        return sum(
+            phase.seconds for phase in self.phases if phase.way == way and (not names or phase.name in names)
+        )
 
 
 def measure_training(console: Console, size: str = "laptop", profile: Profile | None = None) -> Report:
@@ -91,7 +97,9 @@ def measure_training(console: Console, size: str = "laptop", profile: Profile | 
     name, on_gpu = SIZES[size], torch.cuda.is_available()
     profile = profile or load_profile("gpu" if name else "laptop")
     if name and not on_gpu:
-        settings = profile.specialize.model_copy(update={"completions_per_step": profile.specialize.group_size, "at_once": None})
+        settings = profile.specialize.model_copy(
+            update={"completions_per_step": profile.specialize.group_size, "at_once": None}
+        )
         profile = profile.model_copy(update={"specialize": settings})
     peak = peak_flops() if on_gpu else None
     torch.set_num_threads(profile.specialize.threads if not name else torch.get_num_threads())
@@ -110,14 +118,20 @@ def measure_training(console: Console, size: str = "laptop", profile: Profile | 
                 )  # fmt: skip
                 clocks[way] = clock
             except (torch.OutOfMemoryError, UserError) as error:
-                if not isinstance(error.__cause__ or error, torch.OutOfMemoryError):  # `specialize` says what to do about it
+                if not isinstance(
+                    error.__cause__ or error, torch.OutOfMemoryError
+                ):  # `specialize` says what to do about it
                     raise
                 failed[way] = f"does not fit: lower specialize.at_once ({error})"
             gc.collect()  # after the handler, because the error's frames hold the networks
             torch.cuda.empty_cache()
     both = len(clocks) == len(WAYS) and [clocks[way] for way in WAYS]
     gpu = torch.cuda.get_device_properties(0) if on_gpu else None
-    machine = {"gpu": gpu and gpu.name, "gpu_memory_gb": gpu and gpu.total_memory / 1e9, "peak_tflops": peak and peak / 1e12}
+    machine = {
+        "gpu": gpu and gpu.name,
+        "gpu_memory_gb": gpu and gpu.total_memory / 1e9,
+        "peak_tflops": peak and peak / 1e12,
+    }
     keys = {"group_size", "completions_per_step", "at_once", "lora", "beta", "threads"}
     return Report(
         size,
@@ -148,7 +162,10 @@ def _cut(whole: Network) -> Network:
     if torch.cuda.is_available():
         return whole
     config = copy.deepcopy(whole.config)
-    config.text_config.num_hidden_layers, config.vision_config.depth = 1, min(_BLOCKS, config.vision_config.depth)
+    config.text_config.num_hidden_layers, config.vision_config.depth = (
+        1,
+        min(_BLOCKS, config.vision_config.depth),
+    )
     config.text_config.layer_types = config.text_config.layer_types[:1]
     return Network(config)
 
@@ -235,8 +252,8 @@ class Clock(TrainerCallback):
 def timed_trainer(clock: Clock, plans: list[Any], words: Sequence[int] | None) -> type[SpecializeTrainer]:
     """The trainer of stage 1 with a clock around its methods; it saves nothing.
 
-    The first way's `plans` are those of the second, too, which samples its own and drops them.  With `words` plans consist of
-    these tokens, and rewards are random numbers.
+    The first way's `plans` are those of the second, too, which samples its own and drops them.  With `words`
+    plans consist of these tokens, and rewards are random numbers.
     """
 
     def timed(name: str, phase: str) -> Callable[..., Any]:
@@ -274,7 +291,9 @@ def timed_trainer(clock: Clock, plans: list[Any], words: Sequence[int] | None) -
             draw = torch.Generator().manual_seed(len(clock.steps))
             return torch.rand(rewards.shape, generator=draw).to(rewards) if words else rewards
 
-        def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor | None, ...]:
+        def _get_per_token_logps_and_entropies(
+            self, *args: Any, **kwargs: Any
+        ) -> tuple[torch.Tensor | None, ...]:
             with clock.phase("policy" if torch.is_grad_enabled() else "reference"):
                 return super()._get_per_token_logps_and_entropies(*args, **kwargs)
 
@@ -282,7 +301,9 @@ def timed_trainer(clock: Clock, plans: list[Any], words: Sequence[int] | None) -
 
 
 def peak_flops() -> float:
-    """Operations per second of products of large 16-bit matrices, the best of some tries: the peak that a program can reach."""
+    """Operations per second of products of large 16-bit matrices, the best of some tries: the peak that a
+    program can reach.
+    """
     device = "cuda" if torch.cuda.is_available() else "cpu"
     left, right = (torch.randn(_SIDE, _SIDE, dtype=torch.bfloat16, device=device) for _ in range(2))
     out, seconds = torch.empty_like(left), []

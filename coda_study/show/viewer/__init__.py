@@ -1,4 +1,6 @@
-"""The viewer: the episodes of runs and of other projects' logs as one page that needs no server and no network."""
+"""The viewer: the episodes of runs and of other projects' logs as one page that needs no server and no
+network.
+"""
 
 import lazy_loader
 

@@ -1,4 +1,5 @@
-"""What the viewer shows: episodes, votes and GRPO groups, collected from the files of runs and from logs of others.
+"""What the viewer shows: episodes, votes and GRPO groups, collected from the files of runs and from logs of
+others.
 
 Everything is plain data for JSON, but for the pictures, which are kept once each and named by their number.
 """
@@ -34,7 +35,8 @@ from coda_study.formats import read
 from coda_study.run import Run
 from coda_study.show.viewer.pictures import Pictures
 
-TRAIN_TASKS = 50  # of a planner in an application whose episodes a run's page shows step by step: all would take hundreds of MB
+# of a planner in an application whose episodes a run's page shows step by step: all would take hundreds of MB
+TRAIN_TASKS = 50
 PREDICATES = {"equals": "is", "excludes": "does not contain", "at_least": "is at least", "before": "has in this order",
               "has_row": "has a row"}  # fmt: skip
 
@@ -48,7 +50,9 @@ class Evidence:
     about: list[tuple[str, str]] = field(default_factory=list)
     lacks: list[str] = field(default_factory=list)  # what the sources do not hold
     labels: dict[str, str] = field(default_factory=dict)  # of systems
-    rules: dict[str, list[str]] = field(default_factory=dict)  # of judges, by the set of votes: "train" or "mix"
+    rules: dict[str, list[str]] = field(
+        default_factory=dict
+    )  # of judges, by the set of votes: "train" or "mix"
     standard: dict[str, str] = field(default_factory=dict)  # the rule of the profile in each set
     tasks: dict[str, dict] = field(default_factory=dict)  # test tasks by id: checks, steps, answer
     episodes: list[dict] = field(default_factory=list)
@@ -56,10 +60,18 @@ class Evidence:
     _index: dict[tuple, dict] = field(default_factory=dict, repr=False)
 
     def add(self, of: str, system: str, row: dict, trajectory: Trajectory | None = None) -> dict:
-        """The episode of this set (test, greedy, train, logs), system, task and run, with what is known of it; new if need be."""
+        """The episode of this set (test, greedy, train, logs), system, task and run, with what is known of
+        it; new if need be.
+        """
         key = (of, system, row["app"], row["task_id"], int(row["run"]))
         if key not in self._index:
-            self._index[key] = {"set": of, "system": system, "app": row["app"], "task": row["task_id"], "run": int(row["run"])}
+            self._index[key] = {
+                "set": of,
+                "system": system,
+                "app": row["app"],
+                "task": row["task_id"],
+                "run": int(row["run"]),
+            }
             self.episodes.append(self._index[key])
         episode = self._index[key]
         facts = {"grade": row.get("grade"), "success": _outcome(row.get("success")), "stop": row.get("stop"),
@@ -71,7 +83,12 @@ class Evidence:
 
     def add_trajectory(self, of: str, system: str, trajectory: Trajectory, stepwise: bool = True) -> dict:
         """As `add`; with its screens, plans and actions, or without."""
-        row = {"app": trajectory.app, "task_id": trajectory.task_id, "run": trajectory.run, "success": trajectory.success}
+        row = {
+            "app": trajectory.app,
+            "task_id": trajectory.task_id,
+            "run": trajectory.run,
+            "success": trajectory.success,
+        }
         if not stepwise:
             row |= {"stop": str(trajectory.stop), "steps": len(trajectory.steps), "answer": trajectory.answer}
         episode = self.add(of, system, row, trajectory if stepwise else None)
@@ -94,12 +111,19 @@ class Evidence:
         """The number of a screenshot; None where only its digest is kept."""
         return None if len(file) == DIGEST else self.pictures.add(file, app)
 
-    def add_votes(self, votes: pd.DataFrame, of: str, system_of: dict[str, str], rules: Sequence[Rule]) -> None:
+    def add_votes(
+        self, votes: pd.DataFrame, of: str, system_of: dict[str, str], rules: Sequence[Rule]
+    ) -> None:
         """Votes on episodes, columns as of `find_votes`, and the outcome of each rule; of = "train" or "mix"."""
         self.rules[of] = [rule.name for rule in rules]
         ballots = cast(votes)
-        outcomes = [apply(rule, ballots)[["accepted", "clean", "calls", "small", "valid"]].astype(int) for rule in rules]
-        judged = dict(zip(ballots.index, zip(*(part.values.tolist() for part in outcomes), strict=True), strict=True))
+        outcomes = [
+            apply(rule, ballots)[["accepted", "clean", "calls", "small", "valid"]].astype(int)
+            for rule in rules
+        ]
+        judged = dict(
+            zip(ballots.index, zip(*(part.values.tolist() for part in outcomes), strict=True), strict=True)
+        )
         for key, cast_votes in votes.groupby(TRAJECTORY, sort=False):
             row, planner = cast_votes.iloc[0].to_dict(), key[2]
             test = ("test", system_of[planner], row["app"], row["task_id"], int(row["run"]))
@@ -113,7 +137,9 @@ class Evidence:
 
 def plain(action: Action) -> dict[str, Any]:
     fields = {name: getattr(action, name) for name in ("x", "y", "x2", "y2", "text", "direction")}
-    return {"type": str(action.type), "label": action.type.label} | {k: v for k, v in fields.items() if v is not None}
+    return {"type": str(action.type), "label": action.type.label} | {
+        k: v for k, v in fields.items() if v is not None
+    }
 
 
 def said(reply: str) -> dict[str, str]:
@@ -141,7 +167,7 @@ def _outcome(success: Any) -> bool | None:
     return None if success is None or success != success else bool(success)
 
 
-# ---- sources ---------------------------------------------------------------------------------------------------------
+# ---- sources -----------------------------------------------------------------------------------------------
 
 
 def read_logs(source: Path, evidence: Evidence, prefix: str = "") -> None:
@@ -149,24 +175,34 @@ def read_logs(source: Path, evidence: Evidence, prefix: str = "") -> None:
     known, trajectories = read(source)
     for trajectory in trajectories:
         episode = evidence.add_trajectory("logs", prefix + trajectory.planner, trajectory)
-        votes = [{"of": "logs", "judge": "judge", "reply": reply} | said(reply) for reply in trajectory.verdicts]
+        votes = [
+            {"of": "logs", "judge": "judge", "reply": reply} | said(reply) for reply in trajectory.verdicts
+        ]
         episode |= {"votes": votes} if votes else {}
     evidence.about.append((f"{prefix}{source.name}", f"{len(trajectories)} trajectories, format {known}"))
 
 
 def read_run(
-    run: Run, evidence: Evidence, apps: Sequence[str] = (), prefix: str = "", train_tasks: int | None = TRAIN_TASKS
+    run: Run,
+    evidence: Evidence,
+    apps: Sequence[str] = (),
+    prefix: str = "",
+    train_tasks: int | None = TRAIN_TASKS,
 ) -> None:
-    """Add what a run keeps of its episodes, of all its applications or of these, and note what it does not keep.
+    """Add what a run keeps of its episodes, of all its applications or of these, and note what it does not
+    keep.
 
-    Of train tasks only the first `train_tasks` of each planner and application are added step by step; None: all of them.
+    Of train tasks only the first `train_tasks` of each planner and application are added step by step; None:
+    all of them.
     """
     profile = run.profile()
     apps = [app for app in profile.apps if app in apps or not apps]
     name = run.folder.name
     manifest = read_json(run.manifest) if run.manifest.exists() else {}
     tasks = _test_tasks(apps, manifest.get("inputs", {}))
-    evidence.labels |= {prefix + system: prefix + SYSTEM_LABELS[system].rstrip("*") for system in profile.systems}
+    evidence.labels |= {
+        prefix + system: prefix + SYSTEM_LABELS[system].rstrip("*") for system in profile.systems
+    }
     evidence.labels |= {prefix + name: f"{prefix}{name.capitalize()}s, exploring" for name in EXPLORERS[1:]}
     evidence.labels |= {prefix + JOINT: f"{prefix}One planner for all applications"}
     _read_outcomes(run, evidence, apps, prefix, tasks)
@@ -176,7 +212,9 @@ def read_run(
         kept = load_trajectories(paths[0]) if paths else []
         shown = set(list(dict.fromkeys(trajectory.task_id for trajectory in kept))[:train_tasks])
         for trajectory in kept:
-            evidence.add_trajectory("train", prefix + planner, trajectory, stepwise=trajectory.task_id in shown)
+            evidence.add_trajectory(
+                "train", prefix + planner, trajectory, stepwise=trajectory.task_id in shown
+            )
             left_out += trajectory.task_id not in shown
     _read_votes(run, profile, evidence, apps, prefix)
     for episode in evidence.episodes:
@@ -199,8 +237,12 @@ def read_run(
     evidence.lacks += [f"run {name}: {text}" for text in _lacking(evidence, prefix, bool(tasks), left_out)]
 
 
-def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]) -> None:
-    """The episodes at the test tasks: sampled ones with their trajectories where these are kept, greedy ones, ablations."""
+def _read_outcomes(
+    run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]
+) -> None:
+    """The episodes at the test tasks: sampled ones with their trajectories where these are kept, greedy ones,
+    ablations.
+    """
     again = Replay()
     for system, app in product(run.profile().systems, apps):
         played = {(t.task_id, t.run): t for t in _played_by(run, system, app, tasks, again)}
@@ -221,7 +263,8 @@ def _read_outcomes(run: Run, evidence: Evidence, apps: Sequence[str], prefix: st
 def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: Replay) -> list[Trajectory]:
     """The trajectories of a system at the test tasks.
 
-    Where these are kept without screenshots, ScienceDesk's are played again; a real application's stay as they are.
+    Where these are kept without screenshots, ScienceDesk's are played again; a real application's stay as
+    they are.
     """
     whole, bare = run.trajectories(system, app), run.actions(system, app)
     shown = load_trajectories(whole) if whole.is_file() else []
@@ -256,21 +299,26 @@ def _read_votes(run: Run, profile: Profile, evidence: Evidence, apps: Sequence[s
     sets |= {"mix": (pd.concat(mixed, ignore_index=True), table2_rules(profile.judge))} if mixed else {}
     for of, (votes, rules) in sets.items():
         if len(votes):
-            evidence.add_votes(votes, of, {planner: prefix + planner for planner in votes["planner"].unique()}, rules)
+            evidence.add_votes(
+                votes, of, {planner: prefix + planner for planner in votes["planner"].unique()}, rules
+            )
             evidence.standard[of] = Rule.of(profile.judge).name
 
 
 def read_groups(run: Run, planner: str, app: str, evidence: Evidence, prefix: str = "") -> None:
     """Add the GRPO groups that the training of a round-1 planner or a specialist has kept."""
     for path in sorted(run.groups(app, planner).glob("*.parquet")):
-        evidence.groups += [_group(group, prefix + planner, app, evidence) for group in pq.read_table(path).to_pylist()]
+        evidence.groups += [
+            _group(group, prefix + planner, app, evidence) for group in pq.read_table(path).to_pylist()
+        ]
 
 
 def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:
     """A GRPO group as `stages.groups` keeps it, with its advantages."""
     earned = [plan["reward"] for plan in group["plans"]]
     plans = [
-        plan | {"actions": [plain(Action(**action)) for action in plan["actions"]], "advantage": float(advantage)}
+        plan
+        | {"actions": [plain(Action(**action)) for action in plan["actions"]], "advantage": float(advantage)}
         for plan, advantage in zip(group["plans"], advantages([earned])[0], strict=True)
     ]
     target = [plain(Action(**action)) for action in group["target"]]
@@ -279,21 +327,31 @@ def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:
 
 
 def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> list[str]:
-    """What a student may look for and the run does not keep; `left_out` train episodes it does keep, and the page does not."""
+    """What a student may look for and the run does not keep; `left_out` train episodes it does keep, and the
+    page does not.
+    """
     own = [episode for episode in evidence.episodes if episode["system"].startswith(prefix)]
     lacks = []
     for of, words in {"test": "test episodes", "train": "train episodes"}.items():
-        without = sum(episode["set"] == of and "steps" not in episode for episode in own) - (left_out if of == "train" else 0)
+        without = sum(episode["set"] == of and "steps" not in episode for episode in own) - (
+            left_out if of == "train" else 0
+        )
         if not any(episode["set"] == of for episode in own):
             lacks.append(f"no {words}")
         elif without:
-            lacks.append(f"of {without:,} {words} only the outcome is here, without screens, plans and actions")
+            lacks.append(
+                f"of {without:,} {words} only the outcome is here, without screens, plans and actions"
+            )
         if bare := sum(episode["set"] == of and episode.get("final", 0) is None for episode in own):
-            lacks.append(f"of {bare:,} {words} plans and actions are here, without screens: those of a few are kept")
+            lacks.append(
+                f"of {bare:,} {words} plans and actions are here, without screens: those of a few are kept"
+            )
     if not any("votes" in episode for episode in own):
         lacks.append("no votes of a judge")
     if not tasks and any(episode["set"] == "test" for episode in own):
-        lacks.append("the test tasks have changed since: their texts and checks are not shown where the run has not kept them")
+        lacks.append(
+            "the test tasks have changed since: their texts and checks are not shown where the run has not kept them"
+        )
     if not any(group["planner"].startswith(prefix) for group in evidence.groups):
         lacks.append("no GRPO groups of stage 1")
     return lacks

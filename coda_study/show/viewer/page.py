@@ -1,7 +1,9 @@
-"""Writes the page of the viewer: one file with everything in it, or a folder whose pictures are files beside the page.
+"""Writes the page of the viewer: one file with everything in it, or a folder whose pictures are files beside
+the page.
 
-The page holds its data as compressed JSON, which its script reads and puts into the document as text alone.  A policy in the page
-allows its own script and style, by their hashes, and pictures; nothing else, and nothing from elsewhere.
+The page holds its data as compressed JSON, which its script reads and puts into the document as text alone.
+A policy in the page allows its own script and style, by their hashes, and pictures; nothing else, and nothing
+from elsewhere.
 """
 
 from __future__ import annotations
@@ -21,22 +23,42 @@ from coda_study.run import Run
 from coda_study.show.viewer.evidence import Evidence, read_run
 
 WEB = Path(__file__).parent / "web"
-SCRIPTS = ("dom", "store", "filters", "stage", "votes", "episodes", "episode", "difference", "groups", "judges", "reward", "main")
+SCRIPTS = (
+    "dom",
+    "store",
+    "filters",
+    "stage",
+    "votes",
+    "episodes",
+    "episode",
+    "difference",
+    "groups",
+    "judges",
+    "reward",
+    "main",
+)
 NAME, PICTURES = "view.html", "view"  # the page, and the folder of its pictures beside it
 LARGEST = 25_000_000  # bytes of the pictures in one file, by `write_run_page`
 
 
 def write_run_page(run: Run, apps: Sequence[str] = ()) -> Path:
-    """Write view.html into the folder of a run, with its pictures in the folder `view` beside it if they are many; returns it."""
+    """Write view.html into the folder of a run, with its pictures in the folder `view` beside it if they are
+    many; returns it.
+    """
     evidence = Evidence(f"run {run.folder.name}")
     read_run(run, evidence, apps)
     return write_beside(evidence, run)
 
 
 def write_beside(evidence: Evidence, run: Run) -> Path:
-    """`write_run_page` of what has been collected.  What is committed, and what the kit has not made, gets one file."""
+    """`write_run_page` of what has been collected.  What is committed, and what the kit has not made, gets
+    one file.
+    """
     pictures = run.folder / PICTURES
-    if belongs(pictures) and sum(len(picture.content) for picture in evidence.pictures.packed) * 4 / 3 > LARGEST:
+    if (
+        belongs(pictures)
+        and sum(len(picture.content) for picture in evidence.pictures.packed) * 4 / 3 > LARGEST
+    ):
         return write_folder(evidence, run.folder)
     if belongs(pictures):
         remove(pictures)
@@ -45,13 +67,16 @@ def write_beside(evidence: Evidence, run: Run) -> Path:
 
 def write_page(evidence: Evidence, path: Path) -> Path:
     """Write everything to one file; returns it."""
-    lines = [f"{picture.kind},{_text(picture.content)}{picture.place}" for picture in evidence.pictures.packed]
+    lines = [
+        f"{picture.kind},{_text(picture.content)}{picture.place}" for picture in evidence.pictures.packed
+    ]
     write_text(path, _page(evidence, "img-src data:", "\n".join(lines)))
     return path
 
 
 def write_folder(evidence: Evidence, folder: Path) -> Path:
-    """Write the page and the folder of its pictures into the folder of a run, or into a folder of its own; returns the page.
+    """Write the page and the folder of its pictures into the folder of a run, or into a folder of its own;
+    returns the page.
 
     UserError for a folder that holds something else.
     """

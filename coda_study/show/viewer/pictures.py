@@ -1,4 +1,6 @@
-"""The screenshots of a page: each is kept once, as lossless WebP, and as a patch of another one where that is much smaller."""
+"""The screenshots of a page: each is kept once, as lossless WebP, and as a patch of another one where that is
+much smaller.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ class Pictures:
         for number, (_, app) in enumerate(self._files):
             apps.setdefault(app, []).append(number)
         with ThreadPoolExecutor(cpu_count()) as pool:  # Pillow's work is done outside of Python's lock
-            parts = pool.map(lambda numbers: dict(zip(numbers, self._packed(numbers), strict=True)), apps.values())
+            parts = pool.map(
+                lambda numbers: dict(zip(numbers, self._packed(numbers), strict=True)), apps.values()
+            )
             packed = {number: picture for part in parts for number, picture in part.items()}
         return [packed[number] for number in range(len(packed))]
 
@@ -65,7 +69,9 @@ class Pictures:
         for number in numbers:
             file = self._files[number][0]
             with Image.open(io.BytesIO(file)) as opened:
-                if opened.format == "JPEG":  # its pixels are not exact, and it is smaller than any lossless file
+                if (
+                    opened.format == "JPEG"
+                ):  # its pixels are not exact, and it is smaller than any lossless file
                     yield Picture("jpeg", file)
                     continue
                 picture = opened.convert("RGB")

@@ -1,7 +1,7 @@
 """The server's side: an episode is a task, played in a window of the application.
 
-Qt's windows belong to one thread, and OpenEnv calls an environment from several: one thread of this module does all that
-touches them.
+Qt's windows belong to one thread, and OpenEnv calls an environment from several: one thread of this module
+does all that touches them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
                 break
         return self._observation(observation, reward, error)
 
-    def _observation(self, seen: dict[str, Any], reward: float | None = None, error: str | None = None) -> DeskObservation:
+    def _observation(
+        self, seen: dict[str, Any], reward: float | None = None, error: str | None = None
+    ) -> DeskObservation:
         picture = Image.fromarray(seen["screenshot"])
         return DeskObservation(
             done=self._over, reward=reward, metadata={"task": self._env.task.id}, instruction=self._env.task.instruction,

@@ -9,11 +9,15 @@ from pydantic import Field
 class DeskAction(Action):
     """A reply of a model in the grammar of UI-TARS, with points in pixels of the screenshot."""
 
-    action: str = Field(description="For example click(start_box='(168,126)'), type(content='5'), or finished() at the end")
+    action: str = Field(
+        description="For example click(start_box='(168,126)'), type(content='5'), or finished() at the end"
+    )
 
 
 class DeskObservation(Observation):
-    """The task and the screen; `done`, `reward` (1.0 for a solved task, in the last step alone) and `metadata` are OpenEnv's."""
+    """The task and the screen; `done`, `reward` (1.0 for a solved task, in the last step alone) and
+    `metadata` are OpenEnv's.
+    """
 
     instruction: str = Field(description="The task in words")
     screenshot: str = Field(description="The screen as PNG, in base64")

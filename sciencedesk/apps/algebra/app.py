@@ -1,7 +1,7 @@
 """Algebra: a console, function plots in two and three dimensions and variables; SymPy computes.
 
-What the interface does not say: a derivative or a root is taken of the *selected* function, the console's angles follow
-the mode chosen before, and a new range is refused while the view is locked.
+What the interface does not say: a derivative or a root is taken of the *selected* function, the console's
+angles follow the mode chosen before, and a new range is refused while the view is locked.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def evaluate(text: str, degrees: bool, digits: int, variables: tuple[tuple[str, 
     value = parse(text, dict(variables))
     if degrees:
         value = value.replace(
-            lambda e: isinstance(e, sympy.sin | sympy.cos | sympy.tan), lambda e: e.func(e.args[0] * sympy.pi / 180)
+            lambda e: isinstance(e, sympy.sin | sympy.cos | sympy.tan),
+            lambda e: e.func(e.args[0] * sympy.pi / 180),
         )
     if value.is_number:
         return str(int(value)) if value.is_Integer else f"{number(value):.{digits}f}"
@@ -67,7 +68,9 @@ class Algebra(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        self.add_menu("File", {"New session": lambda: self.reset({}), "Clear console": lambda: self.set("console", [])})
+        self.add_menu(
+            "File", {"New session": lambda: self.reset({}), "Clear console": lambda: self.set("console", [])}
+        )
         self.add_menu("View", {"Grid": ("grid", True), "Axes": ("axes", True), "Legend": ("legend", True),
                                "Lock view": ("locked", True), "Dark theme": ("theme", "dark"),
                                "Light theme": ("theme", "light")})  # fmt: skip
@@ -76,9 +79,14 @@ class Algebra(Desk):
                                    "Solid line": ("line", "solid"), "Dotted line": ("line", "dotted")})  # fmt: skip
         self.add_menu("Function", {"Derivative": self._derive, "Remove": self._remove,
                                    "Range": lambda: self.open_dialog(self._range)})  # fmt: skip
-        self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
+        self.shortcuts = {
+            "ctrl n": lambda: self.reset({}),
+            "ctrl g": lambda: self.set("grid", not self.values["grid"]),
+        }
         digits = tuple("123456789")
-        self._precision = self.add_entry("Precision", "Digits", "digits", digits, "Digits is a number from 1 to 9")
+        self._precision = self.add_entry(
+            "Precision", "Digits", "digits", digits, "Digits is a number from 1 to 9"
+        )
         self._range = self.add_dialog("Range", 106, self._set_range, ["From", "To"],
                                       lambda: {"From": f"{self.values['xmin']:g}", "To": f"{self.values['xmax']:g}"})  # fmt: skip
         self._variable = self.add_dialog("Add variable", 106, self._add_variable, ["Name", "Value"])
@@ -102,7 +110,14 @@ class Algebra(Desk):
         self.add("Plot 3D", self.button("Draw", self._raise_surface), 160, 6, 50, 24)
         self.add("Plot 3D", self.button("Filled", lambda: self.set("mesh", "filled")), 214, 6, 56, 24)
         self.add("Plot 3D", self.button("Wire", lambda: self.set("mesh", "wire")), 272, 6, 58, 24)
-        self.add("Plot 3D", Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect}), 6, 36, 324, 122)
+        self.add(
+            "Plot 3D",
+            Canvas("Scene", self, self._draw_surface, lambda rect: {"Scene": rect}),
+            6,
+            36,
+            324,
+            122,
+        )
         self.rotation = self.add("Plot 3D", Slider("Rotation", range(0, 181, 30), self), 6, 162, 324, 28)
         self.rotation.changed.connect(lambda value: self.set("turn", value))
 
@@ -266,7 +281,9 @@ class Algebra(Desk):
         painter.setPen(QPen(QColor("#1a7f37"), 1))
         for k in order:
             i, j = divmod(int(k), 12)
-            quad = QPolygonF([QPointF(u[a, b], t[a, b]) for a, b in ((i, j), (i + 1, j), (i + 1, j + 1), (i, j + 1))])
+            quad = QPolygonF(
+                [QPointF(u[a, b], t[a, b]) for a, b in ((i, j), (i + 1, j), (i + 1, j + 1), (i, j + 1))]
+            )
             if self.values["mesh"] == "filled":
                 shade = int(128 + 100 * z[i, j])
                 painter.setBrush(QColor(60, max(0, min(255, shade)), 120))

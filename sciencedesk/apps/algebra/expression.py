@@ -1,7 +1,9 @@
-"""Formulas typed by the agent, read into SymPy without `eval`: an allow-listed walk over Python's own syntax tree.
+"""Formulas typed by the agent, read into SymPy without `eval`: an allow-listed walk over Python's own syntax
+tree.
 
-A formula may be anything that a model can write, so what would keep SymPy busy for minutes is refused: numbers of
-hundreds of digits, functions of huge numbers, products of hundreds of terms, and integrals that are in no small table.
+A formula may be anything that a model can write, so what would keep SymPy busy for minutes is refused:
+numbers of hundreds of digits, functions of huge numbers, products of hundreds of terms, and integrals that
+are in no small table.
 """
 
 from __future__ import annotations
@@ -36,9 +38,13 @@ class ExpressionError(ValueError):
 
 
 def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
-    """Read a formula such as '2*x^2', 'sin(x)' or 'factor(x^2-1)'; '^' is a power.  ExpressionError if it is none."""
+    """Read a formula such as '2*x^2', 'sin(x)' or 'factor(x^2-1)'; '^' is a power.  ExpressionError if it is
+    none.
+    """
     try:
-        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # of '1and x', say: it is refused below
+        with warnings.catch_warnings(
+            action="ignore", category=SyntaxWarning
+        ):  # of '1and x', say: it is refused below
             tree = ast.parse(text.replace("^", "**").strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(f"not a formula: {text!r}") from error
@@ -46,7 +52,9 @@ def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
 
     def walk(node: ast.AST) -> sympy.Expr:
         match node:
-            case ast.Constant(value=int() | float() as number) if not isinstance(number, bool) and abs(number) < 1e9:
+            case ast.Constant(value=int() | float() as number) if (
+                not isinstance(number, bool) and abs(number) < 1e9
+            ):
                 return sympy.nsimplify(number)
             case ast.Name(id=name) if name in names:
                 return names[name]
@@ -113,7 +121,11 @@ def _applied(name: str, argument: sympy.Expr) -> sympy.Expr:
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
     if exponent.is_number and not (exponent.is_real and abs(number(exponent)) * _degree(base) <= _EXPONENT):
         raise ExpressionError("exponent too large")
-    if base.is_Rational and exponent.is_Rational and max(abs(base.p), base.q).bit_length() * abs(exponent) > _BITS:
+    if (
+        base.is_Rational
+        and exponent.is_Rational
+        and max(abs(base.p), base.q).bit_length() * abs(exponent) > _BITS
+    ):
         raise ExpressionError("number too large")
     return base**exponent
 
@@ -136,7 +148,9 @@ def _terms(value: sympy.Expr) -> int:
 
 
 def derivative(value: sympy.Expr) -> sympy.Expr:
-    """The derivative by x.  ExpressionError for an absolute value, whose derivative needs to know what is real."""
+    """The derivative by x.  ExpressionError for an absolute value, whose derivative needs to know what is
+    real.
+    """
     if value.has(sympy.Abs):
         raise ExpressionError("no derivative is known")
     return sympy.diff(value, _X)
@@ -175,7 +189,9 @@ def _in_table(term: sympy.Expr) -> bool:
     if len(others) == 1 and isinstance(others[0], sympy.sin | sympy.cos | sympy.exp | sympy.log):
         return _is_linear(others[0].args[0])
     root = others[0] if len(factors) == len(others) == 1 and others[0].is_Pow else None
-    return not others or (root is not None and root.exp.is_Rational and root.exp.q < 10 and _is_linear(root.base))
+    return not others or (
+        root is not None and root.exp.is_Rational and root.exp.q < 10 and _is_linear(root.base)
+    )
 
 
 def _is_linear(value: sympy.Expr) -> bool:

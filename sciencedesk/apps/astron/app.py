@@ -1,11 +1,13 @@
 """Astron: sky and solar system at a date and place (`ephemeris.py`, `skychart.py`), for the naked-eye bodies.
 
-What the interface does not say: the date can be set only while time is paused and stepped only while it runs, a place
-is refused while places are locked (they are at the start), the chart centres on and marks only a *selected* body above
-the horizon, and rise and set are shown once computed for the selected body, until body, date or place change.
+What the interface does not say: the date can be set only while time is paused and stepped only while it runs,
+a place is refused while places are locked (they are at the start), the chart centres on and marks only a
+*selected* body above the horizon, and rise and set are shown once computed for the selected body, until body,
+date or place change.
 
-Which stars have a name, the cities of the menu and the ticks of the field of view are settings.  A search names any star of the
-catalogue; with `atlas`, the menu has an entry for any place; with `entries`, there are fields for a date and for a place.
+Which stars have a name, the cities of the menu and the ticks of the field of view are settings.  A search
+names any star of the catalogue; with `atlas`, the menu has an entry for any place; with `entries`, there are
+fields for a date and for a place.
 """
 
 from __future__ import annotations
@@ -61,7 +63,9 @@ class Astron(Desk):
                           "ctrl g": lambda: self.set("grid", not self.values["grid"])}  # fmt: skip
         self._limit = self.add_dialog("Faintest stars", 84, self._set_limit, ["Magnitude"],
                                       lambda: {"Magnitude": self.values["limit"]})  # fmt: skip
-        self._atlas = self.add_dialog("Place", 84, self._look_up, ["City"], lambda: {"City": self.values["place"]})
+        self._atlas = self.add_dialog(
+            "Place", 84, self._look_up, ["City"], lambda: {"City": self.values["place"]}
+        )
         parts = ["Year", "Month", "Day", "Hour"]
         self._date = self.add_dialog("Date and hour (UT)", 152, self._set_date, parts,
                                      lambda: {name: self.values[name.lower()] for name in parts})  # fmt: skip
@@ -90,7 +94,14 @@ class Astron(Desk):
         self.list.itemClicked.connect(lambda item: self._select(item.text()))
         self.list.opened.connect(self._open)
         for i, name in enumerate(("All", "Planets", "Stars", "Up now")):
-            self.add("Objects", self.choice(name, "show", name.lower()), 176 + 78 * (i % 2), 6 + 28 * (i // 2), 74, 24)
+            self.add(
+                "Objects",
+                self.choice(name, "show", name.lower()),
+                176 + 78 * (i % 2),
+                6 + 28 * (i // 2),
+                74,
+                24,
+            )
         self.count = self.add("Objects", self.label("Count"), 178, 74, 150, 18)
         self.found = self.add("Objects", self.label("Object"), 178, 96, 150, 18)
 
@@ -127,11 +138,15 @@ class Astron(Desk):
             entry.setVisible(v["entries"] and v["tab"] == page)
         locked = ", locked" if v["locked"] else ""
         run = "paused" if v["paused"] else v["rate"]
-        self.message(f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}")
+        self.message(
+            f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}"
+        )
 
     def _fill_places(self) -> None:
         places = self._places()
-        for button, name in zip(self._place_menu.findChildren(QPushButton)[1:], places + [""] * _SLOTS, strict=False):
+        for button, name in zip(
+            self._place_menu.findChildren(QPushButton)[1:], places + [""] * _SLOTS, strict=False
+        ):
             button.setText(name)
             button.setAccessibleName(name)
             button.setVisible(bool(name))
@@ -161,7 +176,9 @@ class Astron(Desk):
     # -- what the commands work on -------------------------------------------------------------------------------------
 
     def _angle(self) -> int:
-        return ephemeris.separation(*self.values["measured"], ephemeris.when_of(self.values), self.values["place"])
+        return ephemeris.separation(
+            *self.values["measured"], ephemeris.when_of(self.values), self.values["place"]
+        )
 
     def _listed(self) -> list[str]:
         here, show = ephemeris.here_of(self.values), self.values["show"]
@@ -170,7 +187,11 @@ class Astron(Desk):
 
     def _passage(self) -> tuple[str, str]:
         v = self.values
-        return ephemeris.passage(v["computed"], ephemeris.when_of(v), v["place"])[:2] if v["computed"] else ("", "")
+        return (
+            ephemeris.passage(v["computed"], ephemeris.when_of(v), v["place"])[:2]
+            if v["computed"]
+            else ("", "")
+        )
 
     def _places(self) -> list[str]:
         """What the Place menu has below the lock."""
@@ -269,7 +290,9 @@ class Astron(Desk):
         """A date as in 2031-8-17."""
         year, _, rest = self.date.text().strip().partition("-")
         month, _, day = rest.partition("-")
-        if problem := self._set_date({"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])}):
+        if problem := self._set_date(
+            {"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])}
+        ):
             self.message(problem)
         else:
             self.date.clear()

@@ -14,7 +14,11 @@ import ephem.cities
 import ephem.stars
 
 PLANETS = ("Mercury", "Venus", "Mars", "Jupiter", "Saturn")
-STARS = ("Polaris", "Sirius", "Vega")  # that have a name at first; the others of the catalogue get it when they are looked for
+STARS = (
+    "Polaris",
+    "Sirius",
+    "Vega",
+)  # that have a name at first; the others of the catalogue get it when they are looked for
 SOLAR = ("Sun", "Moon", *PLANETS)
 CATALOGUE = frozenset(name for name in ephem.stars.stars if name.isalpha())
 CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
@@ -70,7 +74,9 @@ def _site(place: str) -> ephem.Observer:
     if match is None:
         return ephem.city(place)
     here = ephem.Observer()
-    here.lat, here.lon = (("-" if side in "SW" else "") + degrees for degrees, side in (match.groups()[:2], match.groups()[2:]))
+    here.lat, here.lon = (
+        ("-" if side in "SW" else "") + degrees for degrees, side in (match.groups()[:2], match.groups()[2:])
+    )
     return here
 
 
@@ -99,7 +105,9 @@ def stars(when: When, city: str) -> dict[str, tuple[float, float, float]]:
 
 @lru_cache(maxsize=512)
 def passage(name: str, when: When, city: str) -> tuple[str, str, tuple[float, ...]]:
-    """Next rise and set as 'hh:mm' UT (or 'never') and the altitude in degrees at the 24 hours from `when` on."""
+    """Next rise and set as 'hh:mm' UT (or 'never') and the altitude in degrees at the 24 hours from `when`
+    on.
+    """
     times = []
     for event in (ephem.Observer.next_rising, ephem.Observer.next_setting):
         try:

@@ -38,8 +38,12 @@ def draw_chart(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     _redden(v, painter, rect)
 
 
-def _paint_bodies(v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint], sizes: dict[str, int]) -> None:
-    """Discs with their marks first, then the labels, each at a corner where it covers nothing if there is one."""
+def _paint_bodies(
+    v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint], sizes: dict[str, int]
+) -> None:
+    """Discs with their marks first, then the labels, each at a corner where it covers nothing if there is
+    one.
+    """
     for name, point in points.items():
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(_COLORS.get(name, "#dfe6ff")))
@@ -59,7 +63,9 @@ def _paint_bodies(v: Mapping[str, Any], painter: QPainter, room: QRect, points: 
     for name, point in points.items():
         w = painter.fontMetrics().horizontalAdvance(name) + 2
         corners = [QRect(point.x() + dx, point.y() + dy, w, 12) for dy in (-15, 4) for dx in (9, -9 - w)]
-        box = next((b for b in corners if room.contains(b) and not any(b.intersects(t) for t in taken)), corners[0])
+        box = next(
+            (b for b in corners if room.contains(b) and not any(b.intersects(t) for t in taken)), corners[0]
+        )
         taken.append(box)
         painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
 
@@ -71,7 +77,9 @@ def orbit_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     for name, (longitude, distance) in orbits(when_of(v)).items():
         if (name in ("Jupiter", "Saturn", "Earth")) != inner or name == "Earth":
             r = distance * (rect.height() / 2 - 8) / (1.7 if inner else 10.2)
-            found[name] = found["Sun"] + QPoint(round(r * math.cos(longitude)), round(-r * math.sin(longitude)))
+            found[name] = found["Sun"] + QPoint(
+                round(r * math.cos(longitude)), round(-r * math.sin(longitude))
+            )
     return {name: QRect(p.x() - 6, p.y() - 6, 12, 12) for name, p in found.items()}
 
 
@@ -93,7 +101,9 @@ def draw_curve(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     if v["computed"]:
         altitudes = passage(v["computed"], when_of(v), v["place"])[2]
         painter.setPen(QPen(QColor("#ffd400"), 3))
-        painter.drawPolyline(QPolygonF([QPointF(w * i / 24, h / 2 - a * h / 190) for i, a in enumerate(altitudes)]))
+        painter.drawPolyline(
+            QPolygonF([QPointF(w * i / 24, h / 2 - a * h / 190) for i, a in enumerate(altitudes)])
+        )
     _redden(v, painter, rect)
 
 

@@ -91,13 +91,20 @@ def background(view: View) -> QPixmap:
     x, y = np.meshgrid(np.arange(WIDTH) - WIDTH / 2, HEIGHT / 2 - np.arange(HEIGHT))
     radius = np.hypot(x, y)
     angle = np.radians(radius / RADIUS * view.field / 2)
-    height = np.cos(angle) * middle[2] + np.sin(angle) * (x * right[2] + y * top[2]) / np.maximum(radius, 1e-9)
+    height = np.cos(angle) * middle[2] + np.sin(angle) * (x * right[2] + y * top[2]) / np.maximum(
+        radius, 1e-9
+    )
     sun = sky(view.when, view.city)["Sun"].altitude
     pixels = np.full((HEIGHT, WIDTH, 4), (12, 12, 16, 255), np.uint8)
-    pixels[radius <= RADIUS] = (*((96, 160, 224) if sun > 0 else (44, 62, 110) if sun > -9 else (16, 24, 56)), 255)
+    pixels[radius <= RADIUS] = (
+        *((96, 160, 224) if sun > 0 else (44, 62, 110) if sun > -9 else (16, 24, 56)),
+        255,
+    )
     if view.horizon:
         pixels[(radius <= RADIUS) & (height < 0)] = (74, 58, 38, 255)
-    picture = QPixmap.fromImage(QImage(pixels.data, WIDTH, HEIGHT, 4 * WIDTH, QImage.Format.Format_RGBA8888).copy())
+    picture = QPixmap.fromImage(
+        QImage(pixels.data, WIDTH, HEIGHT, 4 * WIDTH, QImage.Format.Format_RGBA8888).copy()
+    )
     painter = QPainter(picture)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     if view.grid:
@@ -150,5 +157,7 @@ def _paint_stars(painter: QPainter, view: View) -> None:
 
 def _line(painter: QPainter, points: np.ndarray) -> None:
     good = ~np.isnan(points).any(axis=1)
-    for (x, y), (u, t) in zip(points[:-1][good[:-1] & good[1:]], points[1:][good[:-1] & good[1:]], strict=True):
+    for (x, y), (u, t) in zip(
+        points[:-1][good[:-1] & good[1:]], points[1:][good[:-1] & good[1:]], strict=True
+    ):
         painter.drawLine(QPointF(x, y), QPointF(u, t))

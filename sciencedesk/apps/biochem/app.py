@@ -1,13 +1,14 @@
 """Biochem: a viewer of small molecules (`molecules.py`); ASE computes what is measured.
 
-What the interface does not say: a molecule must be opened (double click, or mark it and press Open) before anything
-can be done with it, and opening one forgets the selection, colours, styles, charge and measurements of the last;
-colours and styles apply to the selection only; a distance needs exactly two selected atoms and an angle exactly
-three, the second one being its vertex; atoms can be clicked only while their labels are shown; hidden hydrogens leave
-the selection and cannot be selected.
+What the interface does not say: a molecule must be opened (double click, or mark it and press Open) before
+anything can be done with it, and opening one forgets the selection, colours, styles, charge and measurements
+of the last; colours and styles apply to the selection only; a distance needs exactly two selected atoms and
+an angle exactly three, the second one being its vertex; atoms can be clicked only while their labels are
+shown; hidden hydrogens leave the selection and cannot be selected.
 
-Which molecules, colours, elements, commands and fields there are is in the settings `library`, `palette`, `kinds`, `files`,
-`tools` and `fields`, the ticks of the slider in `turns`, the largest charge in `charge_limit`.
+Which molecules, colours, elements, commands and fields there are is in the settings `library`, `palette`,
+`kinds`, `files`, `tools` and `fields`, the ticks of the slider in `turns`, the largest charge in
+`charge_limit`.
 """
 
 from __future__ import annotations
@@ -57,13 +58,17 @@ class Biochem(Desk):
                                "Axes": ("axes", True), "Dark": ("dark", True)})  # fmt: skip
         self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
         self._menu_of("Style", RADIUS, lambda style: self._paint("styles", style))
-        self._palette = self._menu_of("Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color))
+        self._palette = self._menu_of(
+            "Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color)
+        )
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
         self._save = self.add_dialog("Save", 84, self._set_name, ["Name"])
         self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"]), ["Text"],
                                       lambda: {"Text": self.values["title"]})  # fmt: skip
-        self._charge = self.add_dialog("Charge", 84, self._set_charge, ["Charge"], lambda: {"Charge": self.values["charge"]})
+        self._charge = self.add_dialog(
+            "Charge", 84, self._set_charge, ["Charge"], lambda: {"Charge": self.values["charge"]}
+        )
         self._find = self.add_dialog("Find", 84, self._open_named, ["Molecule"])
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
@@ -79,17 +84,24 @@ class Biochem(Desk):
         self.list.setSpacing(3)
         self.list.itemClicked.connect(lambda item: self.set("marked", item.text()))
         self.list.opened.connect(self._open)
-        self.list.context.connect(lambda name: self.set("pinned", "" if name == self.values["pinned"] else name))
+        self.list.context.connect(
+            lambda name: self.set("pinned", "" if name == self.values["pinned"] else name)
+        )
         self.add("Molecules", self.button("Open", lambda: self._open(self.values["marked"])), 212, 6, 118, 26)
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
         self.fields = {}  # by name: what was entered last, and the field itself
         for i, (name, enter) in enumerate({"Note": self._set_note, "Sample": self._set_sample}.items()):
             shown = self.add("Molecules", QLabel(self), 212, 34 + 38 * i, 122, 16)
-            self.fields[name] = shown, self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20)
+            self.fields[name] = (
+                shown,
+                self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20),
+            )
 
         self.tools = [
-            self.add("Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26)
+            self.add(
+                "Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26
+            )
             for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items())
         ]
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
@@ -97,7 +109,9 @@ class Biochem(Desk):
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
         rows = ("Name", "Formula", "Atom count", "Mass")
-        self.info = [self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)]
+        self.info = [
+            self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)
+        ]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
         self.add("Info", self.picture("Mass shares", draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
@@ -135,7 +149,9 @@ class Biochem(Desk):
         v, s = self.values, self._structure
         shown = shown_atoms(self.values)
         there = {*"CHON", *(element(name) for name in s.names)} if s else {*"CHON"}
-        kinds = {"All": shown} | {word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there}
+        kinds = {"All": shown} | {
+            word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there
+        }
         return {
             "formula": s.formula if s else "", "count": len(s.names) if s else 0, "mass": s.mass if s else 0,
             "chosen": len(v["selected"]), "result": self._result(),
@@ -167,7 +183,11 @@ class Biochem(Desk):
 
     def _result(self) -> str:
         """The last measurement as the screen shows it."""
-        return length_or_angle(*self.values["measured"][-1], self.values["units"]) if self.values["measured"] else ""
+        return (
+            length_or_angle(*self.values["measured"][-1], self.values["units"])
+            if self.values["measured"]
+            else ""
+        )
 
     @staticmethod
     def _badge(label: QLabel, text: str, color: str) -> None:
@@ -189,7 +209,9 @@ class Biochem(Desk):
             self.set("selected", rest if name in self.values["selected"] else rest + [name])
 
     def _select(self, what: str) -> None:
-        names = [name for name in shown_atoms(self.values) if what == "All" or ELEMENTS[element(name)] == what]
+        names = [
+            name for name in shown_atoms(self.values) if what == "All" or ELEMENTS[element(name)] == what
+        ]
         if names or what == "None":
             self.set("selected", names)
         else:

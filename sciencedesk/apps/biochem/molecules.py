@@ -11,7 +11,8 @@ from ase import Atoms
 from ase.build import molecule
 from ase.neighborlist import natural_cutoffs, neighbor_list
 
-MOLECULES = {  # everyday name: (name in ASE's G2 data, turns about x, y and z that show all its atoms, in degrees)
+# everyday name: (name in ASE's G2 data, turns about x, y and z that show all its atoms, in degrees)
+MOLECULES = {
     "acetone": ("CH3COCH3", (90, 45, 0)), "ammonia": ("NH3", (165, 15, 165)), "benzene": ("C6H6", (0, 45, 90)),
     "ethanol": ("CH3CH2OH", (75, 0, 150)), "furan": ("C4H4O", (0, 60, 90)), "methane": ("CH4", (0, 0, 15)),
     "methanol": ("CH3OH", (60, 150, 15)), "water": ("H2O", (90, 90, 0)),
@@ -81,7 +82,9 @@ def structure(name: str) -> Structure:
     first, second = neighbor_list("ij", atoms, natural_cutoffs(atoms, mult=1.1))
     bonds = tuple((int(i), int(j)) for i, j in zip(first, second, strict=True) if i < j)
     masses = atoms.get_masses()
-    shares = tuple((e, float(masses[[s == e for s in symbols]].sum() / masses.sum())) for e in sorted(set(symbols)))
+    shares = tuple(
+        (e, float(masses[[s == e for s in symbols]].sum() / masses.sum())) for e in sorted(set(symbols))
+    )
     return Structure(atoms, names, bonds, atoms.get_chemical_formula(), round(float(masses.sum())), shares)
 
 
@@ -94,4 +97,6 @@ def view(name: str, turn: int, width: int, height: int) -> tuple[np.ndarray, flo
     angle = np.radians(turn)
     x = points[:, 0] * np.cos(angle) + points[:, 2] * np.sin(angle)
     z = points[:, 2] * np.cos(angle) - points[:, 0] * np.sin(angle)
-    return np.stack([width / 2 + scale * x, height / 2 + scale * points[:, 1], scale * z], axis=1), float(scale)
+    return np.stack([width / 2 + scale * x, height / 2 + scale * points[:, 1], scale * z], axis=1), float(
+        scale
+    )

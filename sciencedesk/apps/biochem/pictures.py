@@ -84,7 +84,14 @@ def draw_scene(v: Values, painter: QPainter, rect: QRect) -> None:
 
 
 def _draw_atom(
-    v: Values, painter: QPainter, center: QPointF, depth: float, name: str, color: QColor, style: str, ink: QColor
+    v: Values,
+    painter: QPainter,
+    center: QPointF,
+    depth: float,
+    name: str,
+    color: QColor,
+    style: str,
+    ink: QColor,
 ) -> None:
     """One atom; nearer ones are a little larger.  A selected one has a thick magenta ring."""
     radius = RADIUS[style] + round(0.6 * depth) if RADIUS[style] else 7

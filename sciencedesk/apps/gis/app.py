@@ -1,12 +1,14 @@
-"""GIS: raster and vector layers of one landscape (`landscape.py`), a region, an attribute table and map tools.
+"""GIS: raster and vector layers of one landscape (`landscape.py`), a region, an attribute table and map
+tools.
 
 What the interface does not say: statistics want a region and a selected raster layer; the opacity and a new
-classification are those of the selected layer; contours want an interval and an elevation layer; a click on the map
-gives values only with the query tool, and only of what is visible; the table lists the peaks inside the region, if
-there is a peaks layer.
+classification are those of the selected layer; contours want an interval and an elevation layer; a click on
+the map gives values only with the query tool, and only of what is visible; the table lists the peaks inside
+the region, if there is a peaks layer.
 
-What menus, map and slider offer is in the settings `catalog` (layers to add), `zones`, `palettes`, `names` (of peaks), `marks`,
-`ticks` and `extras` (of the commands Title and Go to); the names that there are, in `names.py`.
+What menus, map and slider offer is in the settings `catalog` (layers to add), `zones`, `palettes`, `names`
+(of peaks), `marks`, `ticks` and `extras` (of the commands Title and Go to); the names that there are, in
+`names.py`.
 """
 
 from __future__ import annotations
@@ -42,7 +44,9 @@ class Gis(Desk):
     _offered: Sequence[Any] = ()  # the settings that menus and slider show
 
     def build(self) -> None:
-        self._files = self.add_menu("File", {"New map": lambda: self.reset({}), "Title": lambda: self.open_dialog(self._title)})
+        self._files = self.add_menu(
+            "File", {"New map": lambda: self.reset({}), "Title": lambda: self.open_dialog(self._title)}
+        )
         self._views = self.add_menu("View", {"Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True)}
                                     | {name.capitalize(): ("palette", name) for name in names.PALETTES}
                                     | {"Go to": lambda: self.open_dialog(self._place_dialog)})  # fmt: skip
@@ -55,14 +59,21 @@ class Gis(Desk):
                                  "Interval": lambda: self.open_dialog(self._interval),
                                  "Light": lambda: self.open_dialog(self._light)})  # fmt: skip
         self.add_menu("Tools", {"Pan": ("tool", "pan"), "Zoom": ("tool", "zoom"), "Query": ("tool", "query")})
-        self.shortcuts = {"ctrl n": lambda: self.reset({}), "ctrl g": lambda: self.set("grid", not self.values["grid"])}
+        self.shortcuts = {
+            "ctrl n": lambda: self.reset({}),
+            "ctrl g": lambda: self.set("grid", not self.values["grid"]),
+        }
         sides = ("North", "South", "East", "West")
         self._bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, sides,
                                        lambda: dict(zip(sides, map(str, land.edges(self.values)), strict=True)))  # fmt: skip
         steps = [f"{step:0{width}}" for step in range(20, 501) for width in (2, 3)]
-        self._interval = self.add_entry("Contour interval", "Step", "interval", steps, "Step is a number from 20 to 500")
+        self._interval = self.add_entry(
+            "Contour interval", "Step", "interval", steps, "Step is a number from 20 to 500"
+        )
         degrees = [f"{angle:0{width}}" for angle in range(361) for width in (1, 2, 3)]
-        self._light = self.add_entry("Light", "Azimuth", "light", degrees, "Azimuth is a number from 0 to 360")
+        self._light = self.add_entry(
+            "Light", "Azimuth", "light", degrees, "Azimuth is a number from 0 to 360"
+        )
         self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"],
                                         lambda: {"Count": self.values["classes"][1]})  # fmt: skip
 
@@ -160,16 +171,22 @@ class Gis(Desk):
     def facts(self) -> dict[str, Any]:
         v, rows = self.values, land.listed(self.values)
         answer = land.value_at(v, v["queried"]) if v["queried"] else ""
-        return dict(zip(("north", "south", "east", "west"), land.edges(v), strict=True)) | {
-            "listed": len(rows),
-            "highest": max(rows, key=lambda name: land.peaks()[name][2], default=""),
-            "answer": answer,
-            "reading": answer.partition(" ")[0],
-            "center_east": round(v["cx"] * land.EAST),
-            "center_north": round((1 - v["cy"]) * land.NORTH),
-        } | {key: v["stats"].get(key, "") for key in ("min", "max", "mean")} | {
-            key: land.peaks()[v["marked"]][column] if v["marked"] else "" for key, column in (("height", 2), ("steepness", 3))
-        }
+        return (
+            dict(zip(("north", "south", "east", "west"), land.edges(v), strict=True))
+            | {
+                "listed": len(rows),
+                "highest": max(rows, key=lambda name: land.peaks()[name][2], default=""),
+                "answer": answer,
+                "reading": answer.partition(" ")[0],
+                "center_east": round(v["cx"] * land.EAST),
+                "center_north": round((1 - v["cy"]) * land.NORTH),
+            }
+            | {key: v["stats"].get(key, "") for key in ("min", "max", "mean")}
+            | {
+                key: land.peaks()[v["marked"]][column] if v["marked"] else ""
+                for key, column in (("height", 2), ("steepness", 3))
+            }
+        )
 
     # -- layers --------------------------------------------------------------------------------------------------------
 
@@ -309,7 +326,10 @@ class Gis(Desk):
             self.values["light"], reply = number, f"light {number}"
         elif program == "r.interval" and 20 <= number <= 500:
             self.values["interval"], reply = number, f"interval {number} m"
-        elif command in {"v.peaks", *(f"r.{layer.lower()}" for layer in ("Slope", "Hillshade", *names.MADE_LAYERS))}:
+        elif command in {
+            "v.peaks",
+            *(f"r.{layer.lower()}" for layer in ("Slope", "Hillshade", *names.MADE_LAYERS)),
+        }:
             layer = command[2:].capitalize()
             self._add(layer)
             reply = f"layer {layer}"

@@ -1,7 +1,8 @@
 """The landscape of the GIS, and what can be computed from a map's state: layers' values, peaks, regions.
 
-The elevation is real: a part of Tennessee (bundled with matplotlib), 30 km by 32 km.  matplotlib shades it, SciPy finds
-slopes and peaks in it; the names are ours, and so are the layers of `MADE_LAYERS` and the smaller zones.
+The elevation is real: a part of Tennessee (bundled with matplotlib), 30 km by 32 km.  matplotlib shades it,
+SciPy finds slopes and peaks in it; the names are ours, and so are the layers of `MADE_LAYERS` and the smaller
+zones.
 
 Places are fractions of the map from its north-west corner.  `v` is the application's state (`Gis.values`).
 """
@@ -73,7 +74,9 @@ def raster(layer: str, light: int, classes: tuple[str, int]) -> np.ndarray:
 
 
 def _made(number: int) -> np.ndarray:
-    """The values of a made layer: smoothed heights, steepness or aspect, from 0 to a maximum of the layer's own."""
+    """The values of a made layer: smoothed heights, steepness or aspect, from 0 to a maximum of the layer's
+    own.
+    """
     heights, width, height = terrain()
     down, right = np.gradient(heights, height, width)
     base = (heights, np.hypot(down, right), -heights, right, down)[number % 5]
@@ -83,16 +86,23 @@ def _made(number: int) -> np.ndarray:
 
 @cache
 def peaks() -> dict[str, tuple[float, float, int, int]]:
-    """The tops of the landscape: name: (x, y) of the place, height in m, slope in degrees.  The first six are the main ones."""
+    """The tops of the landscape: name: (x, y) of the place, height in m, slope in degrees.  The first six are
+    the main ones.
+    """
     heights, steep = terrain()[0], raster("Slope", 0, ("", 0))
     rows, columns = heights.shape
     tops = np.argwhere((heights == ndimage.maximum_filter(heights, 61)) & (heights > 820))
     found: list[tuple[int, int]] = []
     for row, column in sorted(tops.tolist(), key=lambda place: -heights[tuple(place)]):
-        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)  # cells, so that names do not overlap
+        apart = all(
+            np.hypot(row - r, column - c) > 45 for c, r in found
+        )  # cells, so that names do not overlap
         if apart and 12 < row < rows - 13 and 12 < column < columns - 13:
             found.append((column, row))
-    named = [*zip(FIRST_PEAKS, sorted(found), strict=True), *zip(MORE_PEAKS, _lesser_tops(heights, found), strict=False)]
+    named = [
+        *zip(FIRST_PEAKS, sorted(found), strict=True),
+        *zip(MORE_PEAKS, _lesser_tops(heights, found), strict=False),
+    ]
     return {
         name: (column / columns, row / rows, int(heights[row, column]), round(float(steep[row, column])))
         for name, (column, row) in named
@@ -100,16 +110,22 @@ def peaks() -> dict[str, tuple[float, float, int, int]]:
 
 
 def _lesser_tops(heights: np.ndarray, main: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The column and row of other tops, from the highest on: none as high as another, none whose name would be covered."""
+    """The column and row of other tops, from the highest on: none as high as another, none whose name would
+    be covered.
+    """
     rows, columns = heights.shape
     tops = np.argwhere(heights == ndimage.maximum_filter(heights, 9)).tolist()
-    by_height = {heights[row, column]: (column, row) for row, column in tops if _is_free(column / columns, row / rows)}
+    by_height = {
+        heights[row, column]: (column, row) for row, column in tops if _is_free(column / columns, row / rows)
+    }
     taken = {heights[row, column] for column, row in main}
     return [place for height, place in sorted(by_height.items(), reverse=True) if height not in taken]
 
 
 def _is_free(x: float, y: float) -> bool:
-    """Whether a peak's sign and name would be within the map and clear of the first marks, scale bar, title and result."""
+    """Whether a peak's sign and name would be within the map and clear of the first marks, scale bar, title
+    and result.
+    """
     covered = y < 0.17 or (y > 0.85 and x > 0.2)
     at_mark = any(-0.36 < x - a < 0.11 and abs(y - b) < 0.08 for a, b in FIRST_MARKS.values())
     return 0.06 < x < 0.68 and y < 0.94 and not covered and not at_mark
@@ -153,7 +169,9 @@ def shown_peaks(v: Mapping[str, Any]) -> dict[str, tuple[float, float, int, int]
 
 
 def value_at(v: Mapping[str, Any], name: str) -> str:
-    """The result of a query: the height of a peak, or at a mark the value of the uppermost visible raster layer."""
+    """The result of a query: the height of a peak, or at a mark the value of the uppermost visible raster
+    layer.
+    """
     layer = next((layer for layer in visible(v) if layer in RASTERS), "")
     if name in peaks() or not layer:
         return f"{peaks()[name][2]} m" if name in peaks() else "no raster"
@@ -166,7 +184,11 @@ def listed(v: Mapping[str, Any]) -> list[str]:
     if "Peaks" not in v["layers"]:
         return []
     north, south, east, west = edges(v)
-    names = [n for n, (x, y, *_) in shown_peaks(v).items() if west <= x * EAST <= east and south <= (1 - y) * NORTH <= north]
+    names = [
+        n
+        for n, (x, y, *_) in shown_peaks(v).items()
+        if west <= x * EAST <= east and south <= (1 - y) * NORTH <= north
+    ]
     if v["filter"]:
         column, sign, number = v["filter"].split()
         index = {"height": 2, "slope": 3}[column]

@@ -1,10 +1,17 @@
 """Names that settings may put on the GIS's screens: of peaks, layers, zones, palettes and marks.
 
-The landscape has a place for each (`landscape.py`); which of them a map shows is in its settings `names`, `catalog`, `zones`,
-`palettes` and `marks`.
+The landscape has a place for each (`landscape.py`); which of them a map shows is in its settings `names`,
+`catalog`, `zones`, `palettes` and `marks`.
 """
 
-FIRST_PEAKS = ("Ash", "Bay", "Elm", "Fir", "Ivy", "Oak")  # from west to east; a map shows these unless a setting names others
+FIRST_PEAKS = (
+    "Ash",
+    "Bay",
+    "Elm",
+    "Fir",
+    "Ivy",
+    "Oak",
+)  # from west to east; a map shows these unless a setting names others
 MORE_PEAKS = (
     "Yew", "Larch", "Birch", "Hazel", "Rowan", "Maple", "Cedar", "Alder", "Aspen", "Beech", "Poplar", "Walnut", "Willow",
     "Holly", "Laurel", "Myrtle", "Linden", "Cherry", "Plum", "Quince", "Spruce", "Acacia", "Ebony", "Teak", "Fern", "Moss",

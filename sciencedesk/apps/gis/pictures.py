@@ -67,8 +67,12 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
     tops = land.shown_peaks(v) if "Peaks" in land.visible(v) else {}
-    boxes = {name: QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()}
-    boxes |= {name: QRect(-11, -7, 22, 14).translated(_at_px(v, *land.MARKS[name]).toPoint()) for name in v["marks"]}
+    boxes = {
+        name: QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()
+    }
+    boxes |= {
+        name: QRect(-11, -7, 22, 14).translated(_at_px(v, *land.MARKS[name]).toPoint()) for name in v["marks"]
+    }
     return {name: box for name, box in boxes.items() if MAP.contains(box.center())}
 
 
@@ -141,7 +145,10 @@ def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
 def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
     """Draw the region's edge, and the map outside it darker."""
     north, south, east, west = land.edges(v)
-    box = QRectF(_at_px(v, west / land.EAST, 1 - north / land.NORTH), _at_px(v, east / land.EAST, 1 - south / land.NORTH))
+    box = QRectF(
+        _at_px(v, west / land.EAST, 1 - north / land.NORTH),
+        _at_px(v, east / land.EAST, 1 - south / land.NORTH),
+    )
     shade, area = QColor(0, 0, 0, 110), QRectF(MAP)
     painter.fillRect(QRectF(0, 0, area.width(), box.top()), shade)
     painter.fillRect(QRectF(0, box.bottom(), area.width(), area.height() - box.bottom()), shade)
@@ -157,7 +164,9 @@ def _draw_legend(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     painter.setPen(QColor("black"))
     painter.fillRect(QRect(rect.x() + 1, 0, rect.width(), 18), QColor("#1f6feb"))
     painter.setPen(QColor("white"))
-    painter.drawText(QRect(rect.x() + 1, 0, rect.width() - 1, 18), Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}")
+    painter.drawText(
+        QRect(rect.x() + 1, 0, rect.width() - 1, 18), Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}"
+    )
     if v["legend"]:
         colors = _colors(v["palette"], np.linspace(1, 0, 12))
         for i, (r, g, b, _) in enumerate(colors.tolist()):

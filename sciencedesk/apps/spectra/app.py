@@ -1,9 +1,9 @@
 """Spectra: emission and absorption spectra of a few lamps (`spectroscopy.py`, `pictures.py`); SciPy computes.
 
-No model is trained on it (`NOVEL_APPS`).  What the interface does not say: peaks are found only once the baseline is
-subtracted, dark lines only in an inverted trace; whatever changes the trace forgets its peaks; only a *selected* peak
-is marked; lamp and slit cannot change while the trace is on hold, nor the range while it is locked; a smoothing
-window is an odd number of pixels; an element is identified by its peaks.
+No model is trained on it (`NOVEL_APPS`).  What the interface does not say: peaks are found only once the
+baseline is subtracted, dark lines only in an inverted trace; whatever changes the trace forgets its peaks;
+only a *selected* peak is marked; lamp and slit cannot change while the trace is on hold, nor the range while
+it is locked; a smoothing window is an odd number of pixels; an element is identified by its peaks.
 """
 
 from __future__ import annotations
@@ -55,15 +55,22 @@ class Spectra(Desk):
         self._limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"],
                                        lambda: {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"})  # fmt: skip
         odd = [*map(str, [1, *range(5, 52, 2)])]
-        self._smoothing = self.add_entry("Smoothing", "Window", "window", odd, "Window is an odd number from 5 to 51, or 1")
+        self._smoothing = self.add_entry(
+            "Smoothing", "Window", "window", odd, "Window is an odd number from 5 to 51, or 1"
+        )
         percent = [*map(str, range(2, 91))]
-        self._threshold = self.add_entry("Threshold", "Percent", "threshold", percent, "Percent is a number from 2 to 90")
+        self._threshold = self.add_entry(
+            "Threshold", "Percent", "threshold", percent, "Percent is a number from 2 to 90"
+        )
 
         self.plot = self.add("Spectrum", self.picture("Plot", draw_plot, plot_boxes), 4, 4, 244, 124)
         self.plot.clicked.connect(self._pick)
         self.plot.dragged.connect(lambda a, b, dx, dy: self._measure(a, b))
         names = ("Found", "Peak", "Gap", "Marks")
-        self.side = {name: self.add("Spectrum", self.label(name), 252, 4 + 20 * i, 84, 18) for i, name in enumerate(names)}
+        self.side = {
+            name: self.add("Spectrum", self.label(name), 252, 4 + 20 * i, 84, 18)
+            for i, name in enumerate(names)
+        }
         self.side["Marks"].setGeometry(self.side["Marks"].geometry().adjusted(0, 0, 0, 108))
         self.side["Marks"].setWordWrap(True)
         self.side["Marks"].setAlignment(Qt.AlignmentFlag.AlignTop)
@@ -88,7 +95,9 @@ class Spectra(Desk):
         self.lamps = self.add("Lamps", Rows("Lamp list", self), 6, 6, 140, 184)
         self.lamps.itemClicked.connect(lambda item: self.set("chosen", item.text()))
         self.lamps.opened.connect(lambda name: self._expose(lamp=name))
-        self.add("Lamps", self.button("Load", lambda: self._expose(lamp=self.values["chosen"])), 156, 6, 84, 24)
+        self.add(
+            "Lamps", self.button("Load", lambda: self._expose(lamp=self.values["chosen"])), 156, 6, 84, 24
+        )
         self.loaded = {name: self.add("Lamps", self.label(name), 158, 38 + 20 * i, 172, 18)
                        for i, name in enumerate(("Loaded", "Kind", "Resolution"))}  # fmt: skip
         self.add("Lamps", self.picture("Eyepiece", draw_lamp), 156, 104, 174, 86)
@@ -109,7 +118,10 @@ class Spectra(Desk):
         for name, label in [*self.side.items(), *self.info.items(), *self.loaded.items()]:
             self.show_value(label, texts[name] or "-")
         self.show_value(self.element, facts["element"] or "-")
-        self.list.fill(sorted(found, key=lambda name: -found[name].height) if v["order"] == "height" else found, v["peak"])
+        self.list.fill(
+            sorted(found, key=lambda name: -found[name].height) if v["order"] == "height" else found,
+            v["peak"],
+        )
         self.lamps.fill(LAMPS, v["chosen"])
         middle = (v["low"] + v["high"]) / 2
         self.center.value = min(self.center.ticks, key=lambda tick: abs(tick - middle))
@@ -177,7 +189,10 @@ class Spectra(Desk):
         if button == "double":
             self._zoom(name)
         elif button == "right":
-            self.open_menu(self._peak_menu, self.plot.mapTo(self, plot_boxes(self.values, self.plot.rect())[name].center()))
+            self.open_menu(
+                self._peak_menu,
+                self.plot.mapTo(self, plot_boxes(self.values, self.plot.rect())[name].center()),
+            )
 
     def _measure(self, first: str, second: str) -> None:
         if first and second and first != second:

@@ -1,4 +1,5 @@
-"""The pictures of Spectra: the trace with its peaks, a close-up, a lamp as the eye sees it, and how elements fit.
+"""The pictures of Spectra: the trace with its peaks, a close-up, a lamp as the eye sees it, and how elements
+fit.
 
 `v` is the application's state (`Spectra.values`).
 """
@@ -50,7 +51,9 @@ class _Frame:
         return QPoint(round(self.x(wavelength)), round(float(self.y(at))))
 
     def line(self) -> QPolygonF:
-        """The trace; where a column of the screen holds many pixels, only the lowest and the highest are drawn."""
+        """The trace; where a column of the screen holds many pixels, only the lowest and the highest are
+        drawn.
+        """
         step = max(1, self.grid.size // self.rect.width())
         starts = np.arange(0, self.grid.size, step)
         low, high = np.minimum.reduceat(self.counts, starts), np.maximum.reduceat(self.counts, starts)
@@ -133,7 +136,9 @@ def _paint_peaks(v: Mapping[str, Any], painter: QPainter, room: QRect, points: d
         painter.drawEllipse(p, 3, 3)
     painter.setBrush(Qt.BrushStyle.NoBrush)
     frame, found = _Frame(v, room, v["low"], v["high"]), peaks(v)
-    seen = {n: frame.top(peak.wavelength) for n, peak in found.items() if v["low"] <= peak.wavelength <= v["high"]}
+    seen = {
+        n: frame.top(peak.wavelength) for n, peak in found.items() if v["low"] <= peak.wavelength <= v["high"]
+    }
     painter.setPen(QPen(QColor("#ff8c00"), 2))
     for p in (seen[name] for name in v["marks"] if name in seen):
         painter.drawRect(p.x() - 7, p.y() - 7, 14, 14)
@@ -189,7 +194,9 @@ def draw_scores(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     row, room = rect.height() // len(fits), rect.width() - 140
     for i, (element, fit) in enumerate(fits.items()):
         best = fit == max(fits.values())
-        painter.fillRect(78, i * row + 6, max(1, round(room * fit)), row - 12, QColor("#1a7f37" if best else "#9db4c8"))
+        painter.fillRect(
+            78, i * row + 6, max(1, round(room * fit)), row - 12, QColor("#1a7f37" if best else "#9db4c8")
+        )
         painter.setPen(QColor("#111111"))
         centered = Qt.AlignmentFlag.AlignVCenter
         painter.drawText(QRect(8, i * row, 68, row), centered, element)

@@ -1,4 +1,6 @@
-"""Served models, and judging foreign trajectories with one: a small server stands in for vLLM and answers as it is told."""
+"""Served models, and judging foreign trajectories with one: a small server stands in for vLLM and answers as
+it is told.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +58,18 @@ def test_replies_come_in_order_with_pictures_sampling_and_seeds(serve):
     assert model.generate(asked, SAMPLING, 100) == [f"PLAN {i}" for i in range(12)]
     by_words = {words_of(request): request for request in server.asked}
     first = by_words["plan 0"]
-    assert (first["model"], first["temperature"], first["top_p"], first["max_tokens"]) == ("some/model", 0.5, 0.9, 7)
+    assert (first["model"], first["temperature"], first["top_p"], first["max_tokens"]) == (
+        "some/model",
+        0.5,
+        0.9,
+        7,
+    )
     assert [by_words[f"plan {i}"]["seed"] for i in range(12)] == list(range(100, 112))
     head, data = first["messages"][0]["content"][0]["image_url"]["url"].split(",")
-    assert head == "data:image/png;base64" and Image.open(io.BytesIO(base64.b64decode(data))).tobytes() == shown.tobytes()
+    assert (
+        head == "data:image/png;base64"
+        and Image.open(io.BytesIO(base64.b64decode(data))).tobytes() == shown.tobytes()
+    )
     assert (model.usage.requests, model.usage.prompt_tokens, model.usage.completion_tokens) == (12, 120, 36)
 
 
@@ -71,7 +81,10 @@ def test_what_can_succeed_a_second_time_is_asked_again(serve):
         return (503, "busy") if seen[words_of(asked)] < 3 else (200, "done")
 
     server = serve(answer)
-    assert EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0) == ["done"] and seen["a"] == 3
+    assert (
+        EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0) == ["done"]
+        and seen["a"] == 3
+    )
     seen.clear()
     with pytest.raises(Refused, match="answered 503 for model 'm'"):
         EndpointModel(server.url, "m", retries=1).generate([conversation("a")], SAMPLING, 0)
@@ -91,7 +104,10 @@ def test_a_refusal_and_a_dead_server_are_one_clear_message(serve):
     ("answer", "message"),
     [
         (b'{"id": "x", "choices": [', "broken JSON"),
-        (b'{"id": "x", "object": "chat.completion", "choices": []}', "no chat completion: .*is the address right"),
+        (
+            b'{"id": "x", "object": "chat.completion", "choices": []}',
+            "no chat completion: .*is the address right",
+        ),
         (b"{}", "no chat completion"),
         (b'"hello"', "no chat completion: 'hello'"),
     ],
@@ -106,7 +122,9 @@ def test_a_server_that_never_answers_is_given_up(serve):
     server = serve(lambda asked: time.sleep(2) or (200, "late"))
     start = time.monotonic()
     with pytest.raises(UserError, match="does not answer .*timed out"):
-        EndpointModel(server.url, "m", deadline_s=0.1, retries=1).generate([conversation("a")] * 3, SAMPLING, 0)
+        EndpointModel(server.url, "m", deadline_s=0.1, retries=1).generate(
+            [conversation("a")] * 3, SAMPLING, 0
+        )
     assert time.monotonic() - start < 2 and len(server.asked) <= 6
 
 
@@ -152,7 +170,13 @@ def test_a_hostile_answer_is_one_clear_error(serve, answer, message):
 
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_a_long_or_hostile_refusal_is_one_short_line(serve, status):
-    for said in (b"x" * 5_000_000, b"[" * 90_000, b"\x1b[2J\n\n" * 99, b'{"error": {"message": "\\ud800"}}', b"\xff" * 99):
+    for said in (
+        b"x" * 5_000_000,
+        b"[" * 90_000,
+        b"\x1b[2J\n\n" * 99,
+        b'{"error": {"message": "\\ud800"}}',
+        b"\xff" * 99,
+    ):
         server = serve(lambda asked, said=said: (status, said))
         with pytest.raises(Refused, match=f"answered {status}") as caught:
             EndpointModel(server.url, "m", retries=0).generate([conversation("a")], SAMPLING, 0)
@@ -208,7 +232,9 @@ def test_a_screenshot_is_encoded_once(serve, monkeypatch):
 
 @pytest.fixture
 def trajectories(tmp_path) -> Path:
-    """Write trajectories in AgentRewardBench's layout: fine ones, one not valid, one too long, three that cannot be judged."""
+    """Write trajectories in AgentRewardBench's layout: fine ones, one not valid, one too long, three that
+    cannot be judged.
+    """
     folder = tmp_path / "cleaned" / "webarena" / "agent-x" / "experiment"
     folder.mkdir(parents=True)
     screen(1).save(folder / "last.png")
@@ -217,7 +243,14 @@ def trajectories(tmp_path) -> Path:
     def write(task: str, goal: str = "find it", shot: str = "experiment/last.png", **changes) -> None:
         step = {"url": "http://shop", "action": "click('12')", "reasoning": "it says so", "axtree": "TREE"}
         step["screenshot_path"] = shot
-        given = {"goal": goal, "valid": True, "steps": [step], "seed": 1, "model": "m", "summary_info": {"cum_reward": 1.0}}
+        given = {
+            "goal": goal,
+            "valid": True,
+            "steps": [step],
+            "seed": 1,
+            "model": "m",
+            "summary_info": {"cum_reward": 1.0},
+        }
         (folder / f"{task}.json").write_text(json.dumps(given | changes))
 
     write("webarena.1")
@@ -240,7 +273,9 @@ def test_judgments_are_written_kept_and_scored(serve, trajectories, tmp_path):
     server, out = serve(judge), tmp_path / "judgments"
     counts, problems = judge_folder(trajectories, out, EndpointModel(server.url, "org/judge"), "org_judge")
     assert counts == {"judged": 2, "not valid": 1, "refused": 1, "unreadable": 3}
-    assert [problem.split(": ", 1)[0].rsplit("/")[-1] for problem in problems] == [f"webarena.{i}.json" for i in (4, 5, 6, 7)]
+    assert [problem.split(": ", 1)[0].rsplit("/")[-1] for problem in problems] == [
+        f"webarena.{i}.json" for i in (4, 5, 6, 7)
+    ]
     assert "is outside" in problems[1] and "cannot be read" in problems[2] and "no JSON" in problems[3]
     names = sorted(path.name for path in (out / "webarena" / "agent-x" / "org_judge").iterdir())
     assert names == ["webarena.1.json", "webarena.2.json", "webarena.4_error.json"]
@@ -249,26 +284,46 @@ def test_judgments_are_written_kept_and_scored(serve, trajectories, tmp_path):
     (tmp_path / "a.csv").write_text("\n".join(["benchmark,model_name,task_id,trajectory_success", *rows]))
     *_, whole = score(out, load_annotations(tmp_path / "a.csv")[0]).scores
     assert (whole.published.precision, whole.published.recall, whole.strict.recall) == (1, 1, 0.5)
-    again, _ = judge_folder(trajectories, out, EndpointModel(serve(lambda asked: (200, "x")).url, "org/judge"), "org_judge")
-    assert again["kept"] == 2 and again["judged"] == 1  # what was refused is asked again, and its error file goes
+    again, _ = judge_folder(
+        trajectories, out, EndpointModel(serve(lambda asked: (200, "x")).url, "org/judge"), "org_judge"
+    )
+    assert (
+        again["kept"] == 2 and again["judged"] == 1
+    )  # what was refused is asked again, and its error file goes
     assert not (out / "webarena" / "agent-x" / "org_judge" / "webarena.4_error.json").exists()
 
 
 def test_the_judge_sees_what_it_is_shown(serve, trajectories, tmp_path):
     server = serve(judge)
-    judge_folder(trajectories, tmp_path / "a", EndpointModel(server.url, "m"), "m", View(screenshot=False, axtree=True))
+    judge_folder(
+        trajectories, tmp_path / "a", EndpointModel(server.url, "m"), "m", View(screenshot=False, axtree=True)
+    )
     asked = next(request for request in server.asked if "find it" in words_of(request))
     assert "TREE" in words_of(asked) and "click('12')" in words_of(asked) and "it says so" in words_of(asked)
-    assert not any(part["type"] == "image_url" for message in asked["messages"] for part in message["content"])
+    assert not any(
+        part["type"] == "image_url" for message in asked["messages"] for part in message["content"]
+    )
     assert len(server.asked) == 5  # where no screenshot is shown, none need be there
 
 
 def test_the_command(serve, trajectories, tmp_path, coda):
-    words = ["judge", "run", "--trajectories", str(trajectories), "--model", "org/judge", "--save", str(tmp_path / "j")]
+    words = [
+        "judge",
+        "run",
+        "--trajectories",
+        str(trajectories),
+        "--model",
+        "org/judge",
+        "--save",
+        str(tmp_path / "j"),
+    ]
     code, shown, errors = coda(*words, "--endpoint", serve(judge).url)
     assert code == 1 and "judged 2, not valid 1, refused 1, unreadable 3" in shown
     assert "2 requests, 20 tokens read, 6 written" in shown
-    assert "too long" in errors and (tmp_path / "j" / "webarena" / "agent-x" / "org_judge" / "webarena.1.json").is_file()
+    assert (
+        "too long" in errors
+        and (tmp_path / "j" / "webarena" / "agent-x" / "org_judge" / "webarena.1.json").is_file()
+    )
     assert coda(*words, "--endpoint", "http://127.0.0.1:9/v1", "--api-key-file", str(tmp_path / "no"))[0] == 2
     words[3] = str(tmp_path / "none")
     code, _, error = coda(*words, "--endpoint", "http://127.0.0.1:9/v1")

@@ -19,7 +19,9 @@ from coda_study.stages import explore, judge
 from coda_study.usage import note_usage, usage_table
 
 ADDRESS = "http://127.0.0.1:9/v1"
-LIKELIEST = tuple(f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge"))  # chance would be another elsewhere
+LIKELIEST = tuple(
+    f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge")
+)  # chance would be another elsewhere
 SMALL = ("explore.base.tasks=3", "explore.base.runs=1", "step_limit=3", "apps=[gis]", *LIKELIEST)
 
 
@@ -61,7 +63,11 @@ def test_what_served_models_were_asked_is_kept_and_priced(run, coda):
     code, _, error = coda("usage", str(run.folder))
     assert code == 2 and "no model of" in error and "serving" in error
     planner, judge = EndpointModel(ADDRESS, "p"), EndpointModel(ADDRESS, "j")
-    planner.usage.requests, planner.usage.prompt_tokens, planner.usage.completion_tokens = 3, 2_000_000, 500_000
+    planner.usage.requests, planner.usage.prompt_tokens, planner.usage.completion_tokens = (
+        3,
+        2_000_000,
+        500_000,
+    )
     judge.usage.requests = 1
     note_usage(run, "explore/base/gis", planner=planner, executor=ReplayModel([]))
     note_usage(run, "judge/base/gis", judge=judge)
@@ -79,14 +85,20 @@ def test_stages_find_the_same_with_all_models_behind_servers_and_with_a_fleet(tm
     ray = pytest.importorskip("ray")
     served = [f"serving.{role}=started" for role in ("planner", "executor", "judge")]
     fleet = [*served, "fleet.workers=2", "fleet.side_by_side=2"]
-    ways, found, asked = {"local": (), "served": served, "fleet": fleet, "ray": [*fleet, "fleet.ray=local"]}, {}, {}
+    ways, found, asked = (
+        {"local": (), "served": served, "fleet": fleet, "ray": [*fleet, "fleet.ray=local"]},
+        {},
+        {},
+    )
     for way, changes in ways.items():
         run = Run(str(tmp_path / way))
         run.store(load_profile("smoke", (*SMALL, *changes)))
         explore.run(run, "base", "gis")
         judge.run(run, "base", "gis")
         found[way] = load_trajectories(run.judged("base", "gis"))
-        assert not list(run.fleet("explore", "base", "gis").glob("episodes/*"))  # or the next rollout would take them for its own
+        assert not list(
+            run.fleet("explore", "base", "gis").glob("episodes/*")
+        )  # or the next rollout would take them for its own
         asked[way] = usage_table(run).groupby("role").requests.sum().to_dict()
     ray.shutdown()
     assert sum(len(one.steps) for one in found["local"]) > 3 and not asked["local"]

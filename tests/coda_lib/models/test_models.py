@@ -29,7 +29,9 @@ HOT = Sampling(temperature=1.0, top_p=1.0, max_new_tokens=8)
 
 
 def ask(*parts: str | Image.Image) -> list[Message]:
-    return [{"role": "user", "content": [text(part) if isinstance(part, str) else image(part) for part in parts]}]
+    return [
+        {"role": "user", "content": [text(part) if isinstance(part, str) else image(part) for part in parts]}
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def model(tmp_path_factory) -> LocalModel:
     return LocalModel(save_tiny(tmp_path_factory.mktemp("model") / "wild", seed=4, spread=0.5))
 
 
-# ---- replies ---------------------------------------------------------------------------------------------------------
+# ---- replies -----------------------------------------------------------------------------------------------
 def test_replay_gives_recorded_replies_in_order_and_scripted_ones_by_question():
     recorded = ReplayModel(["a", "b", "c"])
     assert recorded.generate([ask("x"), ask("y")], GREEDY, 0) + recorded.generate([ask("z")], GREEDY, 0) == [
@@ -85,7 +87,9 @@ def test_top_p_and_temperature_narrow_what_is_drawn(model):
 
 def test_a_batch_of_different_lengths_gives_the_replies_of_one_by_one(model):
     asked = [
-        ask(screen(1), screen(2), "turn the grid on, then off, then on again and tell the colour of the axes"),
+        ask(
+            screen(1), screen(2), "turn the grid on, then off, then on again and tell the colour of the axes"
+        ),
         ask(screen(3), "x"),
         ask(screen(2), screen(1), "Click 'Grid'."),
         [{"role": "system", "content": [text("You plan.")]}, *ask(screen(5), "DONE")],
@@ -106,7 +110,9 @@ def test_the_picture_counts(model):
 
     assert torch.equal(next_token(screen(1), "x"), next_token(screen(1), "x"))
     assert not torch.allclose(next_token(screen(1), "x"), next_token(screen(2), "x"), atol=1e-4)
-    assert not torch.allclose(next_token(screen(1), screen(2), "x"), next_token(screen(2), screen(1), "x"), atol=1e-4)
+    assert not torch.allclose(
+        next_token(screen(1), screen(2), "x"), next_token(screen(2), screen(1), "x"), atol=1e-4
+    )
 
 
 def test_questions_without_pictures_are_answered(model):
@@ -125,13 +131,14 @@ def test_a_model_for_asking_is_frozen_and_one_for_training_is_not(tiny_planner):
     assert trained.training and all(p.requires_grad for p in trained.parameters())
 
 
-# ---- layout ----------------------------------------------------------------------------------------------------------
+# ---- layout ------------------------------------------------------------------------------------------------
 def patches(
     picture: Image.Image, patch: int, merge: int, frames: int, mean: list[float], std: list[float]
 ) -> np.ndarray:
     """The rows that Qwen2.5-VL's vision tower reads (patches x channel·frame·y·x), straight from the pixels.
 
-    Patches come in blocks of merge x merge, blocks and patches within them row by row; a picture fills all frames.
+    Patches come in blocks of merge x merge, blocks and patches within them row by row; a picture fills all
+    frames.
     """
     pixels = (np.asarray(picture, dtype=np.float64) / 255 - mean) / std
     rows = []
@@ -161,12 +168,17 @@ def test_the_tiny_processor_gives_one_token_for_four_patches(tiny_planner):
     assert left[0] == 0 and left[-1] == 1 and (left.diff() >= 0).all()  # padding is on the left
 
 
-MEAN, STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]  # of the released checkpoints
+MEAN, STD = (
+    [0.48145466, 0.4578275, 0.40821073],
+    [0.26862954, 0.26130258, 0.27577711],
+)  # of the released checkpoints
 
 
 @pytest.fixture(scope="module")
 def real_settings(tmp_path_factory) -> Path:
-    """Give a checkpoint with the preprocessing and vision settings of the released Qwen2.5-VL, and few weights."""
+    """Give a checkpoint with the preprocessing and vision settings of the released Qwen2.5-VL, and few
+    weights.
+    """
     folder = tmp_path_factory.mktemp("real") / "checkpoint"
     words = tokenizer(CORPUS, vocabulary=300)
     ids = words.convert_tokens_to_ids
@@ -192,7 +204,9 @@ def real_settings(tmp_path_factory) -> Path:
     )  # fmt: skip
     words.chat_template = CHAT_TEMPLATE
     ImageTextProcessor(pictures, words, CHAT_TEMPLATE).save_pretrained(folder)
-    assert json.loads((folder / "processor_config.json").read_text())["processor_class"] == "Qwen2_5_VLProcessor"  # of others
+    assert (
+        json.loads((folder / "processor_config.json").read_text())["processor_class"] == "Qwen2_5_VLProcessor"
+    )  # of others
     return folder
 
 
@@ -214,10 +228,14 @@ def test_the_processor_reads_the_settings_of_the_released_checkpoints(real_setti
 def test_a_model_says_at_which_size_it_sees_a_picture(real_settings, tiny_planner, size):
     for path in (real_settings, tiny_planner):
         model = LocalModel(path)
-        (_, rows, columns), = encode(model.processor, [ask(noise(*size, 1), "x")])["image_grid_thw"].tolist()
+        ((_, rows, columns),) = encode(model.processor, [ask(noise(*size, 1), "x")])[
+            "image_grid_thw"
+        ].tolist()
         patch = model.processor.image_processor.patch_size
         assert model.resize_rule(size) == (columns * patch, rows * patch)
-    assert LocalModel(real_settings).resize_rule((1280, 800)) == (1288, 812) and model.resize_rule((336, 252)) == (336, 252)
+    assert LocalModel(real_settings).resize_rule((1280, 800)) == (1288, 812) and model.resize_rule(
+        (336, 252)
+    ) == (336, 252)
 
 
 def test_sizes_are_seen_as_the_image_processor_computes_them():
@@ -243,13 +261,17 @@ def test_pictures_seen_before_give_the_same_patches(real_settings, monkeypatch):
         assert all(torch.equal(mine[key], usual[key]) for key in ("pixel_values", "image_grid_thw"))
     assert len(processor._patches) == 1
     saved = processor.to_dict()
-    assert saved["image_processor_type"] == "Qwen2VLImageProcessor" and json.dumps(saved).count("_patches") == 0
+    assert (
+        saved["image_processor_type"] == "Qwen2VLImageProcessor" and json.dumps(saved).count("_patches") == 0
+    )
 
 
 def test_a_network_with_the_settings_of_the_released_checkpoints_answers_in_batches(real_settings):
     model = LocalModel(real_settings)
     asked = [ask(noise(112, 84, 1), noise(112, 84, 2), "turn the grid on"), ask(noise(168, 112, 2), "y")]
-    assert model.generate(asked, GREEDY, 0) == [model.generate([question], GREEDY, 0)[0] for question in asked]
+    assert model.generate(asked, GREEDY, 0) == [
+        model.generate([question], GREEDY, 0)[0] for question in asked
+    ]
 
 
 def test_messages_become_chatml_with_pictures_in_their_places(tiny_planner):
@@ -274,7 +296,7 @@ def test_the_tiny_tokenizer_keeps_every_character_of_a_reply(tiny_planner, reply
     assert words.decode(words(reply)["input_ids"], skip_special_tokens=True) == reply
 
 
-# ---- checkpoints that are not whole ----------------------------------------------------------------------------------
+# ---- checkpoints that are not whole ------------------------------------------------------------------------
 def lose_a_weight(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]
@@ -286,7 +308,9 @@ def cut(name: str) -> Callable[[Path], None]:
 
 
 def leave_a_pointer(folder: Path) -> None:
-    (folder / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n")
+    (folder / "model.safetensors").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+    )
 
 
 def edit_config(**changes: object) -> Callable[[Path], None]:
@@ -332,8 +356,14 @@ def defaults_of_a_larger_network(folder: Path) -> None:
         (widen, "cannot load the checkpoint"),
         (lambda folder: (folder / "chat_template.jinja").unlink(), "has no chat template"),
         (lambda folder: (folder / "chat_template.jinja").write_text("{% if"), "chat template"),
-        (defaults_of_a_larger_network, "config.json describes [0-9,]{10,} parameters, and the weights have [0-9,]+"),
-        (edit_config(model_type="bert", architectures=["BertModel"]), "holds a bert model; the kit needs .*qwen2_5_vl"),
+        (
+            defaults_of_a_larger_network,
+            "config.json describes [0-9,]{10,} parameters, and the weights have [0-9,]+",
+        ),
+        (
+            edit_config(model_type="bert", architectures=["BertModel"]),
+            "holds a bert model; the kit needs .*qwen2_5_vl",
+        ),
         (edit_config(model_type="qwen2_vl"), "holds a qwen2_vl model"),
         (edit_config(model_type="no_such_model"), "cannot load the checkpoint.*no_such_model"),
     ],

@@ -1,4 +1,6 @@
-"""Models behind servers of their own: `transformers serve` with the tiny checkpoints, and what can go wrong with it."""
+"""Models behind servers of their own: `transformers serve` with the tiny checkpoints, and what can go wrong
+with it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def played(planner, executor) -> list[tuple[str, str]]:
 
 @pytest.mark.slow
 def test_served_models_plan_and_act_as_local_ones_do():
-    local = played(LocalModel(MODELS / "planner", device="cpu"), LocalModel(MODELS / "executor", device="cpu"))
+    local = played(
+        LocalModel(MODELS / "planner", device="cpu"), LocalModel(MODELS / "executor", device="cpu")
+    )
     with served(MODELS / "planner") as planner, served(MODELS / "executor") as executor:
         assert played(planner.model, executor.model) == local
         processes = [psutil.Process(server.process.pid) for server in (planner, executor)]
@@ -76,7 +80,9 @@ def test_a_taken_port_is_said():
 
 
 def coda_serve(*arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "coda_study.cli.main", "serve", *arguments], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "coda_study.cli.main", "serve", *arguments], stdout=subprocess.PIPE, text=True
+    )
 
 
 @pytest.mark.slow
@@ -86,7 +92,9 @@ def test_nothing_is_left_however_the_command_ends(end):
     assert "http://127.0.0.1:18765/v1 (by transformers), model /" in command.stdout.readline()
     (server,) = psutil.Process(command.pid).children()
     assert httpx.get("http://127.0.0.1:18765/health").is_success
-    assert {one.laddr.ip for one in server.net_connections("tcp") if one.status == psutil.CONN_LISTEN} == {"127.0.0.1"}
+    assert {one.laddr.ip for one in server.net_connections("tcp") if one.status == psutil.CONN_LISTEN} == {
+        "127.0.0.1"
+    }
     os.kill(command.pid, end)
     command.wait(30)
     deadline = time.monotonic() + 10
@@ -97,9 +105,15 @@ def test_nothing_is_left_however_the_command_ends(end):
 
 def test_the_command_names_what_does_not_exist():
     said = subprocess.run(
-        [sys.executable, "-m", "coda_study.cli.main", "serve", "critic"], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "coda_study.cli.main", "serve", "critic"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert said.returncode == 2 and "unknown role 'critic': choose one of planner, executor, judge" in said.stderr
+    assert (
+        said.returncode == 2
+        and "unknown role 'critic': choose one of planner, executor, judge" in said.stderr
+    )
 
 
 def test_vllm_of_another_environment_is_started_with_its_options(coda, tmp_path):
@@ -108,13 +122,17 @@ def test_vllm_of_another_environment_is_started_with_its_options(coda, tmp_path)
     assert f"no vLLM at {command}: pip install" in missing
     command.write_text('#!/bin/sh\necho "$@"\n')
     command.chmod(0o755)
-    code, _, ended = coda("serve", "planner", "--vllm", str(command), "--port", "18766", "--", "--dtype", "float32")
+    code, _, ended = coda(
+        "serve", "planner", "--vllm", str(command), "--port", "18766", "--", "--dtype", "float32"
+    )
     assert code == 2 and f"serve {MODELS / 'planner'} --host 127.0.0.1 --port 18766 --dtype float32" in ended
 
 
 def test_the_processes_of_vllm_do_not_outlive_a_command_that_is_killed(tmp_path):
     command, python = tmp_path / "vllm", sys.executable
-    command.write_text(f'#!/bin/sh\ncd {tmp_path}\ntouch health\nsleep 600 &\nexec {python} -m http.server "$6" --bind "$4"\n')
+    command.write_text(
+        f'#!/bin/sh\ncd {tmp_path}\ntouch health\nsleep 600 &\nexec {python} -m http.server "$6" --bind "$4"\n'
+    )
     command.chmod(0o755)
     with coda_serve("executor", "--port", "18767", "--vllm", str(command)) as served_by:
         assert "(by vllm)" in served_by.stdout.readline()
@@ -124,7 +142,9 @@ def test_the_processes_of_vllm_do_not_outlive_a_command_that_is_killed(tmp_path)
     assert not psutil.wait_procs(processes, 10)[1]
 
 
-@pytest.mark.parametrize("folder", sorted(path.parent for path in MODELS.rglob("processor_config.json")), ids=str)
+@pytest.mark.parametrize(
+    "folder", sorted(path.parent for path in MODELS.rglob("processor_config.json")), ids=str
+)
 def test_vllm_can_load_the_processor_of_a_shipped_checkpoint(folder, tmp_path):
     """It loads Qwen2.5-VL's own class, which wants settings of videos."""
     load_processor(folder).save_pretrained(tmp_path)

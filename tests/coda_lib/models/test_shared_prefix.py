@@ -1,4 +1,6 @@
-"""Shared prefixes against the plain way: the same tokens sampled, the same log-probabilities, the same gradient."""
+"""Shared prefixes against the plain way: the same tokens sampled, the same log-probabilities, the same
+gradient.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,13 @@ from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
 
 
 def ask(*parts: str | Image.Image) -> list[Message]:
-    return [{"role": "user", "content": [text(part) if isinstance(part, str) else image(part) for part in parts]}]
+    return [
+        {"role": "user", "content": [text(part) if isinstance(part, str) else image(part) for part in parts]}
+    ]
 
 
-# ragged: no picture, one, two, and two of which one is larger; short texts, and one more than ten times as long
+# ragged: no picture, one, two, and two of which one is larger; short texts, and one more than ten times as
+# long
 ASKED = [
     ask("x"),
     ask(screen(1), "turn the grid on"),
@@ -44,7 +49,9 @@ def plain(model: LocalModel, conversations: list[list[Message]], sampling: Sampl
         max_new_tokens=sampling.max_new_tokens,
         pad_token_id=model.processor.tokenizer.pad_token_id,
     )
-    return model.processor.tokenizer.batch_decode(output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+    return model.processor.tokenizer.batch_decode(
+        output[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True
+    )
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda sampling: f"temperature {sampling.temperature}")
@@ -119,7 +126,9 @@ def test_short_prompts_are_not_padded_to_the_longest(model, monkeypatch):
 def test_a_picture_is_seen_once_and_kept_until_there_is_no_room(model, monkeypatch):
     seen = []
     look = model.network.model.get_image_features
-    monkeypatch.setattr(model.network.model, "get_image_features", lambda *a, **k: seen.append(len(a[1])) or look(*a, **k))
+    monkeypatch.setattr(
+        model.network.model, "get_image_features", lambda *a, **k: seen.append(len(a[1])) or look(*a, **k)
+    )
     model._seen.clear()
     first = model.generate(ASKED, SAMPLINGS[0], 0)
     assert sum(seen) == 3  # of five pictures in four prompts
@@ -132,7 +141,10 @@ def test_how_a_picture_is_seen_does_not_depend_on_those_that_come_with_it(model)
     model._seen.clear()
     together = [features for features, _ in model._see([screen(1), screen(2), screen(3)])]
     model._seen.clear()
-    assert all(torch.equal(model._see([screen(number)])[0][0], features) for number, features in enumerate(together, 1))
+    assert all(
+        torch.equal(model._see([screen(number)])[0][0], features)
+        for number, features in enumerate(together, 1)
+    )
 
 
 def test_no_feature_of_a_network_that_is_trained_is_kept(tmp_path):
@@ -156,7 +168,7 @@ def test_a_batch_of_the_sampler_may_end_at_once_or_never(model):
     assert sample(model.network, prompts, [1], config).shape == (1, 4)
 
 
-# ---- the rows of a group ---------------------------------------------------------------------------------------------
+# ---- the rows of a group -----------------------------------------------------------------------------------
 def plans(lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Random plans, padded on the right: ids and which of them are real."""
     torch.manual_seed(8)
@@ -190,13 +202,19 @@ def test_log_probabilities_and_gradient_are_those_of_each_plan_by_itself(model, 
     rows = GroupRows.of(ids, mask, positions, plans_NT, real_NT, states)
     pictures = {name: inputs[name] for name in ("pixel_values", "image_grid_thw") if name in inputs}
     logits = network(
-        input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL}, position_ids=rows.positions_3SL, **pictures
+        input_ids=rows.ids_SL,
+        attention_mask={"full_attention": rows.mask_S1LL},
+        position_ids=rows.positions_3SL,
+        **pictures,
     ).logits
     row, column = rows.places_NT
     shared = torch.log_softmax(logits[row, column - 1], -1).gather(-1, plans_NT[..., None])[..., 0]
-    assert (rows.labels_SL[row, column] == plans_NT)[real_NT.bool()].all() and (rows.labels_SL != -100).sum() == real_NT.sum()
+    assert (rows.labels_SL[row, column] == plans_NT)[real_NT.bool()].all() and (
+        rows.labels_SL != -100
+    ).sum() == real_NT.sum()
     assert rows.ids_SL.shape[1] == max(  # no place for the padding of plans
-        ids.shape[1] - 1 + sum(n + 1 for n, state in zip(lengths, states, strict=True) if state == one) for one in states
+        ids.shape[1] - 1 + sum(n + 1 for n, state in zip(lengths, states, strict=True) if state == one)
+        for one in states
     )
 
     alone = []
@@ -205,7 +223,9 @@ def test_log_probabilities_and_gradient_are_those_of_each_plan_by_itself(model, 
         ids = torch.cat([prompt["input_ids"][0], plan[real.bool()]])[None]
         kinds = (ids == network.config.image_token_id).int()
         some = {name: prompt[name] for name in ("pixel_values", "image_grid_thw") if name in prompt}
-        logits = network(input_ids=ids, attention_mask=torch.ones_like(ids), mm_token_type_ids=kinds, **some).logits[0]
+        logits = network(
+            input_ids=ids, attention_mask=torch.ones_like(ids), mm_token_type_ids=kinds, **some
+        ).logits[0]
         start = prompt["input_ids"].shape[1]
         alone.append(torch.log_softmax(logits[start - 1 : -1], -1).gather(-1, ids[0, start:, None])[:, 0])
     expected = torch.nn.utils.rnn.pad_sequence(alone, batch_first=True)
@@ -214,7 +234,9 @@ def test_log_probabilities_and_gradient_are_those_of_each_plan_by_itself(model, 
     parameters = list(network.parameters())
     gradients = []
     for logps in (shared, expected):
-        found = torch.autograd.grad((logps * weights_NT).sum(), parameters, allow_unused=True, retain_graph=True)
+        found = torch.autograd.grad(
+            (logps * weights_NT).sum(), parameters, allow_unused=True, retain_graph=True
+        )
         slopes = (torch.zeros_like(p) if g is None else g for g, p in zip(found, parameters, strict=True))
         gradients.append(torch.cat([slope.flatten() for slope in slopes]))
     network.requires_grad_(False)

@@ -17,7 +17,9 @@ from coda_lib.trainer import specialize
 
 @pytest.fixture
 def by_server(monkeypatch):
-    """Give a function that begins to train with a server's plans, and stops where TRL would ask it; returns the arguments."""
+    """Give a function that begins to train with a server's plans, and stops where TRL would ask it; returns
+    the arguments.
+    """
 
     def begin(server: str, installed: bool = True):
         begun = {}
@@ -33,7 +35,9 @@ def by_server(monkeypatch):
         settings = load_profile("smoke", (f"specialize.vllm_server={server}",))
         row = Dataset.from_dict({"prompt": ["x"]})
         with pytest.raises(KeyboardInterrupt):
-            specialize(row, "planner", None, settings.specialize, settings.planner, Path("nowhere"), 0, kind=trainer)
+            specialize(
+                row, "planner", None, settings.specialize, settings.planner, Path("nowhere"), 0, kind=trainer
+            )
         return begun["args"]
 
     return begin
@@ -51,7 +55,9 @@ def test_plans_can_come_from_a_server_of_vllm(by_server):
 def test_a_server_that_cannot_be_used_is_said_before_anything_is_loaded(by_server):
     with pytest.raises(UserError, match=r"needs vLLM here as well: pip install --editable '\.\[gpu\]'"):
         by_server("http://127.0.0.1:9", installed=False)
-    with pytest.raises(UserError, match="(?s)127.0.0.1:9 does not answer .*vllm serve planner --weight-transfer-config"):
+    with pytest.raises(
+        UserError, match="(?s)127.0.0.1:9 does not answer .*vllm serve planner --weight-transfer-config"
+    ):
         by_server("http://127.0.0.1:9")
 
 

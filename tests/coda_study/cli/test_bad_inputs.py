@@ -55,7 +55,16 @@ def whole(tmp_path_factory) -> Path:
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", root / "board" / "KAlgebra")
     shutil.copy(DATA / "machines.example.yaml", root / "machines.yaml")
     (root / "fleet").mkdir()
-    status = {"master": 1, "began": 0.0, "updated": 1.0, "total": 2, "before": 0, "done": 1, "faults": 0, "workers": []}
+    status = {
+        "master": 1,
+        "began": 0.0,
+        "updated": 1.0,
+        "total": 2,
+        "before": 0,
+        "done": 1,
+        "faults": 0,
+        "workers": [],
+    }
     (root / "fleet" / "status.json").write_text(json.dumps(status))
     (root / "key").write_text("secret")
     write_set(root / "drawn.json", "test", 1, draw(space("gis"), "test", 2, 1, desk_class("gis").defaults))
@@ -144,16 +153,22 @@ def here(whole, tmp_path) -> Path:
 
 @pytest.fixture
 def said(coda, here, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, str]]]:
-    """Give a function that runs a command, in which {x} is the path of x in that folder; it has to end within a minute."""
+    """Give a function that runs a command, in which {x} is the path of x in that folder; it has to end within
+    a minute.
+    """
 
     def late(*_: object) -> None:
         raise AssertionError("the command does not end")
 
     def said(command: str) -> tuple[int, str, str]:
-        code, shown, errors = coda(*(str(here / word[1:-1]) if word.startswith("{") else word for word in command.split()))
+        code, shown, errors = coda(
+            *(str(here / word[1:-1]) if word.startswith("{") else word for word in command.split())
+        )
         return code, shown, errors.lstrip("\n")  # of a bar that has gone
 
-    monkeypatch.setattr("openai.OpenAI._calculate_retry_timeout", lambda *_, **__: 0.0)  # before a dead server is asked again
+    monkeypatch.setattr(
+        "openai.OpenAI._calculate_retry_timeout", lambda *_, **__: 0.0
+    )  # before a dead server is asked again
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(60)
     yield said
@@ -172,7 +187,9 @@ def test_a_bad_file_is_said_in_a_line(said, here, name, kind):
     path, command = READ[name]
     spoil(here / path, kind)
     code, shown, errors = said(command)
-    assert code in (0, 1, 2), errors  # 0: of several files some are left out, and of some all contents are read
+    assert code in (0, 1, 2), (
+        errors
+    )  # 0: of several files some are left out, and of some all contents are read
     if code == 2:
         assert errors.startswith("error: ") and errors.count("\n") == 1, errors
     if code == 1 and kind != "nothing":  # the other files of a folder are read where one is not there
@@ -191,6 +208,10 @@ def test_a_bad_target_is_said_in_a_line(said, here, command, name):
 def test_the_documentation_has_the_counts():
     page = (REPO / "docs" / "reliability.md").read_text()
     assert f"{len(READ)} files that commands read, each replaced by {len(OBJECTS)} things" in page
-    assert f"a third of {len(CONTENTS)} contents" in page and f"| {len(pairs())} |" in page and len(pairs()) >= 500
+    assert (
+        f"a third of {len(CONTENTS)} contents" in page
+        and f"| {len(pairs())} |" in page
+        and len(pairs()) >= 500
+    )
     assert f"{len(WRITTEN)} commands that write, each with {len(TARGETS)} targets" in page
     assert f"| {len(WRITTEN) * len(TARGETS)} |" in page

@@ -40,16 +40,31 @@ from sciencedesk import script
 
 
 def test_help_is_quick_and_names_the_commands(coda):
-    heavy = {"torch", "transformers", "pandas", "numpy", "snakemake", "papermill", "PySide6", "yaml", "coda_lib.config"}
+    heavy = {
+        "torch",
+        "transformers",
+        "pandas",
+        "numpy",
+        "snakemake",
+        "papermill",
+        "PySide6",
+        "yaml",
+        "coda_lib.config",
+    }
     code = f"import sys, coda_study.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        == "\n"
+    )
     code, shown, _ = coda("--help")
     assert code == 0
     for command in ("reproduce", "tasks", "episode", "desk", "evaluate", "bench"):
         assert command in shown
 
 
-@pytest.mark.parametrize("command", ["reproduce", "tasks list", "tasks check", "episode", "desk", "evaluate", "bench"])
+@pytest.mark.parametrize(
+    "command", ["reproduce", "tasks list", "tasks check", "episode", "desk", "evaluate", "bench"]
+)
 def test_every_command_explains_itself(coda, command):
     code, shown, _ = coda(*command.split(), "--help")
     assert code == 0 and len(shown.splitlines()) > 5
@@ -59,9 +74,13 @@ def documented_commands() -> list[str]:
     """Every `coda` command that the README, a page of docs/ or a notebook gives a reader to type."""
     pages = [path.read_text() for path in (REPO / "README.md", *(REPO / "docs").glob("*.md"))]
     cells = [cell.source for path in NOTEBOOKS.rglob("*.ipynb") for cell in nbformat.read(path, 4).cells]
-    blocks = [command for page in pages for command in re.findall(r"^(coda .*?)(?: {2,}#.*)?$", page, re.MULTILINE)]
+    blocks = [
+        command for page in pages for command in re.findall(r"^(coda .*?)(?: {2,}#.*)?$", page, re.MULTILINE)
+    ]
     inline = [command for text in (*pages, *cells) for command in re.findall(r"`(coda [^`]+)`", text)]
-    return sorted({command.strip() for command in [*blocks, *inline] if not re.search(r"[A-Z]{3}|\.\.\.|…", command)})
+    return sorted(
+        {command.strip() for command in [*blocks, *inline] if not re.search(r"[A-Z]{3}|\.\.\.|…", command)}
+    )
 
 
 def test_every_documented_command_can_be_typed():
@@ -78,7 +97,10 @@ def test_every_documented_command_can_be_typed():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("reproduce --profile lap", "unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke"),
+        (
+            "reproduce --profile lap",
+            "unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, smoke",
+        ),
         ("reproduce --until train", "unknown stage 'train': choose one of quickstart,"),
         ("reproduce --set specialize.stepz=1", "specialize.stepz: unknown field"),
         ("reproduce --run ../x", "'../x' names no run"),
@@ -97,8 +119,14 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --seeds 7 8 7 --dry-run", "--seeds 7 8 7: a seed is there twice"),
         ("reproduce --seeds 7 8 --set seed=9", "--seeds and --set seed= exclude each other"),
         ("reproduce --set models.planner=data/none", "the planner checkpoint data/none is missing"),
-        ("tasks list --app mars", "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra, KAlgebra"),
-        ("tasks list --app Stellarium", "no test tasks for application 'Stellarium'; there are algebra, biochem, "),
+        (
+            "tasks list --app mars",
+            "unknown application 'mars': choose one of algebra, biochem, gis, astron, spectra, KAlgebra",
+        ),
+        (
+            "tasks list --app Stellarium",
+            "no test tasks for application 'Stellarium'; there are algebra, biochem, ",
+        ),
         ("episode A-01", "'A-01' is not a task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` lists the tasks"),
         ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
@@ -127,10 +155,26 @@ def test_unknown_options_are_exit_code_2(coda):
     [
         (StageError("stage judge failed: cell 3"), 1, "error: stage judge failed: cell 3\n"),
         (UserError("no such thing"), 2, "error: no such thing\n"),
-        (OSError(errno.ENOSPC, "No space left on device", "results/x"), 1, "error: results/x: the disk is full: free"),
-        (OSError(errno.EROFS, "Read-only file system", "results/x"), 1, "error: results/x: it is on a read-only disk: name"),
-        (PermissionError(errno.EACCES, "Permission denied", "results/x"), 1, "error: results/x: permission is denied: run"),
-        (RuntimeError("write failed: No space left on device (os error 28)"), 1, "error: the disk is full: free"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "results/x"),
+            1,
+            "error: results/x: the disk is full: free",
+        ),
+        (
+            OSError(errno.EROFS, "Read-only file system", "results/x"),
+            1,
+            "error: results/x: it is on a read-only disk: name",
+        ),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "results/x"),
+            1,
+            "error: results/x: permission is denied: run",
+        ),
+        (
+            RuntimeError("write failed: No space left on device (os error 28)"),
+            1,
+            "error: the disk is full: free",
+        ),
         (MemoryError(), 1, "error: memory is used up: end other programs"),
         (KeyboardInterrupt(), 130, "stopped; the same command goes on from here\n"),
     ],
@@ -154,7 +198,9 @@ def test_a_bug_leaves_its_traceback_in_a_file(coda, monkeypatch):
     path = Path(errors.split()[-1])
     text = path.read_text()
     path.unlink()
-    assert text.startswith("coda reproduce --profile smoke\n\nTraceback") and text.endswith("KeyError: 'seed'\n")
+    assert text.startswith("coda reproduce --profile smoke\n\nTraceback") and text.endswith(
+        "KeyError: 'seed'\n"
+    )
 
 
 def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
@@ -167,7 +213,17 @@ def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
         return pipeline.Outcome(42, 3723.4, (run.table1, run.report))
 
     monkeypatch.setattr(pipeline, "reproduce", reproduce)
-    words = ["--profile", "smoke", "--run", run.name, "--cores", "3", "--set", "specialize.steps=9", "--fresh"]
+    words = [
+        "--profile",
+        "smoke",
+        "--run",
+        run.name,
+        "--cores",
+        "3",
+        "--set",
+        "specialize.steps=9",
+        "--fresh",
+    ]
     code, shown, _ = coda("reproduce", *words)
     assert code == 0
     assert seen == {"run": run, "steps": 9, "cores": 3, "until": "results", "fresh": True}
@@ -186,11 +242,26 @@ def test_dry_run(coda, fake_notebooks, fake_checkpoints, tmp_path):
 
 def test_dry_run_of_several_seeds(coda, fake_notebooks, fake_checkpoints, tmp_path):
     words = [word for change in fake_checkpoints for word in ("--set", change)]
-    words += ["--profile", "smoke", "--run", str(tmp_path / "run"), "--notebooks", str(fake_notebooks), "--dry-run"]
-    code, shown, _ = coda("reproduce", *words, "--set", "apps=[gis]", "--seeds", "7", "8", "--until", "specialize")
+    words += [
+        "--profile",
+        "smoke",
+        "--run",
+        str(tmp_path / "run"),
+        "--notebooks",
+        str(fake_notebooks),
+        "--dry-run",
+    ]
+    code, shown, _ = coda(
+        "reproduce", *words, "--set", "apps=[gis]", "--seeds", "7", "8", "--until", "specialize"
+    )
     stages = ["explore/base/gis", "judge/base/gis", "specialize/specialist/gis"]
     assert code == 0 and not (tmp_path / "run" / "profile.yaml").exists()
-    assert shown.split() == [f"{tmp_path}/run:", *stages, f"{tmp_path}/run-seed8:", "specialize/specialist/gis"]
+    assert shown.split() == [
+        f"{tmp_path}/run:",
+        *stages,
+        f"{tmp_path}/run-seed8:",
+        "specialize/specialist/gis",
+    ]
 
 
 def test_tasks_list(coda):
@@ -206,21 +277,43 @@ def test_tasks_check(coda, monkeypatch):
     code, shown, _ = coda("tasks", "check", "--app", "biochem", "--json")
     checked, count = json.loads(shown), len(test_tasks("biochem"))
     assert code == 0 and checked["problems"] == []
-    assert checked["splits"][0] == {"app": "biochem", "split": "test", "tasks": count, "solved": count, "idle": 0}
+    assert checked["splits"][0] == {
+        "app": "biochem",
+        "split": "test",
+        "tasks": count,
+        "solved": count,
+        "idle": 0,
+    }
     solve = script.solve
     monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
     code, shown, _ = coda("tasks", "check", "--app", "biochem")
-    assert code == 1 and f"{count} test tasks" in shown and shown.endswith("problems:\nbiochem/A-01: not solved by its script\n")
+    assert (
+        code == 1
+        and f"{count} test tasks" in shown
+        and shown.endswith("problems:\nbiochem/A-01: not solved by its script\n")
+    )
 
 
 def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkeypatch):
     goal = {"type": "state", "key": "grid", "value": True}
-    task = Task("gis/A-90", "gis", "A", "Turn the grid on.", 5, (), (goal,), solution=({"click": "View"}, {"click": "Grid"}))
+    task = Task(
+        "gis/A-90",
+        "gis",
+        "A",
+        "Turn the grid on.",
+        5,
+        (),
+        (goal,),
+        solution=({"click": "View"}, {"click": "Grid"}),
+    )
     wrong = {
         "gis/A-91: its script has 2 steps, and then an end; the limit is 2": {"steps": 2},
         "gis/A-91: not solved by its script": {"solution": ({"click": "View"},)},
         "gis/A-91: 0 elements are called 'Gird'; visible: ": {"solution": ({"click": "Gird"},)},
-        "gis/A-91: solved by doing nothing": {"initialize": ({"func": "set", "key": "grid", "value": True},), "solution": ()},
+        "gis/A-91: solved by doing nothing": {
+            "initialize": ({"func": "set", "key": "grid", "value": True},),
+            "solution": (),
+        },
     }
     for problem, change in wrong.items():
         tasks = [task, replace(task, id="gis/A-91", **change)]
@@ -231,7 +324,9 @@ def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkey
         assert code == 1 and found.startswith(problem)
 
 
-def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_is_trained_on(coda, monkeypatch):
+def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_is_trained_on(
+    coda, monkeypatch
+):
     monkeypatch.setattr(script, "solve", lambda env, task: True)
     monkeypatch.setattr(script, "idle", lambda env, task: False)
     code, shown, _ = coda("tasks", "check", "--json")
@@ -260,7 +355,11 @@ def scripted(monkeypatch):
 def test_episode(coda, scripted, tmp_path):
     code, shown, errors = coda("episode", "algebra/A-01", "--save", str(tmp_path / "steps.png"))
     assert code == 0 and errors == f"wrote {tmp_path / 'steps.png'}\n"
-    assert shown.startswith("algebra/A-01: ") and "  1 DONE\n" in shown and "ended with DONE: not solved" in shown
+    assert (
+        shown.startswith("algebra/A-01: ")
+        and "  1 DONE\n" in shown
+        and "ended with DONE: not solved" in shown
+    )
     assert Image.open(tmp_path / "steps.png").width > 300
     code, shown, _ = coda("episode", "algebra/A-01", "--seed", "3", "--json")
     played = json.loads(shown)
@@ -279,12 +378,16 @@ def test_an_episode_of_two_planners_is_recorded_side_by_side(coda, scripted, tmp
 
 
 def test_evaluate(coda, scripted, tmp_path):
-    words = "evaluate --app astron --runs 2 --first 3 --profile smoke --save".split() + [str(tmp_path / "e.parquet")]
+    words = "evaluate --app astron --runs 2 --first 3 --profile smoke --save".split() + [
+        str(tmp_path / "e.parquet")
+    ]
     code, shown, _ = coda(*words, "--json")
     measured = json.loads(shown)
     assert code == 0 and measured["runs"] == 2 and measured["planner"] == "base"
     assert [row["metric"] for row in measured["results"]] == ["Average@2", "Pass@2"]
-    assert all(row["value"] == 0 and abs(row["low"]) < 1e-9 and 0 < row["high"] < 1 for row in measured["results"])
+    assert all(
+        row["value"] == 0 and abs(row["low"]) < 1e-9 and 0 < row["high"] < 1 for row in measured["results"]
+    )
     assert len(pd.read_parquet(tmp_path / "e.parquet")) == 6
     code, shown, _ = coda(*words)
     assert "astron" in shown and "Pass@2" in shown and "0.0 [0.0, " in shown
@@ -305,7 +408,9 @@ def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted
     words = "evaluate --app astron --runs 2 --first 3 --profile smoke".split()
     code, shown, errors = coda(*words)
     assert code == 1 and "2 of 3" in shown and "Pass@2" in shown
-    assert "1 tasks are not in the table, because an environment broke: astron/A-02; play them again" in errors
+    assert (
+        "1 tasks are not in the table, because an environment broke: astron/A-02; play them again" in errors
+    )
     measured = json.loads(coda(*words, "--json")[1])
     assert measured["broken"] == ["astron/A-02"] and [row["tasks"] for row in measured["results"]] == [2, 2]
 
@@ -316,11 +421,18 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
     monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
     (tmp_path / "KAlgebra" / "A-01.json").write_text("{")
-    with pytest.raises(UserError, match="A-01.json is no JSON file, or is damaged.*--leave-out plays the others"):
+    with pytest.raises(
+        UserError, match="A-01.json is no JSON file, or is damaged.*--leave-out plays the others"
+    ):
         tasksets.board_sets(tmp_path)
     told = []
     (found,) = tasksets.board_sets(tmp_path, leave_out=told.append)
-    assert found.unreadable == 1 and len(found.tasks) == 16 and "left out: " in told[0] and "A-01.json" in told[0]
+    assert (
+        found.unreadable == 1
+        and len(found.tasks) == 16
+        and "left out: " in told[0]
+        and "A-01.json" in told[0]
+    )
     row = cli_evaluate._measures(found, _solved(found.tasks), 1)[0]
     assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
 
@@ -331,7 +443,9 @@ def test_two_tasks_of_one_name_are_refused_before_they_are_played(tmp_path, monk
     monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
     for name in ("KAlgebra", "copy"):
         shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / name)
-    with pytest.raises(UserError, match="two task files below .* are KAlgebra/A-01: each is played under its own name"):
+    with pytest.raises(
+        UserError, match="two task files below .* are KAlgebra/A-01: each is played under its own name"
+    ):
         tasksets.board_sets(tmp_path)
 
 
@@ -352,7 +466,11 @@ def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_pa
     os.mkfifo(tmp_path / "pipe")
     for name, kind in (("results", "a folder"), ("link", "a link"), ("pipe", "a pipe")):
         code, shown, errors = coda(*command.split(), "--save", str(tmp_path / name))
-        assert code == 2 and shown == "" and f"{name} is {kind} and is not replaced by a file: name a new file" in errors
+        assert (
+            code == 2
+            and shown == ""
+            and f"{name} is {kind} and is not replaced by a file: name a new file" in errors
+        )
     assert coda(*command.split(), "--save", str(tmp_path / "link" / "x"))[0] == 2
     assert (tmp_path / "results" / "run").read_text() == "precious" and (tmp_path / "link").is_symlink()
 
@@ -371,7 +489,9 @@ def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
 
 @pytest.fixture
 def kept(monkeypatch, tmp_path):
-    """Give the folder where `coda evaluate` keeps a fleet's episodes of astron, with one of an interrupted fleet in it."""
+    """Give the folder where `coda evaluate` keeps a fleet's episodes of astron, with one of an interrupted
+    fleet in it.
+    """
     from coda_lib import paths
     from coda_study.fleet import tasksets
 
@@ -398,7 +518,9 @@ def test_evaluate_deletes_no_episodes_but_its_own_fleets(coda, scripted, kept, t
     code, shown, _ = coda(*words)
     assert code == 0 and "astron" in shown and (kept / "episodes" / "A-01.0.parquet").exists()
     (kept / "fault").touch()
-    assert coda(*words, "--workers", "2")[0] == 2 and (kept / "episodes" / "A-01.0.parquet").exists()  # the next call goes on
+    assert (
+        coda(*words, "--workers", "2")[0] == 2 and (kept / "episodes" / "A-01.0.parquet").exists()
+    )  # the next call goes on
     (kept / "fault").unlink()
     with Collection(kept).held({}):
         code, shown, errors = coda(*words, "--workers", "2")
@@ -417,5 +539,8 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
     agent = chosen_agent(settings, None, None)
     assert agent.name == "base" and agent.planner.model.name == settings.models.planner
     assert agent.executor.sampling.max_new_tokens == settings.executor.max_new_tokens
-    assert chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name == "Qwen/Qwen2.5-VL-7B-Instruct"
+    assert (
+        chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name
+        == "Qwen/Qwen2.5-VL-7B-Instruct"
+    )
     assert chosen_agent(settings, "none", None).name == "executor"

@@ -65,9 +65,13 @@ def test_a_table_without_faults_raises_nothing():
         rows.append(("Pass@8", 8, model, OVERALL, round(exact, 2), 127))
     table = pd.DataFrame(rows, columns=["metric", "k", "model", "application", "value", "tasks"])
     cells = audit.cells(table)
-    assert cells["successes"].tolist() == [3, 4, 5, 6, 9, 8, 7, 6] and "impossible" not in set(cells["verdict"])
+    assert cells["successes"].tolist() == [3, 4, 5, 6, 9, 8, 7, 6] and "impossible" not in set(
+        cells["verdict"]
+    )
     assert audit.overalls(table, cells)["agrees"].all()
-    (row,) = [r for r in audit.comparisons(cells, audit.pooled(cells)).itertuples() if r.application == OVERALL]
+    (row,) = [
+        r for r in audit.comparisons(cells, audit.pooled(cells)).itertuples() if r.application == OVERALL
+    ]
     assert row.difference == pytest.approx(100 * 12 / 127) and row.low < row.difference < row.high
 
 
@@ -84,7 +88,9 @@ def test_pooled_success_with_wilsons_interval(parts):
 def test_comparisons_rest_on_the_tasks(parts):
     found = parts["comparisons"]
     assert found["second"].str.startswith("CODA").all() and set(found["application"]) == {*TASKS, OVERALL}
-    overall = found[found["application"] == OVERALL].set_index(["first", "second_metric", "second"])["verdict"]
+    overall = found[found["application"] == OVERALL].set_index(["first", "second_metric", "second"])[
+        "verdict"
+    ]
     assert overall["Qwen2.5-VL-32B", "Pass@8", "CODA (Stage-2)"] == "supported"
     assert overall["CODA (Stage-1)", "Pass@8", "CODA (Stage-2)"] == "undecided"
     assert overall["Qwen2.5-VL-72B", "Average@8", "CODA (Stage-2)"] == "undecided"

@@ -27,13 +27,19 @@ def run(tmp_path) -> Run:
     here = Run(str(tmp_path / "check"))
     here.store(wanted())
     for app in wanted().apps:
-        played = [replace(made_up(n), task_id=f"{app}/A-0{n // 4}", app=app, run=n % 4, success=n % 3 == 0) for n in range(12)]
+        played = [
+            replace(made_up(n), task_id=f"{app}/A-0{n // 4}", app=app, run=n % 4, success=n % 3 == 0)
+            for n in range(12)
+        ]
         tasks = [Task(f"{app}/A-0{n}", app, "A", "Go on.", 5, (), ()) for n in range(3)]
         for planner in ("base", "specialist"):
             save_trajectories(here.rollouts(planner, app), played)
         for system in wanted().systems:
             write_table(here.evaluation(system, app), episodes(played, tasks, system, 7))
-        write_text(here.specialist(app) / "metrics.jsonl", '{"step": 1, "reward": 1.23456789}\n{"step": 2, "reward": 0}\n')
+        write_text(
+            here.specialist(app) / "metrics.jsonl",
+            '{"step": 1, "reward": 1.23456789}\n{"step": 2, "reward": 0}\n',
+        )
     write_text(here.generalist / "metrics.jsonl", '{"step": 1, "loss": 0.5}\n')
     return here
 
@@ -81,7 +87,10 @@ def test_the_command_says_ok_or_off_and_its_exit_code_follows(coda, run, expecte
     write_json(tmp_path / "check.json", changed)
     code, shown, _ = coda("check", str(run.folder))
     assert code == 1 and "1 of" in shown
-    assert [line for line in shown.splitlines() if line.startswith("off")][0].split()[1:3] == ["gis:", "specialist,"]
+    assert [line for line in shown.splitlines() if line.startswith("off")][0].split()[1:3] == [
+        "gis:",
+        "specialist,",
+    ]
 
 
 def test_what_is_no_run_of_the_check_is_refused(coda, run, expected):
@@ -105,7 +114,11 @@ def test_the_committed_tables_follow_from_their_episodes_and_a_changed_cell_is_o
 
 def test_the_committed_expected_values_are_those_of_the_check():
     committed = check.load_expected(check.EXPECTED)
-    assert (committed["profile"], tuple(committed["set"]), committed["seed"]) == (check.PROFILE, check.SETTINGS, wanted().seed)
+    assert (committed["profile"], tuple(committed["set"]), committed["seed"]) == (
+        check.PROFILE,
+        check.SETTINGS,
+        wanted().seed,
+    )
     assert len(check.compare(committed, committed)) == 14
     with pytest.raises(UserError, match="tools.expected"):
         check.load_expected(REFERENCE / "none.json")

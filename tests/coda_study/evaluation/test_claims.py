@@ -34,7 +34,8 @@ PRECISE = "Four agreeing votes of the judge are more precise than one"
 BOTH = (SYSTEMS, APPS)
 RULES = voting_rules(load_profile("laptop").judge)
 NONE = (pd.DataFrame(columns=COLUMNS), RULES)
-# Ten trajectories that succeeded and ten that did not: the judge says yes once to each, and again only to those that did.
+# Ten trajectories that succeeded and ten that did not: the judge says yes once to each, and again only to
+# those that did.
 VOTES = pd.DataFrame(
     {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": i < 10, "steps": 1, "broken": False,
      "judge": "judge", "vote": vote, "reply": YES if vote == 0 or i < 10 else NO}
@@ -57,7 +58,9 @@ def test_each_verdict_follows_from_its_interval():
     assert said["A planner in front of the executor beats the executor alone", "Average@4"] == "undecided"
     tested = table.dropna(subset="difference")
     assert ((tested["low"] <= tested["difference"]) & (tested["difference"] <= tested["high"])).all()
-    overall = tested[(tested["claim"] == "Specialists beat the base planner") & (tested["metric"] == "Average@4")].iloc[0]
+    overall = tested[
+        (tested["claim"] == "Specialists beat the base planner") & (tested["metric"] == "Average@4")
+    ].iloc[0]
     assert overall["reported"] == pytest.approx(14.39 - 7.57)
     assert overall["rests_on"] == "base and stage1, all applications: 48 tasks, 4 runs each"
     gis = tested[tested["application"] == "gis"].iloc[0]
@@ -77,8 +80,12 @@ def test_what_a_run_lacks_is_not_tested_and_says_why():
     clear = episodes({"base": 0.0, "stage1": 1.0})
     smoke = decide_claims(load_claims(), clear, *CAST, two, APPS, 100, provenance=Provenance.SMOKE)
     assert set(smoke["verdict"]) == {"not tested"}
-    part = decide_claims(load_claims(), clear[clear["app"] != "gis"], *NONE, two, ("algebra", "biochem", "astron"), 100)
-    assert part.set_index("claim").loc["Specialists beat the base planner", "rests_on"] == "the run has no gis"
+    part = decide_claims(
+        load_claims(), clear[clear["app"] != "gis"], *NONE, two, ("algebra", "biochem", "astron"), 100
+    )
+    assert (
+        part.set_index("claim").loc["Specialists beat the base planner", "rests_on"] == "the run has no gis"
+    )
 
 
 def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_path):
@@ -97,7 +104,9 @@ def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_
 
 
 def test_voting_rules_are_compared_on_the_same_trajectories():
-    table = decide_claims(load_claims(), episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2), *CAST, *BOTH, 2000).set_index("claim")
+    table = decide_claims(
+        load_claims(), episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2), *CAST, *BOTH, 2000
+    ).set_index("claim")
     row = table.loc[PRECISE]
     assert (row["difference"], row["verdict"], row["rests_on"]) == (50, "supported", "20 trajectories")
     assert row["reported"] == pytest.approx(58.6 - 43.7) and 20 < row["low"] < 40 and 60 < row["high"] < 80
@@ -106,7 +115,10 @@ def test_voting_rules_are_compared_on_the_same_trajectories():
     assert np.isnan(difference(never, "precision", *RULES[:2], 100)).all()
     played = episodes(dict.fromkeys(SYSTEMS, 0.5), 3, 2)
     none = decide_claims(load_claims(), played, never, RULES, *BOTH, 100).set_index("claim").loc[PRECISE]
-    assert none["verdict"] == "not tested" and none["rests_on"] == "no trajectory was accepted, or none succeeded"
+    assert (
+        none["verdict"] == "not tested"
+        and none["rests_on"] == "no trajectory was accepted, or none succeeded"
+    )
 
 
 def test_missing_episodes_are_named_and_nothing_is_decided():
@@ -139,11 +151,17 @@ def test_every_claim_is_there_once_and_says_where_it_is_made():
 
 @pytest.fixture
 def seeds(tmp_path) -> list[Run]:
-    """Three runs in which stage 1 is a little better: too little for one of them, not for the three.  Each has the same votes."""
+    """Three runs in which stage 1 is a little better: too little for one of them, not for the three.  Each
+    has the same votes.
+    """
     runs, tasks, attempts = [], 14, 4
     for seed in (1, 5, 8):
         here = Run(str(tmp_path / f"seed{seed}"))
-        here.store(load_profile("laptop", (f"seed={seed}", f"evaluation_runs={attempts}", "bootstrap_resamples=1000")))
+        here.store(
+            load_profile(
+                "laptop", (f"seed={seed}", f"evaluation_runs={attempts}", "bootstrap_resamples=1000")
+            )
+        )
         chances = {"base": 0.3, "executor": 0.3, "stage1": 0.36, "stage2": 0.3}
         for pair, part in episodes(chances, tasks, attempts, seed).groupby(["system", "app"]):
             write_table(here.evaluation(*pair), part)
@@ -154,13 +172,19 @@ def seeds(tmp_path) -> list[Run]:
 
 def test_several_runs_are_decided_together(seeds, coda):
     claim, names = "Specialists beat the base planner", [run.name for run in seeds]
-    told = [json.loads(coda("claims", *some, "--json")[1]) for some in ([names[0]], [names[1]], [names[2]], names)]
-    rows = [next(row for row in rows if (row["claim"], row["metric"]) == (claim, "Average@4")) for rows in told]
+    told = [
+        json.loads(coda("claims", *some, "--json")[1]) for some in ([names[0]], [names[1]], [names[2]], names)
+    ]
+    rows = [
+        next(row for row in rows if (row["claim"], row["metric"]) == (claim, "Average@4")) for rows in told
+    ]
     assert [row["verdict"] for row in rows] == ["undecided"] * 3 + ["supported"]
     assert rows[3]["difference"] == pytest.approx(np.mean([row["difference"] for row in rows[:3]]))
     assert rows[3]["high"] - rows[3]["low"] < min(row["high"] - row["low"] for row in rows[:3])
     assert rows[3]["rests_on"] == "base and stage1, all applications: 56 tasks, 4 runs each with 3 seeds"
-    passed = [next(row for row in rows if row["metric"] == "Pass@4" and row["claim"] == claim) for rows in told]
+    passed = [
+        next(row for row in rows if row["metric"] == "Pass@4" and row["claim"] == claim) for rows in told
+    ]
     assert passed[3]["difference"] == pytest.approx(np.mean([row["difference"] for row in passed[:3]]))
     code, shown, _ = coda("claims", *names)
     assert code == 0 and "these runs" in shown and "seeds 1, 5, 8 together" in shown
@@ -168,7 +192,11 @@ def test_several_runs_are_decided_together(seeds, coda):
 
 def test_the_votes_of_several_runs_count_by_task_and_not_as_more_tasks(seeds):
     (one, rules), (three, same) = votes_and_rules(seeds[:1]), votes_and_rules(seeds)
-    assert rules == same and len(three) == 3 * len(one) and not three.duplicated([*TRAJECTORY, "judge", "vote"]).any()
+    assert (
+        rules == same
+        and len(three) == 3 * len(one)
+        and not three.duplicated([*TRAJECTORY, "judge", "vote"]).any()
+    )
     gaps = [difference(votes, "precision", rules[0], rules[3], 2000) for votes in (one, three)]
     assert gaps[0] == pytest.approx(gaps[1])  # the same replies on the same tasks say nothing more
 
@@ -189,7 +217,12 @@ def test_the_command(tmp_path, coda):
         here.evaluation(system, app).parent.mkdir(parents=True, exist_ok=True)
         part.to_parquet(here.evaluation(system, app), index=False)
     code, shown, _ = coda("claims", here.name)
-    assert code == 0 and "Specialists beat the base planner" in shown and "supported" in shown and "not tested" in shown
+    assert (
+        code == 0
+        and "Specialists beat the base planner" in shown
+        and "supported" in shown
+        and "not tested" in shown
+    )
     code, shown, _ = coda("claims", here.name, "--json")
     told = json.loads(shown)
     assert code == 0 and told[0]["verdict"] == "supported" and told[-1]["difference"] is None

@@ -1,4 +1,6 @@
-"""The deviation ledger: nothing that the paper leaves open goes unmentioned, and its figures are the profile's."""
+"""The deviation ledger: nothing that the paper leaves open goes unmentioned, and its figures are the
+profile's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from coda_study.evaluation.deviations import LEDGER, Deviation, ledger, load_dev
 
 
 def unpublished() -> set[str]:
-    """Fields of the laptop profile that its comments call not published, and the models that stand for others."""
+    """Fields of the laptop profile that its comments call not published, and the models that stand for
+    others.
+    """
     fields, section = set(), ""
     for line in (PROFILES / "laptop.yaml").read_text().splitlines():
         name = re.match(r"( *)([a-z_]+):(.*)", line)
@@ -31,7 +35,13 @@ def unpublished() -> set[str]:
 
 def test_what_the_profile_calls_not_published_is_in_the_ledger():
     fields = unpublished()
-    assert {"seed", "specialize.beta", "judge.max_new_tokens", "models.planner", "generalize.epochs"} <= fields
+    assert {
+        "seed",
+        "specialize.beta",
+        "judge.max_new_tokens",
+        "models.planner",
+        "generalize.epochs",
+    } <= fields
     assert not fields - {field for deviation in load_deviations() for field in deviation.fields}
 
 
@@ -58,7 +68,9 @@ def test_the_cards_of_the_checkpoints_show_their_rows():
 
 def test_a_bad_ledger_is_one_message(tmp_path):
     path = tmp_path / "deviations.yaml"
-    path.write_text(yaml.safe_dump([{"id": "x", "about": "models", "paper": "p", "ours": "o", "because": "w"}]))
+    path.write_text(
+        yaml.safe_dump([{"id": "x", "about": "models", "paper": "p", "ours": "o", "because": "w"}])
+    )
     with pytest.raises(UserError, match="0.why: Field required"):
         load_deviations(path)
     path.write_text("- {")

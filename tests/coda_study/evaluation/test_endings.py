@@ -47,6 +47,12 @@ def test_the_reference_run_is_made_of_all_its_episodes():
     table = endings(played, ("base", "executor", "stage1", "stage2"))
     assert table.groupby("system")["value"].sum().to_numpy() == pytest.approx(100)
     solved = table[table["ending"].isin(["direct", "detour"])].groupby("system")["value"].sum()
-    rates = played.astype({"success": float}).groupby(["system", "app"])["success"].mean().groupby("system").mean()
+    rates = (
+        played.astype({"success": float})
+        .groupby(["system", "app"])["success"]
+        .mean()
+        .groupby("system")
+        .mean()
+    )
     assert solved.to_dict() == pytest.approx((100 * rates).to_dict())
     assert list(endings_grid(table)) == ["System", *ENDINGS]

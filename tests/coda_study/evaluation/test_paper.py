@@ -26,7 +26,11 @@ def test_table1_has_every_printed_cell():
 
 def test_table1_knows_runs_tasks_and_provenance():
     table = load_table1()
-    assert set(zip(table["metric"], table["k"], strict=True)) == {("Average@1", 1), ("Average@8", 8), ("Pass@8", 8)}
+    assert set(zip(table["metric"], table["k"], strict=True)) == {
+        ("Average@1", 1),
+        ("Average@8", 8),
+        ("Pass@8", 8),
+    }
     assert table.groupby("application")["tasks"].first().to_dict() == TASKS | {OVERALL: 127}
     assert set(table["provenance"]) == {Provenance.PAPER.value}
     assert set(table["application"]) == {*APPS, OVERALL} == set(LABELS) - set(DESKTOP_APPS)
@@ -42,7 +46,9 @@ def test_table2():
 
 
 def test_another_folder_can_be_read(tmp_path):
-    pd.DataFrame([{"metric": "Pass@3", "model": "m", "kind": "open", "gis": 1.5}]).to_csv(tmp_path / "table1.csv")
+    pd.DataFrame([{"metric": "Pass@3", "model": "m", "kind": "open", "gis": 1.5}]).to_csv(
+        tmp_path / "table1.csv"
+    )
     with pytest.raises(FileNotFoundError, match="table2.csv"):
         load_table2(tmp_path)
     table = load_table1(tmp_path)

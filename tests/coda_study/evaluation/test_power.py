@@ -1,4 +1,6 @@
-"""The calculator: variances are recovered from made-up studies, and a study of the size that it names finds what it should."""
+"""The calculator: variances are recovered from made-up studies, and a study of the size that it names finds
+what it should.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from coda_study.evaluation.power import Spread, designs, estimate, load_pairs
 from coda_study.run import Run
 
 
-def study(rng, tasks: int, runs: int, seeds: int, difference: float, by_task: float, by_seed: float, apps: int = 1) -> list:
+def study(
+    rng, tasks: int, runs: int, seeds: int, difference: float, by_task: float, by_seed: float, apps: int = 1
+) -> list:
     """Successes of two systems; the second is better by `difference`, more or less so by task and by seed."""
     base = [rng.uniform(0.3, 0.5, tasks) for _ in range(apps)]
     gain = [difference + by_task * rng.standard_normal(tasks) for _ in range(apps)]
@@ -84,12 +88,19 @@ def test_the_command_learns_from_a_run(run, coda):
     assert "From one training" in shown
     code, shown, _ = coda("power", "20", "--run", run.name, "--run", run.name, "--json")
     told = json.loads(shown)
-    assert code == 0 and told["spread"]["seeds"] == 0 and told["detectable"] > 0 and told["tasks"]["1 seed"]["8 runs"] > 0
+    assert (
+        code == 0
+        and told["spread"]["seeds"] == 0
+        and told["detectable"] > 0
+        and told["tasks"]["1 seed"]["8 runs"] > 0
+    )
 
 
 def test_what_is_missing_is_named(run, coda):
     code, _, error = coda("power", "4", "--run", run.name, "--second", "stage2")
-    assert code == 2 and "4 of 8 evaluations are not there" in error and "stage2/algebra.parquet first" in error
+    assert (
+        code == 2 and "4 of 8 evaluations are not there" in error and "stage2/algebra.parquet first" in error
+    )
     assert coda("power", "0", "--run", run.name)[0] == 2
     path = run.evaluation("stage1", "gis")
     pd.read_parquet(path).iloc[1:].to_parquet(path, index=False)

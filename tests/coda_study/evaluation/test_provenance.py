@@ -55,14 +55,17 @@ def record(stage: str, started: float, **changes) -> dict:
 def test_the_manifest_joins_what_the_stages_recorded(tmp_path):
     run, profile = Run(str(tmp_path / "run")), load_profile("smoke")
     write_json(
-        run.stage_record("judge"), record("judge", 2.0, inputs={"rollouts": "r", "data": "d"}, peak_rss_mb=300.5)
+        run.stage_record("judge"),
+        record("judge", 2.0, inputs={"rollouts": "r", "data": "d"}, peak_rss_mb=300.5),
     )
     write_json(run.stage_record("explore"), record("explore", 1.0, outputs={"rollouts": "r"}))
     write_json(run.stage_record("broken"), record("broken", 3.0, state="failed", outputs={"x": "y"}))
     write_text(run.table1, "table")
     manifest = build_manifest(run, profile)
     assert list(manifest["stages"]) == ["explore", "judge"]
-    assert manifest["inputs"] == {"data": "d"}  # what one stage writes and another reads is no input of the run
+    assert manifest["inputs"] == {
+        "data": "d"
+    }  # what one stage writes and another reads is no input of the run
     assert manifest["outputs"] == {"rollouts": "r", str(run.table1): sha256(run.table1)}
     assert manifest["wall_s"] == 5.0 and manifest["peak_rss_mb"] == 300.5 and manifest["seed"] == 7
     assert manifest["profile"]["specialize"]["group_size"] == 4

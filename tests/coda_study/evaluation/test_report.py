@@ -46,7 +46,7 @@ def table(episodes) -> pd.DataFrame:
     return tables.table1(episodes)
 
 
-# ------------------------------------------------------------------------------------------------------------- tables
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_an_application_without_a_column_is_an_error(table):
@@ -56,7 +56,10 @@ def test_an_application_without_a_column_is_an_error(table):
 
 
 def test_table1_has_the_shape_of_the_papers(table):
-    assert list(table["metric"].unique()) == ["Average@2", "Pass@2"]  # k is what was run, not what the paper ran
+    assert list(table["metric"].unique()) == [
+        "Average@2",
+        "Pass@2",
+    ]  # k is what was run, not what the paper ran
     assert list(table["system"].unique()) == list(SYSTEMS)
     assert list(table["application"].unique()) == [*APPS, OVERALL]
     assert len(table) == 2 * 4 * 5
@@ -115,7 +118,9 @@ def test_fewer_systems_and_applications(episodes):
     table = tables.table1(part, ["base", "stage1"], apps=["gis", "astron"])
     beside = tables.beside_paper(table).set_index(["metric", "system", "application"])
     assert beside.loc[("Pass@2", "stage1", "gis"), "paper_value"] == 23.53
-    assert np.isnan(beside.loc[("Pass@2", "stage1", OVERALL), "paper_value"])  # the paper's is over four applications
+    assert np.isnan(
+        beside.loc[("Pass@2", "stage1", OVERALL), "paper_value"]
+    )  # the paper's is over four applications
     compared = tables.comparisons(part, ["base", "stage1"], RESAMPLES, apps=["gis", "astron"])
     assert set(zip(compared["first"], compared["second"], strict=True)) == {("base", "stage1")}
     assert tables.comparisons(part, ["base"], apps=["gis", "astron"]).empty
@@ -130,19 +135,34 @@ def test_beside_paper_keeps_the_two_apart(table):
     assert (second["Metric"], second["Algebra"], second["Overall"]) == ("Average@8", "10.48", "7.57")
     note = report.beside_note(table)
     assert "another benchmark (ScienceDesk" in note and "shape only" in note
-    real = table.replace({"application": {"algebra": "KAlgebra", "biochem": "PyMOL", "gis": "GrassGIS", "astron": "Stellarium"}})
+    real = table.replace(
+        {
+            "application": {
+                "algebra": "KAlgebra",
+                "biochem": "PyMOL",
+                "gis": "GrassGIS",
+                "astron": "Stellarium",
+            }
+        }
+    )
     assert "tasks of our own in real applications; in the desktop profile" in report.beside_note(real)
     assert "four applications of ScienceBoard" in report.beside_note(real)
     ours, paper = (report.beside_grid(tables.beside_paper(real)).iloc[row] for row in (0, 1))
     assert (paper["KAlgebra"], paper["Overall"]) == ("–", "7.57") and ours["Overall"] != "7.57"
 
 
-# ------------------------------------------------------------------------------------------------- captions and files
+# ------------------------------------------------------------------------------------------------- captions a
 
 
 def test_caption_says_run_tasks_runs_interval_and_provenance(episodes):
     text = report.caption(tables.table1(episodes, provenance=Provenance.SMOKE), "trial")
-    for part in ("run trial, smoke", "16 tasks (Algebra 4,", "2 runs per task", "95 %, over tasks (Wilson)", "* Four"):
+    for part in (
+        "run trial, smoke",
+        "16 tasks (Algebra 4,",
+        "2 runs per task",
+        "95 %, over tasks (Wilson)",
+        "* Four",
+    ):
         assert part in text
     assert report.SMOKE_NOTE in text
     assert "specialist" not in report.caption(tables.table1(episodes, ["base"]), "trial")
@@ -155,7 +175,9 @@ def test_files_and_their_bytes(episodes, table, tmp_path):
     files = report.write_tables(tmp_path / "a", table, compared, "trial")
     again = report.write_tables(tmp_path / "b", tables.table1(episodes), compared, "trial")
     assert {path.name for path in files} == {
-        f"{name}.{kind}" for name in ("table1", "beside_paper", "comparisons") for kind in ("csv", "md", "tex")
+        f"{name}.{kind}"
+        for name in ("table1", "beside_paper", "comparisons")
+        for kind in ("csv", "md", "tex")
     }
     assert [path.read_bytes() for path in files] == [path.read_bytes() for path in again]
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "a" / "table1.csv"), table, atol=1e-3)
@@ -186,15 +208,19 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     (run / "manifest.json").write_text(json.dumps({"commit": "<abc>", "versions": {"numpy": "2"}}))
     (run / "timings.json").write_text(json.dumps({"explore/base/gis": 12.25, "evaluate/base/gis": 3}))
     page = report.html_report(run).read_text(encoding="utf-8")
-    assert "<td>nan</td>" not in page and "<td>smoke</td>" not in page  # empty; and the caption says the provenance
+    assert (
+        "<td>nan</td>" not in page and "<td>smoke</td>" not in page
+    )  # empty; and the caption says the provenance
     assert page.count("<table>") == 6 and "81.25" in page and "&lt;abc&gt;" in page and "15.2" in page
     assert f"<figcaption>{report.caption(table, 'trial')}</figcaption>" in page
-    assert all(source.startswith("data:image/svg+xml;base64,") for source in re.findall(r'src="([^"]*)"', page))
+    assert all(
+        source.startswith("data:image/svg+xml;base64,") for source in re.findall(r'src="([^"]*)"', page)
+    )
     assert "http" not in re.sub(r'src="[^"]*"', "", page)
     assert page == report.html_report(run).read_text(encoding="utf-8")
 
 
-# ------------------------------------------------------------------------------------------------------------ figures
+# ------------------------------------------------------------------------------------------------------------
 
 ACTIONS = (
     Action.click(0.8, 0.2),
@@ -222,7 +248,9 @@ def trajectory(image) -> Trajectory:
     png = encode_image(image)
     steps = tuple(Step(png, f"Plan {action.type} for $5", "reply", (action,)) for action in ACTIONS)
     steps += (Step(png, "Do it", "frob(1)", (), "no action in 'frob(1)'"),)
-    return Trajectory("gis/A-01", "gis", "Show the map", "base", 0, steps, png, StopReason.DONE, success=False)
+    return Trajectory(
+        "gis/A-01", "gis", "Show the map", "base", 0, steps, png, StopReason.DONE, success=False
+    )
 
 
 def texts(figure) -> str:
@@ -256,7 +284,9 @@ def test_group_shows_every_plan(image, same):
     advantages = np.zeros(13) if same else (rewards - rewards.mean()) / rewards.std()
     figure = pictures.group_rewards(image, actions, rewards, advantages, target=ACTIONS[4])
     words = texts(figure)
-    assert "no action   13" in words and "drag (34, 76) → (168, 176)" in words and "labelled action a_T" in words
+    assert (
+        "no action   13" in words and "drag (34, 76) → (168, 176)" in words and "labelled action a_T" in words
+    )
     assert words.count("A = ") == 13
 
 
@@ -264,7 +294,9 @@ def test_curves_and_bars(table):
     log = pd.DataFrame({"step": [1, 2, 3], "reward": [0.5, None, 0.75], "kl": [0, 0.01, 0.02]})
     figure = plotting.learning_curves({"gis": log, "seed 2": log})
     assert "GIS" in texts(figure) and "seed 2" in texts(figure)
-    scores = pd.DataFrame([{"application": "gis", "measure": "precision", "value": 80.0, "low": 70.0, "high": 90.0}])
+    scores = pd.DataFrame(
+        [{"application": "gis", "measure": "precision", "value": 80.0, "low": 70.0, "high": 90.0}]
+    )
     assert "run x, smoke" in texts(plotting.judge_bars(scores, "Judge; run x, smoke"))
     words = texts(plotting.table1_bars(table, report.caption(table, "trial")))
     assert "ScienceDesk (measured)" in words and "reported by the paper" in words and "run trial" in words
@@ -277,7 +309,9 @@ def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_pa
         second = plotting.save(draw(data), tmp_path / "b" / draw.__name__, "Of run trial, measured")
         assert [path.suffix for path in first] == [".svg", ".png"]
         assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
-        assert b"<dc:date>" not in first[0].read_bytes() and b"Of run trial, measured" in first[0].read_bytes()
+        assert (
+            b"<dc:date>" not in first[0].read_bytes() and b"Of run trial, measured" in first[0].read_bytes()
+        )
         assert Image.open(first[1]).info["Description"] == "Of run trial, measured"
     assert dict(matplotlib.rcParams) == settings
     assert pictures.draw_step(trajectory.steps[0])._repr_png_()[0].startswith(b"\x89PNG")
@@ -289,11 +323,16 @@ def test_claims_are_laid_out_and_what_was_not_tested_is_empty():
          "low": [-8.5, np.nan], "high": [-1.6, np.nan], "verdict": ["contradicted", "not tested"]}
     )  # fmt: skip
     rows = report.claims_grid(table).to_numpy().tolist()
-    assert rows == [["a", "Average@8", "+6.8", "−4.8 [−8.5, −1.6]", "contradicted"], ["b", "", "", "", "not tested"]]
+    assert rows == [
+        ["a", "Average@8", "+6.8", "−4.8 [−8.5, −1.6]", "contradicted"],
+        ["b", "", "", "", "not tested"],
+    ]
 
 
 def test_rules_are_laid_out_and_a_rule_that_accepts_nothing_has_no_precision():
-    shares = {f"{name}{end}": [50.0, np.nan] for name in ("precision", "recall") for end in ("", "_low", "_high")}
+    shares = {
+        f"{name}{end}": [50.0, np.nan] for name in ("precision", "recall") for end in ("", "_low", "_high")
+    }
     counts = dict.fromkeys(("accepted", "calls", "small", "labels", "wrong_labels"), [2, 0])
     layout = report.rules_grid(pd.DataFrame({"rule": ["single", "all"]} | counts | shares))
     assert layout["precision"].to_dict() == {"single": "50.0 [50.0, 50.0]", "all": ""}

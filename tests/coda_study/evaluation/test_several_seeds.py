@@ -58,15 +58,18 @@ def test_figures_are_means_over_the_seeds(runs):
         assert cell[0] in ("Average@4", "Pass@4")
         assert table.loc[cell, "value"] == pytest.approx(np.mean([one.loc[cell, "value"] for one in alone]))
     assert set(table["runs"]) == {12}
-    assert "20 tasks (Algebra 5, Biochem 5, GIS 5, Astron 5), 4 runs per task and seed, 3 seeds." in report.caption(
-        table.reset_index(), "three"
+    assert (
+        "20 tasks (Algebra 5, Biochem 5, GIS 5, Astron 5), 4 runs per task and seed, 3 seeds."
+        in report.caption(table.reset_index(), "three")
     )
     matrix = tables.success_matrices(episodes, SYSTEMS)["base", "gis"]  # its runs are of different trainings
     mixed = statistics.task_pass(matrix, 4).mean()
     assert 100 * mixed != pytest.approx(table.loc[("Pass@4", "base", "gis"), "value"])
     apart = by_seed(episodes)
     assert apart.loc["base", 2] == pytest.approx(alone[1].loc[("Average@4", "base", "overall"), "value"])
-    assert apart.loc["base", "deviation"] == pytest.approx(np.std([apart.loc["base", s] for s in (1, 2, 3)], ddof=1))
+    assert apart.loc["base", "deviation"] == pytest.approx(
+        np.std([apart.loc["base", s] for s in (1, 2, 3)], ddof=1)
+    )
 
 
 def test_comparisons_pair_the_seeds_too(runs):
@@ -94,16 +97,27 @@ def test_only_the_seed_may_differ(runs, tmp_path):
 def test_the_command(runs, tmp_path, coda):
     code, shown, _ = coda("seeds", *(run.name for run in runs), "--save", str(tmp_path / "three"))
     assert code == 0 and "seeds 1, 2, 3, measured" in shown and "deviation" in shown
-    assert {path.name for path in (tmp_path / "three").iterdir()} >= {"table1.csv", "table1.md", "comparisons.tex"}
+    assert {path.name for path in (tmp_path / "three").iterdir()} >= {
+        "table1.csv",
+        "table1.md",
+        "comparisons.tex",
+    }
     code, shown, _ = coda("seeds", *(run.name for run in runs), "--json")
     told = json.loads(shown)
-    assert code == 0 and len(told["table1"]) == 20 and len(told["comparisons"]) == 10 and told["by_seed"][0]["system"] == "base"
+    assert (
+        code == 0
+        and len(told["table1"]) == 20
+        and len(told["comparisons"]) == 10
+        and told["by_seed"][0]["system"] == "base"
+    )
     assert coda("seeds", runs[0].name, "nowhere")[0] == 2
 
 
 @pytest.fixture
 def study(tmp_path, coda, monkeypatch):
-    """Give a function that reproduces a study of several seeds, whose runs are played at once; and the list of these runs."""
+    """Give a function that reproduces a study of several seeds, whose runs are played at once; and the list
+    of these runs.
+    """
     played: list[Run] = []
 
     def reproduce(run, profile, cores, until, fresh, console, notebooks, cluster) -> pipeline.Outcome:
@@ -158,7 +172,9 @@ def test_where_the_tables_over_seeds_are(tmp_path, study, words, names, home):
 def test_a_failure_in_one_seed_ends_the_command(tmp_path, study):
     reproduce, played = study
     code, shown, errors = reproduce("--seeds", "7", "13", "9")
-    assert (code, errors) == (1, "error: stage judge/base/gis failed\n") and [run.folder.name for run in played] == ["mine"]
+    assert (code, errors) == (1, "error: stage judge/base/gis failed\n") and [
+        run.folder.name for run in played
+    ] == ["mine"]
     assert not (tmp_path / "mine" / "seeds").exists() and f"{tmp_path / 'mine'}: done in 1 min" in shown
 
 
@@ -172,7 +188,12 @@ def test_siblings_are_finished_runs_of_the_same_study(tmp_path, runs):
     for run in (*runs[1:], other, sharing):
         finish(run)
     assert [run.profile().seed for run in siblings(runs[1], [tmp_path])] == [2, 3, 5]
-    assert [run.profile().seed for run in siblings(runs[0], [tmp_path])] == [1, 2, 3, 5]  # itself, finished or not
+    assert [run.profile().seed for run in siblings(runs[0], [tmp_path])] == [
+        1,
+        2,
+        3,
+        5,
+    ]  # itself, finished or not
     assert [run.profile().seed for run in siblings(other, [tmp_path])] == [4]
 
 

@@ -37,7 +37,7 @@ def episodes(successes: dict[str, list[bool]]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["task_id", "run", "stop", "success"])
 
 
-# -------------------------------------------------------------------------------------------------- success matrices
+# -------------------------------------------------------------------------------------------------- success m
 
 
 def test_matrix_has_tasks_and_runs_in_order():
@@ -48,7 +48,9 @@ def test_matrix_has_tasks_and_runs_in_order():
 
 
 def test_unequal_runs_are_named():
-    with pytest.raises(EpisodesError, match=r"'base': 2 of 6 episodes missing: gis/A-02 runs 1, 2\. Run") as error:
+    with pytest.raises(
+        EpisodesError, match=r"'base': 2 of 6 episodes missing: gis/A-02 runs 1, 2\. Run"
+    ) as error:
         success_matrix(episodes({"gis/A-01": [True, False, True], "gis/A-02": [True]}), name="system 'base'")
     assert error.value.missing == (("gis/A-02", 1), ("gis/A-02", 2))
 
@@ -61,7 +63,9 @@ def test_missing_task_is_named():
 def test_environment_error_is_counted_and_named_and_no_zero():
     table = episodes({"gis/A-01": [True, False], "gis/A-02": [False, False]})
     table.loc[3, "stop"] = statistics.ENVIRONMENT_ERROR
-    with pytest.raises(EpisodesError, match=r"1 without an outcome \(ENVIRONMENT_ERROR.*: gis/A-02 run 1") as error:
+    with pytest.raises(
+        EpisodesError, match=r"1 without an outcome \(ENVIRONMENT_ERROR.*: gis/A-02 run 1"
+    ) as error:
         success_matrix(table)
     assert error.value.broken == (("gis/A-02", 1),) and not error.value.missing
     assert statistics.ENVIRONMENT_ERROR == StopReason.ENVIRONMENT_ERROR
@@ -82,7 +86,7 @@ def test_repeated_unexpected_and_absent_episodes_are_named():
         success_matrix(table.iloc[:0])
 
 
-# ------------------------------------------------------------------------------------------------------------ metrics
+# ------------------------------------------------------------------------------------------------------------
 
 
 def test_metrics_by_hand():
@@ -97,7 +101,9 @@ def test_metrics_by_hand():
 def test_pass_at_k_is_the_share_of_subsets_with_a_success(successes, data):
     runs = successes.shape[1]
     k = data.draw(st.integers(1, runs))
-    direct = [np.mean([row[list(chosen)].any() for chosen in combinations(range(runs), k)]) for row in successes]
+    direct = [
+        np.mean([row[list(chosen)].any() for chosen in combinations(range(runs), k)]) for row in successes
+    ]
     assert np.allclose(task_pass(successes, k), direct)
     assert np.allclose(task_pass(successes, 1), task_average(successes))
 
@@ -108,7 +114,7 @@ def test_pass_at_k_needs_k_runs(k):
         task_pass(np.ones((2, 2), dtype=bool), k)
 
 
-# ---------------------------------------------------------------------------------------------------------- intervals
+# ---------------------------------------------------------------------------------------------------------- i
 
 
 @pytest.mark.parametrize(
@@ -129,7 +135,8 @@ PROFILES = {  # success of each application, in units of Overall
 def simulated(chances: Sequence[float], alike: float, draw: np.random.Generator) -> list[np.ndarray]:
     """Average@8 of the test tasks of four applications that are solved with these chances.
 
-    `alike` is the correlation of two runs of a task, 0.2 to 1 in the reference runs: tasks have Beta distributed chances.
+    `alike` is the correlation of two runs of a task, 0.2 to 1 in the reference runs: tasks have Beta
+    distributed chances.
     """
     strata = []
     for chance, tasks in zip(chances, SIZES, strict=True):
@@ -143,7 +150,9 @@ def simulated(chances: Sequence[float], alike: float, draw: np.random.Generator)
 @pytest.mark.parametrize("alike", [0.2, 0.6, 0.95])
 @pytest.mark.parametrize("overall", [0.02, 0.05, 0.15, 0.3, 0.5])
 def test_the_interval_of_overall_holds_the_truth_in_95_percent(overall, alike, profile):
-    """1,000 studies each: 95 % within three standard errors.  With a bootstrap over tasks it was 86 to 92 % at low rates."""
+    """1,000 studies each: 95 % within three standard errors.  With a bootstrap over tasks it was 86 to 92 %
+    at low rates.
+    """
     draw, studies = np.random.default_rng(7), 1000
     chances = [min(0.9, share * overall) for share in PROFILES[profile]]
     found = [mean_over_tasks(simulated(chances, alike, draw)) for _ in range(studies)]
@@ -169,10 +178,19 @@ def test_overall_weighs_applications_equally_and_one_without_a_success_adds_widt
     assert mean_over_tasks([np.array([0.0, 1.0]), np.zeros(50)]).value == 0.25
 
 
-@given(st.lists(arrays(float, st.integers(1, 8), elements=st.integers(0, 8).map(lambda n: n / 8)), min_size=1, max_size=4))
+@given(
+    st.lists(
+        arrays(float, st.integers(1, 8), elements=st.integers(0, 8).map(lambda n: n / 8)),
+        min_size=1,
+        max_size=4,
+    )
+)
 def test_every_interval_holds_its_value_and_is_a_share(strata):
     estimate = mean_over_tasks(strata)
-    assert -1e-12 <= estimate.low <= estimate.value + 1e-12 and estimate.value - 1e-12 <= estimate.high <= 1 + 1e-12
+    assert (
+        -1e-12 <= estimate.low <= estimate.value + 1e-12
+        and estimate.value - 1e-12 <= estimate.high <= 1 + 1e-12
+    )
     assert estimate.high - estimate.low > 0.1  # of at most 32 tasks
 
 
@@ -193,7 +211,7 @@ def test_same_generator_state_same_interval():
     assert paired_difference(scores, scores, rng()) == paired_difference(scores, scores, rng())
 
 
-# -------------------------------------------------------------------------------------------------------- comparisons
+# -------------------------------------------------------------------------------------------------------- com
 
 
 def test_paired_difference_uses_the_pairs():
@@ -210,7 +228,9 @@ def test_seeds_that_disagree_widen_the_interval_and_seeds_that_agree_do_not():
     gains = 0.1 + 0.1 * np.tile([-1.0, 1.0], 100)
     agree = np.repeat(gains[:, None], 5, axis=1)
     of_seed = np.array([0.4, -0.4, 0.4, -0.4, 0.0])
-    alone, alike, apart = (paired_difference([np.zeros_like(g)], [g], rng()) for g in (gains, agree, agree + of_seed))
+    alone, alike, apart = (
+        paired_difference([np.zeros_like(g)], [g], rng()) for g in (gains, agree, agree + of_seed)
+    )
     assert alone.method == "bootstrap" and alike.method == apart.method == "bootstrap, over seeds too"
     assert (alike.value, alike.low, alike.high) == pytest.approx((alone.value, alone.low, alone.high))
     width = apart.high - apart.low
@@ -219,8 +239,8 @@ def test_seeds_that_disagree_widen_the_interval_and_seeds_that_agree_do_not():
 
 
 def test_the_interval_over_seeds_holds_the_truth():
-    """Simulated studies of 4 x 30 tasks and 5 trainings whose effects vary by 3 points: the interval holds the mean effect
-    in about 95 % of them, and over tasks alone in far fewer."""
+    """Simulated studies of 4 x 30 tasks and 5 trainings whose effects vary by 3 points: the interval holds
+    the mean effect in about 95 % of them, and over tasks alone in far fewer."""
     random, held = rng(), {True: 0, False: 0}
     for _ in range(300):
         trainings = random.normal(0.05, 0.03, 5)

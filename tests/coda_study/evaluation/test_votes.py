@@ -1,4 +1,6 @@
-"""Voting rules, recomputed from votes as data: what they accept, what they cost, and what their labels are worth."""
+"""Voting rules, recomputed from votes as data: what they accept, what they cost, and what their labels are
+worth.
+"""
 
 from __future__ import annotations
 
@@ -56,9 +58,16 @@ def test_a_unanimous_rule_asks_until_the_first_no():
     assert found["calls"].tolist() == [2, 2, 1, 1, 2]
     row = compare_rules(votes, voting(2)).set_index("rule").loc["voting@2"]
     assert (row["trajectories"], row["successes"], row["accepted"]) == (5, 3, 2)
-    assert row["precision"] == 100 and row["recall"] == pytest.approx(200 / 3) and row["coverage"] == 80 and row["calls"] == 1.6
+    assert (
+        row["precision"] == 100
+        and row["recall"] == pytest.approx(200 / 3)
+        and row["coverage"] == 80
+        and row["calls"] == 1.6
+    )
     assert row["labels"] == 3 and row["wrong_labels"] == 0
-    assert compare_rules(votes, voting(1)).loc[0, "wrong_labels"] == pytest.approx(100 / 3)  # 3 of 9 labels, of the second
+    assert compare_rules(votes, voting(1)).loc[0, "wrong_labels"] == pytest.approx(
+        100 / 3
+    )  # 3 of 9 labels, of the second
 
 
 def test_judges_vote_in_their_order_and_the_cheap_one_filters():
@@ -86,22 +95,30 @@ def test_a_majority_needs_fewer_and_stops_as_soon_as_it_is_decided():
     (*_, rule) = voting(4, "judge.rule=majority")
     found = apply(rule, cast(votes))
     assert rule.name == "majority@4" and found["accepted"].tolist() == [True, False, True, True, False]
-    assert found["clean"].tolist() == [True, False, True, False, False] and found["valid"].tolist() == [True] * 4 + [False]
+    assert found["clean"].tolist() == [True, False, True, False, False] and found["valid"].tolist() == [
+        True
+    ] * 4 + [False]
     assert found["calls"].tolist() == [4, 2, 3, 4, 3]
 
 
-@pytest.mark.parametrize("change", ["rule=unanimous", "rule=majority", "rule=single", "{rule: agreement, agree: 3}"])
+@pytest.mark.parametrize(
+    "change", ["rule=unanimous", "rule=majority", "rule=single", "{rule: agreement, agree: 3}"]
+)
 def test_every_rule_of_a_profile_finds_its_votes_where_each_judge_stopped(change):
     """What the run's judge and the others leave out is never asked for by a rule of Table 2, for any replies."""
     settings = load_profile("laptop").judge
-    settings = type(settings)(**(settings.model_dump() | yaml.safe_load("{" + change.strip("{}").replace("=", ": ") + "}")))
+    settings = type(settings)(
+        **(settings.model_dump() | yaml.safe_load("{" + change.strip("{}").replace("=", ": ") + "}"))
+    )
     own, half = Rule.of(settings), dict(table2_rules(settings)[3].ballots)["judge"]
     rng = np.random.default_rng(0)
     given = []
     for _ in range(300):
         replies = {}
         for judge, votes in {"judge": own.votes, "low": half, "base": half}.items():
-            drawn = [str(reply) for reply in rng.choice([YES, UNCLEAN, NO, "?"], votes, p=[0.5, 0.2, 0.2, 0.1])]
+            drawn = [
+                str(reply) for reply in rng.choice([YES, UNCLEAN, NO, "?"], votes, p=[0.5, 0.2, 0.2, 0.1])
+            ]
             replies[judge] = drawn[: next((n for n in range(votes) if not own.undecided(drawn[:n])), votes)]
         given.append((True, replies))
     for rule in (*table2_rules(settings), *voting_rules(settings)):
@@ -114,18 +131,27 @@ def attempts(tasks: int, runs: int) -> pd.DataFrame:
     chances = np.repeat(rng.random((tasks, 2)) ** 2, runs, axis=0)
     outcomes = rng.random(chances.shape) < chances
     votes = table(*((bool(truth), {"judge": [YES if yes else NO]}) for truth, yes in outcomes))
-    return votes.assign(task_id=[f"gis/{i // runs:03d}" for i in range(len(votes))], run=[i % runs for i in range(len(votes))])
+    return votes.assign(
+        task_id=[f"gis/{i // runs:03d}" for i in range(len(votes))], run=[i % runs for i in range(len(votes))]
+    )
 
 
 def test_where_tasks_are_many_the_interval_is_about_that_of_resampled_tasks():
     votes, rng = attempts(60, 8), np.random.default_rng(1)
     (row,) = compare_rules(votes, voting(1)).to_dict("records")
-    truth, yes = votes["success"].to_numpy(bool).reshape(60, 8), votes["reply"].eq(YES).to_numpy().reshape(60, 8)
+    truth, yes = (
+        votes["success"].to_numpy(bool).reshape(60, 8),
+        votes["reply"].eq(YES).to_numpy().reshape(60, 8),
+    )
     drawn = [100 * truth[tasks][yes[tasks]].mean() for tasks in rng.integers(0, 60, (4000, 60))]
-    assert (row["precision_low"], row["precision_high"]) == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=2.5)
+    assert (row["precision_low"], row["precision_high"]) == pytest.approx(
+        np.percentile(drawn, [2.5, 97.5]), abs=2.5
+    )
     single = wilson(truth[yes].sum(), yes.sum())
     assert row["precision"] == pytest.approx(100 * single.value)
-    assert row["precision_high"] - row["precision_low"] > 120 * (single.high - single.low)  # attempts at a task are alike
+    assert row["precision_high"] - row["precision_low"] > 120 * (
+        single.high - single.low
+    )  # attempts at a task are alike
 
 
 def test_with_one_attempt_at_a_task_the_interval_is_wilsons():
@@ -151,14 +177,24 @@ def test_the_judges_table_has_both_shares_of_each_application():
     assert table["application"].tolist() == ["algebra", "algebra", "gis", "gis"]
     assert table["measure"].tolist() == ["precision", "recall"] * 2
     row = compare_rules(votes[votes["app"] == "gis"], voting(1)).iloc[0]
-    assert table.iloc[2, 2:].tolist() == [row["precision"], row["precision_low"], row["precision_high"], row["accepted"]]
+    assert table.iloc[2, 2:].tolist() == [
+        row["precision"],
+        row["precision_low"],
+        row["precision_high"],
+        row["accepted"],
+    ]
     assert table["of"][1] == 0 and np.isnan(table["value"][1]) and table["value"][0] == 0 < table["high"][0]
 
 
 def test_nothing_accepted_has_no_precision_and_what_broke_has_no_truth():
     votes = table((True, {"judge": [NO]}), (None, {"judge": [YES]}))
     (row,) = compare_rules(votes, voting(1)).to_dict("records")
-    assert row["trajectories"] == 1 and np.isnan(row["precision"]) and row["recall"] == 0 and np.isnan(row["wrong_labels"])
+    assert (
+        row["trajectories"] == 1
+        and np.isnan(row["precision"])
+        and row["recall"] == 0
+        and np.isnan(row["wrong_labels"])
+    )
 
 
 @pytest.fixture
@@ -196,7 +232,9 @@ def test_votes_of_a_run_say_what_the_pipeline_said(run):
 def test_a_run_that_shares_an_exploration_has_its_votes(run, tmp_path):
     other = Run(str(tmp_path / "other"))
     other.store(load_profile("laptop", ("seed=8", f"explored={run.folder.name}")))
-    save_trajectories(other.judged("specialist", "algebra"), [made_up(2, planner="specialist", verdicts=[YES, NO])])
+    save_trajectories(
+        other.judged("specialist", "algebra"), [made_up(2, planner="specialist", verdicts=[YES, NO])]
+    )
     save_trajectories(other.judged("round1", "algebra"), [made_up(3, planner="round1", verdicts=[NO])])
     votes = load_votes(other)
     assert list(votes["planner"].unique()) == ["script", "round1", "specialist"]
@@ -210,7 +248,9 @@ def test_the_command(run, coda):
     assert code == 0 and "voting@4" in shown and "66.7 [20.8, 93.9]" in shown
     code, shown, _ = coda("judge", "votes", run.name, "--by", "planner", "--json")
     told = json.loads(shown)
-    assert code == 0 and len(told) == 8 and told[-1]["planner"] == "specialist" and told[-1]["precision"] is None
+    assert (
+        code == 0 and len(told) == 8 and told[-1]["planner"] == "specialist" and told[-1]["precision"] is None
+    )
     assert coda("judge", "votes", run.name, "--by", "mood")[0] == 2
     run.judged("base", "algebra").unlink()
     run.judged("specialist", "algebra").unlink()

@@ -1,4 +1,6 @@
-"""Stages as jobs of clusters: the profiles that ship, planned, and a whole run through a `kubectl` that is not one."""
+"""Stages as jobs of clusters: the profiles that ship, planned, and a whole run through a `kubectl` that is
+not one.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,21 @@ def kubernetes(tmp_path: Path) -> Path:
 def test_the_profiles_plan_the_same_stages_as_this_machine(run, fake_notebooks, fake_checkpoints, cluster):
     profile = load_profile("smoke", fake_checkpoints)
     here = preview(run, profile, "results", fake_notebooks)
-    assert sorted(preview(run, profile, "results", fake_notebooks, cluster=PROFILES / cluster)) == sorted(here) and len(here) > 40
+    assert (
+        sorted(preview(run, profile, "results", fake_notebooks, cluster=PROFILES / cluster)) == sorted(here)
+        and len(here) > 40
+    )
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_the_profiles_speak_of_rules_that_there_are(cluster):
     rules = set(re.findall(r"^rule (\w+):", (REPO / "Snakefile").read_text(), re.MULTILINE))
     settings = yaml.safe_load((PROFILES / cluster / "config.yaml").read_text())
-    assert {"explore", "judge", "specialize", "generalize", "evaluate"} < settings["set-resources"].keys() <= rules
+    assert (
+        {"explore", "judge", "specialize", "generalize", "evaluate"}
+        < settings["set-resources"].keys()
+        <= rules
+    )
 
 
 @pytest.mark.slow
@@ -87,9 +96,15 @@ def test_a_run_through_kubernetes(run, fake_notebooks, fake_checkpoints, kuberne
     assert {one["state"] for one in done} == {"done"}
     jobs = [yaml.safe_load(path.read_text()) for path in kubernetes.glob("*.yaml") if path.stem.isdigit()]
     assert len(jobs) == len(done)
-    gpus = [job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] for job in jobs]
+    gpus = [
+        job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]
+        for job in jobs
+    ]
     assert set(gpus) == {"0", "1"}
-    assert reproduce(run, profile, 1, "results", False, Console(file=shown), fake_notebooks, kubernetes).stages == 0
+    assert (
+        reproduce(run, profile, 1, "results", False, Console(file=shown), fake_notebooks, kubernetes).stages
+        == 0
+    )
 
 
 @pytest.mark.slow
@@ -105,7 +120,9 @@ def test_the_jobs_of_kubernetes_are_what_was_asked_for(tmp_path, kubernetes):
     script = tmp_path / "script.sh"
     script.write_text("exit 3")
     env = {"PATH": f"{kubernetes}:/usr/bin:/bin"}
-    said = subprocess.run(["coda-submit", "4", "6000", "1", str(script)], env=env, capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        ["coda-submit", "4", "6000", "1", str(script)], env=env, capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == "job.batch/coda-0"
     job = yaml.safe_load((kubernetes / "0.yaml").read_text())["spec"]
     (container,) = job["template"]["spec"]["containers"]
@@ -114,7 +131,9 @@ def test_the_jobs_of_kubernetes_are_what_was_asked_for(tmp_path, kubernetes):
     until = time.monotonic() + 30
     while not (kubernetes / "0.end").exists() and time.monotonic() < until:
         time.sleep(0.01)
-    status = subprocess.run(["coda-status", "job.batch/coda-0"], env=env, capture_output=True, text=True, check=True)
+    status = subprocess.run(
+        ["coda-status", "job.batch/coda-0"], env=env, capture_output=True, text=True, check=True
+    )
     assert status.stdout == "failed\n"
     subprocess.run(["coda-cancel", "job.batch/coda-0", "job.batch/coda-1"], env=env, check=True)
     assert "coda-0 job.batch/coda-1" in (kubernetes / "deleted").read_text()

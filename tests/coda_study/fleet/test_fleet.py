@@ -1,4 +1,6 @@
-"""A fleet: every episode once, whatever dies; the same on this machine's processes and on Ray, and as without a fleet."""
+"""A fleet: every episode once, whatever dies; the same on this machine's processes and on Ray, and as without
+a fleet.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ def log(tmp_path: Path) -> Path:
 
 
 def specs(log: Path, workers: int = 2, environments: int = 3, step_s: float = 0.0) -> list[WorkerSpec]:
-    return [WorkerSpec(Clicker(), [partial(Counter, log, step_s)] * environments, True, 7) for _ in range(workers)]
+    return [
+        WorkerSpec(Clicker(), [partial(Counter, log, step_s)] * environments, True, 7) for _ in range(workers)
+    ]
 
 
 def begun(log: Path, what: str = "begun") -> Count[str]:
@@ -54,14 +58,23 @@ def begun(log: Path, what: str = "begun") -> Count[str]:
 
 def test_every_job_is_played_once_and_comes_back_in_its_place(log, tmp_path):
     todo, told = jobs([task(f"t{i}", 2 + i % 3) for i in range(10)], 3), []
-    found = collect(todo, specs(log), tmp_path / "fleet", progress=lambda done, total: told.append((done, total)))
+    found = collect(
+        todo, specs(log), tmp_path / "fleet", progress=lambda done, total: told.append((done, total))
+    )
     assert [(t.task_id, t.run) for t in found] == [(one.id, run) for one, run in todo]
-    assert all(t.success and t.stop is StopReason.DONE for t in found) and told == [(i, 30) for i in range(1, 31)]
-    assert set(begun(log).values()) == {3} and len({line.split()[2] for line in log.read_text().splitlines()}) == 2
+    assert all(t.success and t.stop is StopReason.DONE for t in found) and told == [
+        (i, 30) for i in range(1, 31)
+    ]
+    assert (
+        set(begun(log).values()) == {3}
+        and len({line.split()[2] for line in log.read_text().splitlines()}) == 2
+    )
     status = read_status(tmp_path / "fleet")
     assert (status.total, status.done, status.faults, status.alive) == (30, 30, 0, False)
     assert sum(worker["finished"] for worker in status.workers) == 30
-    assert all(worker["where"] and worker["starts"] == 1 and not worker["under_way"] for worker in status.workers)
+    assert all(
+        worker["where"] and worker["starts"] == 1 and not worker["under_way"] for worker in status.workers
+    )
     alone, fault = play(Clicker(), Counter(log), *todo[4], seed=7)
     assert alone == found[4] and fault is None
 
@@ -70,9 +83,13 @@ def test_what_is_there_is_not_played_again(log, tmp_path):
     todo = jobs([task(f"t{i}") for i in range(6)], 1)
     first = collect(todo[:4], specs(log), tmp_path / "fleet")
     assert collect(todo, specs(log), tmp_path / "fleet")[:4] == first
-    assert collect(todo, [WorkerSpec(Clicker(), [EnvironmentFault], True, 7)], tmp_path / "fleet")[:4] == first  # nobody is asked
+    assert (
+        collect(todo, [WorkerSpec(Clicker(), [EnvironmentFault], True, 7)], tmp_path / "fleet")[:4] == first
+    )  # nobody is asked
     assert set(begun(log).values()) == {1} and len(begun(log)) == 6
-    with pytest.raises(UserError, match=r"holds episodes of .*'seed': 7.* not of .*'seed': 8.*another folder"):
+    with pytest.raises(
+        UserError, match=r"holds episodes of .*'seed': 7.* not of .*'seed': 8.*another folder"
+    ):
         collect(todo, [WorkerSpec(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")
 
 
@@ -81,7 +98,9 @@ def test_a_cleared_collection_is_begun_anew(log, tmp_path):
     collect(todo, specs(log), tmp_path / "fleet")
     Collection(tmp_path / "fleet").clear()
     assert read_status(tmp_path / "fleet").done == 1 and not Collection(tmp_path / "none").clear()
-    collect(todo, [WorkerSpec(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet")  # with another seed
+    collect(
+        todo, [WorkerSpec(Clicker(), [partial(Counter, log)], True, 8)], tmp_path / "fleet"
+    )  # with another seed
     assert begun(log) == {"made/t": 2}
 
 
@@ -89,7 +108,9 @@ def test_a_broken_environment_is_tried_twice_and_says_nothing_of_the_agent(log, 
     todo, told = [(task("broken"), 0), (task("whole"), 0)], []
     broken, whole = collect(todo, specs(log), tmp_path / "fleet", report=told.append)
     assert (broken.stop, broken.success) == (StopReason.ENVIRONMENT_ERROR, None) and whole.success
-    assert begun(log) == {"made/broken": 2, "made/whole": 1} and told == ["made/broken, run 0: it is broken"] * 2
+    assert (
+        begun(log) == {"made/broken": 2, "made/whole": 1} and told == ["made/broken, run 0: it is broken"] * 2
+    )
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -104,17 +125,25 @@ def test_what_broke_is_tried_again_elsewhere(log, tmp_path, together):
 def test_what_was_a_fault_is_played_again_by_the_next_call(log, tmp_path):
     todo = jobs([task("t0"), task("t1")], 1)
     first = collect(todo, [WorkerSpec(Clicker(), [partial(Broken, log)], True, 7)], tmp_path / "fleet")
-    assert [t.success for t in first] == [None, None] and len(list((tmp_path / "fleet" / "episodes").iterdir())) == 2
+    assert [t.success for t in first] == [None, None] and len(
+        list((tmp_path / "fleet" / "episodes").iterdir())
+    ) == 2
     again = collect(todo, specs(log, 1), tmp_path / "fleet")
     assert [t.success for t in again] == [True, True] and set(begun(log).values()) == {TRIES + 1}
-    assert sorted(path.name for path in (tmp_path / "fleet" / "episodes").iterdir()) == [f"made%2Ft{i}.0.parquet" for i in (0, 1)]
-    assert collect(todo, specs(log, 1), tmp_path / "fleet") == again and set(begun(log).values()) == {TRIES + 1}
+    assert sorted(path.name for path in (tmp_path / "fleet" / "episodes").iterdir()) == [
+        f"made%2Ft{i}.0.parquet" for i in (0, 1)
+    ]
+    assert collect(todo, specs(log, 1), tmp_path / "fleet") == again and set(begun(log).values()) == {
+        TRIES + 1
+    }
 
 
 def test_with_no_environment_left_the_rest_is_kept_as_broken(log, tmp_path):
     spec = WorkerSpec(Clicker(), [Once(log), Once(log)], True, 7)
     found = collect(jobs([task("broken"), task("whole")], 3), [spec], tmp_path / "fleet")
-    assert [t.stop for t in found[:3]] == [StopReason.ENVIRONMENT_ERROR] * 3 and all(t.success is None for t in found[:3])
+    assert [t.stop for t in found[:3]] == [StopReason.ENVIRONMENT_ERROR] * 3 and all(
+        t.success is None for t in found[:3]
+    )
     assert all(t.stop is StopReason.ENVIRONMENT_ERROR or t.success for t in found)
 
 
@@ -143,7 +172,9 @@ def test_what_a_worker_cannot_do_for_the_models_sake_is_raised_and_nothing_is_lo
 
 def test_models_of_a_fleet_are_behind_servers(log, tmp_path):
     near = DualAgent(Planner(ReplayModel([]), Sampling()), Executor(ReplayModel([]), Sampling()), "base")
-    with pytest.raises(UserError, match="set serving.planner and serving.executor to 'started' or to an address"):
+    with pytest.raises(
+        UserError, match="set serving.planner and serving.executor to 'started' or to an address"
+    ):
         collect([(task("t"), 0)], [WorkerSpec(near, [partial(Counter, log)], True, 7)], tmp_path / "fleet")
 
 
@@ -182,7 +213,9 @@ def test_workers_killed_at_random_lose_no_finished_episode(log, tmp_path):
         rng = random.Random(0)
         while not stop:
             time.sleep(3)
-            workers = [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+            workers = [
+                child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())
+            ]
             if workers:
                 rng.choice(workers).kill()
 
@@ -191,10 +224,16 @@ def test_workers_killed_at_random_lose_no_finished_episode(log, tmp_path):
     found = collect(todo, specs(log, 3, 4, step_s=0.1), tmp_path / "fleet")
     stop.append(True)
     killer.join()
-    assert [(t.task_id, t.run) for t in found] == [(one.id, run) for one, run in todo] and all(t.success for t in found)
+    assert [(t.task_id, t.run) for t in found] == [(one.id, run) for one, run in todo] and all(
+        t.success for t in found
+    )
     status = read_status(tmp_path / "fleet")
     assert sum(worker["starts"] for worker in status.workers) >= 3 + 2
-    assert sum(worker["finished"] for worker in status.workers) == 200 == len(list((tmp_path / "fleet" / "episodes").iterdir()))
+    assert (
+        sum(worker["finished"] for worker in status.workers)
+        == 200
+        == len(list((tmp_path / "fleet" / "episodes").iterdir()))
+    )
 
 
 MASTER = """
@@ -261,7 +300,9 @@ def test_a_ray_cluster_plays_the_same(cluster, log, tmp_path):
     assert set(begun(log).values()) == {4}
     with pytest.raises(UserError, match="the server refuses"):
         collect([(task("refused"), 0)], specs(log), tmp_path / "refused", RayWorker)
-    found = collect([(task("deadly"), 0), (task("whole"), 0)], specs(log, 2, 1), tmp_path / "deadly", RayWorker)
+    found = collect(
+        [(task("deadly"), 0), (task("whole"), 0)], specs(log, 2, 1), tmp_path / "deadly", RayWorker
+    )
     assert found[0].stop is StopReason.ENVIRONMENT_ERROR and found[1].success
 
 

@@ -15,7 +15,9 @@ from coda_study.formats.code import read_code
 
 CODES = {  # as the data set writes actions: fractions of the screen, and three functions of its own
     "pyautogui.click(x=0.25, y=0.5)": (Action.click(0.25, 0.5),),
-    "pyautogui.moveTo(x=0.25, y=0.5)\npyautogui.dragTo(x=0.75, y=0.5, button='left')": (Action.drag(0.25, 0.5, 0.75, 0.5),),
+    "pyautogui.moveTo(x=0.25, y=0.5)\npyautogui.dragTo(x=0.75, y=0.5, button='left')": (
+        Action.drag(0.25, 0.5, 0.75, 0.5),
+    ),
     "pyautogui.write(message='5 km')": (Action.type_text("5 km"),),
     "pyautogui.hotkey(['ctrl', 's'])": (Action.hotkey("ctrl s"),),
     "pyautogui.scroll(-5)": (Action.scroll(None, None, "down"),),
@@ -54,7 +56,9 @@ def test_a_demonstration_is_read_with_plans_actions_and_pictures(tmp_path):
     assert (first.instruction, first.success, first.stop) == ("sort the table", None, StopReason.FAIL)
     assert [step.actions for step in first.steps] == list(CODES.values())
     assert first.steps[1].plan == "thought 1\naction 1" and first.steps[1].reply == list(CODES)[1]
-    assert first.steps[2].screenshot == encode_image(screen(2)) and not any(step.error for step in first.steps)
+    assert first.steps[2].screenshot == encode_image(screen(2)) and not any(
+        step.error for step in first.steps
+    )
     assert second.task_id == "agentnet/other" and second.stop is StopReason.STEP_LIMIT
 
 
@@ -70,8 +74,14 @@ def test_code_that_is_no_action_is_kept_and_reported(tmp_path):
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        (demonstration(CODES, traj=[{"index": 0, "image": "../../secret.png", "value": {"code": ""}}]), "there is no picture"),
-        (demonstration(CODES, traj=[{"index": 0, "image": "0.png", "value": {}}]), "line 2, step 0: no value with code"),
+        (
+            demonstration(CODES, traj=[{"index": 0, "image": "../../secret.png", "value": {"code": ""}}]),
+            "there is no picture",
+        ),
+        (
+            demonstration(CODES, traj=[{"index": 0, "image": "0.png", "value": {}}]),
+            "line 2, step 0: no value with code",
+        ),
         (demonstration(CODES, instruction=None), "line 2: no traj, no task_id or no instruction"),
     ],
 )

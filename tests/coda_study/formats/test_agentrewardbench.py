@@ -61,13 +61,23 @@ CASES = [
 
 @pytest.fixture
 def folder(tmp_path):
-    """Write the cases, a second opinion that contradicts the first on two of them, and judgments that nobody annotated."""
-    rows = [(task, label) for task, label, *_ in CASES] + [("webarena.1", "Unsuccessful"), ("webarena.14", "Successful")]
+    """Write the cases, a second opinion that contradicts the first on two of them, and judgments that nobody
+    annotated.
+    """
+    rows = [(task, label) for task, label, *_ in CASES] + [
+        ("webarena.1", "Unsuccessful"),
+        ("webarena.14", "Successful"),
+    ]
     with (tmp_path / "annotations.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(["annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"])
+        writer.writerow(
+            ["annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"]
+        )
         writer.writerows(["A", task.split(".")[0], task, AGENT, "x", label] for task, label in rows)
-    extra = [("webarena.99", "", said("Successful"), None), ("webarena.10_error", "", '{"error": "refused"}', None)]
+    extra = [
+        ("webarena.99", "", said("Successful"), None),
+        ("webarena.10_error", "", '{"error": "refused"}', None),
+    ]
     for task, _, text, _ in CASES + extra:
         if text is not None:
             path = tmp_path / "judgments" / task.split(".")[0] / AGENT / JUDGE / f"{task}.json"
@@ -94,12 +104,20 @@ def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
     # strict: the failures 7, 9, 11, 13 as accepted, the successes 6, 8, 10, 12 as refused
     assert whole.strict == JudgeScore(trajectories=14, successes=8, true_positive=3, false_positive=5)
     assert [share.value for share in whole.shares()] == [3 / 4, 3 / 5, 3 / 8, 3 / 8]
-    assert whole.problems == {"no verdict tag": 2, "no reply": 2, "missing": 1, "unreadable": 2, "unknown verdict": 1}
+    assert whole.problems == {
+        "no verdict tag": 2,
+        "no reply": 2,
+        "missing": 1,
+        "unreadable": 2,
+        "unknown verdict": 1,
+    }
     assert whole.coverage == 6 / 14
 
 
 def test_accuracy_f1_and_the_rest_are_those_of_the_published_scorer_for_each_agent(folder):
-    """By hand, and checked with agent_reward_bench 0.1.2, eval/metrics.py: two of ten are read as neither yes nor no."""
+    """By hand, and checked with agent_reward_bench 0.1.2, eval/metrics.py: two of ten are read as neither yes
+    nor no.
+    """
     rows = (folder / "annotations.csv").read_text() + f"A,webarena,webarena.3,other-{AGENT},x,Successful\n"
     (folder / "annotations.csv").write_text(rows)
     path = folder / "judgments" / "webarena" / f"other-{AGENT}" / JUDGE / "webarena.3.json"
@@ -109,7 +127,8 @@ def test_accuracy_f1_and_the_rest_are_those_of_the_published_scorer_for_each_age
     of = {(one.benchmark, one.agent): one.published_figures() for one in found.scores}
     assert set(of) == {*((b, a) for b in ("webarena", "all") for a in (AGENT, f"other-{AGENT}", "all")),
                        ("workarena++", AGENT), ("workarena++", "all")}  # fmt: skip
-    assert of["all", AGENT] == {  # 3 right accepted, 2 right refused, 1 wrong accepted, 2 wrong refused, 2 neither
+    # 3 right accepted, 2 right refused, 1 wrong accepted, 2 wrong refused, 2 neither
+    assert of["all", AGENT] == {
         "total": 10, "accuracy": 50.0, "precision": 75.0, "recall": 60.0, "npv": 50.0, "tnr": 50.0, "f1": 66.7,
     }  # fmt: skip
     assert of["all", f"other-{AGENT}"] == dict(total=1, accuracy=0, precision=0, recall=0, npv=0, tnr=0, f1=0)
@@ -137,7 +156,11 @@ def test_only_a_split_counts(folder):
         ("nnetnav", reply("Thought: good\nReward: 4"), (True, None)),
         ("nnetnav", reply("Thought: fair\nReward: 3"), (False, None)),
         ("nnetnav", reply("Thought: fair"), (False, Problem.NO_TAG)),
-        (JUDGE, said("1. Complete Failure"), (True, Problem.UNKNOWN)),  # the mark 1 of another question, to the published scorer
+        (
+            JUDGE,
+            said("1. Complete Failure"),
+            (True, Problem.UNKNOWN),
+        ),  # the mark 1 of another question, to the published scorer
         (JUDGE, said("2. Suboptimal"), (None, Problem.MARK)),  # the marks 2 to 4: neither yes nor no there
         (JUDGE, said("Somewhat successful"), (None, Problem.MARK)),
         (JUDGE, "[1, 2]", (None, Problem.UNREADABLE)),
@@ -166,8 +189,14 @@ def test_a_judge_that_calls_nothing_successful_has_precision_zero_of_none(tmp_pa
     ("text", "message"),
     [
         ("task_id,benchmark\n", "no column model_name, trajectory_success"),
-        ("benchmark,model_name,task_id,trajectory_success\nb,m,t,\n", "line 2: trajectory_success is '', which is no label"),
-        ("benchmark,model_name,task_id,trajectory_success\nb,m,t,Yes\nb,m,u,Maybe\n", "line 3: trajectory_success is 'Maybe'"),
+        (
+            "benchmark,model_name,task_id,trajectory_success\nb,m,t,\n",
+            "line 2: trajectory_success is '', which is no label",
+        ),
+        (
+            "benchmark,model_name,task_id,trajectory_success\nb,m,t,Yes\nb,m,u,Maybe\n",
+            "line 3: trajectory_success is 'Maybe'",
+        ),
     ],
 )
 def test_annotations_that_cannot_be_used_are_named(tmp_path, text, message):
@@ -177,12 +206,35 @@ def test_annotations_that_cannot_be_used_are_named(tmp_path, text, message):
 
 
 def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
-    words = ["judge", "score", "--judgments", str(folder / "judgments"), "--annotations", str(folder / "annotations.csv")]
+    words = [
+        "judge",
+        "score",
+        "--judgments",
+        str(folder / "judgments"),
+        "--annotations",
+        str(folder / "annotations.csv"),
+    ]
     code, shown, _ = coda(*words)
-    assert code == 0 and "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
+    assert (
+        code == 0 and "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
+    )
     table = shown[shown.index("As the published scorer") :].splitlines()
-    assert table[1].split() == ["judge", "benchmark", "agent", "n", "accuracy", "precision", "recall", "F1", "NPV", "TNR"]
-    assert table[4].split() == [JUDGE, "all", "all", "10", "50.0", "75.0", "60.0", "66.7", "50.0", "50.0"] and AGENT not in shown
+    assert table[1].split() == [
+        "judge",
+        "benchmark",
+        "agent",
+        "n",
+        "accuracy",
+        "precision",
+        "recall",
+        "F1",
+        "NPV",
+        "TNR",
+    ]
+    assert (
+        table[4].split() == [JUDGE, "all", "all", "10", "50.0", "75.0", "60.0", "66.7", "50.0", "50.0"]
+        and AGENT not in shown
+    )
     assert f"{JUDGE}  all          {AGENT}  10" in coda(*words, "--agents")[1]
     assert "not used: 1 trajectories that people are unsure of, 2 further annotations" in shown
     code, shown, _ = coda(*words, "--json")
@@ -196,14 +248,30 @@ def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
 
 def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
     """Two ways of counting: the benchmark's, on what `write_votes` wrote, and `votes.compare_rules`."""
-    yes, no = format_verdict(Verdict(True), details=False), format_verdict(Verdict(False, first_error_step=1), details=False)
-    cases = [(True, yes), (True, yes), (True, no), (False, yes), (False, no), (False, "nothing to read"), (None, yes)]
-    rows = [(f"gis/train-{i}", 0, "base", "gis", success, 2, False, "judge", 0, said) for i, (success, said) in enumerate(cases)]
+    yes, no = (
+        format_verdict(Verdict(True), details=False),
+        format_verdict(Verdict(False, first_error_step=1), details=False),
+    )
+    cases = [
+        (True, yes),
+        (True, yes),
+        (True, no),
+        (False, yes),
+        (False, no),
+        (False, "nothing to read"),
+        (None, yes),
+    ]
+    rows = [
+        (f"gis/train-{i}", 0, "base", "gis", success, 2, False, "judge", 0, said)
+        for i, (success, said) in enumerate(cases)
+    ]
     votes = pd.DataFrame([*rows, (*rows[0][:8], 1, no)], columns=COLUMNS)
     write_votes(votes, tmp_path)
     annotations, repeated = load_annotations(tmp_path / "annotations.csv")
     *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
-    assert whole.strict.trajectories == 6 and whole.published == JudgeScore(6, successes=3, true_positive=2, false_positive=1)
+    assert whole.strict.trajectories == 6 and whole.published == JudgeScore(
+        6, successes=3, true_positive=2, false_positive=1
+    )
     assert whole.problems == {"no verdict tag": 1}
     (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)]).to_dict("records")
     assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))

@@ -21,17 +21,28 @@ ACTS = [
     Action.drag(0, 0.25, 0.5, 0.5), Action.scroll(0.5, 0.5, "left"), Action.scroll(0.25, 0.5, "up"), Action.hotkey("ctrl c"),
     Action.type_text("it's \"x\"\n\ty\\"), Action.type_text("\n"), Action.hotkey("enter"), Action.wait(),
 ]  # fmt: skip
-ENDS = {StopReason.DONE: Action.done(), StopReason.FAIL: Action.fail(), StopReason.ANS: Action.answer("5.5 km")}
+ENDS = {
+    StopReason.DONE: Action.done(),
+    StopReason.FAIL: Action.fail(),
+    StopReason.ANS: Action.answer("5.5 km"),
+}
 FOREIGN = [name for name in WRITTEN if name != "coda" and FORMATS[name].read]  # Inspect's logs: test_evals.py
 
 
 def everything():
-    """Trajectories with every action, every end, several actions a step, none a step, no step at all, and no outcome."""
-    long = made_up(1, [(f"plan {i}", act) for i, act in enumerate(ACTS)], success=False, stop=StopReason.STEP_LIMIT)
+    """Trajectories with every action, every end, several actions a step, none a step, no step at all, and no
+    outcome.
+    """
+    long = made_up(
+        1, [(f"plan {i}", act) for i, act in enumerate(ACTS)], success=False, stop=StopReason.STEP_LIMIT
+    )
     steps = long.steps
     broken = replace(steps[1], actions=(), error="not parsable", reply="?")
     many = replace(steps[2], actions=tuple(ACTS[:3]))
-    ends = [made_up(2 + i, [("end", act)], stop=stop, answer=act.text) for i, (stop, act) in enumerate(ENDS.items())]
+    ends = [
+        made_up(2 + i, [("end", act)], stop=stop, answer=act.text)
+        for i, (stop, act) in enumerate(ENDS.items())
+    ]
     return [
         long, replace(long, task_id="gis/B-01", app="gis", steps=(steps[0], broken, many)), *ends,
         made_up(7, [], stop=StopReason.ENVIRONMENT_ERROR, success=None), made_up(8, run=3, planner="base", verdicts=()),
@@ -58,10 +69,12 @@ def test_from_one_to_another_and_back(name, other, tmp_path):
     FORMATS[name].write(everything(), tmp_path / "one")
     convert(tmp_path / "one", tmp_path / "two", other)
     key = lambda t: (t.task_id, t.planner, t.run)  # noqa: E731
-    assert sorted(FORMATS[other].read(tmp_path / "two"), key=key) == sorted(FORMATS[name].read(tmp_path / "one"), key=key)
+    assert sorted(FORMATS[other].read(tmp_path / "two"), key=key) == sorted(
+        FORMATS[name].read(tmp_path / "one"), key=key
+    )
 
 
-# ---- what names and texts may hold ---------------------------------------------------------------------------------------
+# ---- what names and texts may hold -------------------------------------------------------------------------
 
 HOSTILE = ("/abs/olute", "../../up", "..", ".", "", "a/../../../b", "nul\0", "x" * 400)
 
@@ -85,7 +98,10 @@ def test_no_name_in_a_trajectory_leads_out_of_the_target(name, tmp_path):
 def test_a_conversion_that_fails_leaves_nothing(name, tmp_path):
     for ours, fault in (
         ([made_up(1), made_up(2), made_up(1)], "there twice"),
-        ([made_up(1), replace(made_up(1), instruction="another")], "run 0 of algebra/T-01 by script is there twice"),
+        (
+            [made_up(1), replace(made_up(1), instruction="another")],
+            "run 0 of algebra/T-01 by script is there twice",
+        ),
     ):
         save_trajectories(tmp_path / "a.parquet", ours)
         with pytest.raises(UserError, match=fault):
@@ -108,7 +124,12 @@ UNTYPABLE = ("Å", "50 µm at 37 °C", "a\nβ\t<", "\x07", "漢字 🧬", "x" * 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_cannot_be_typed_is_converted_all_the_same(name, tmp_path):
     """Of the laptop's biochem rollouts 395 in 608 hold such text: the model wrote it, and nothing was typed."""
-    acts = [*map(Action.type_text, UNTYPABLE), Action.hotkey("win d"), Action.hotkey("ctrl alt delete"), Action.hotkey("nokey")]
+    acts = [
+        *map(Action.type_text, UNTYPABLE),
+        Action.hotkey("win d"),
+        Action.hotkey("ctrl alt delete"),
+        Action.hotkey("nokey"),
+    ]
     ours = [made_up(1, [("plan", act) for act in acts], success=False, stop=StopReason.STEP_LIMIT)]
     save_trajectories(tmp_path / "a.parquet", ours)
     convert(tmp_path / "a.parquet", tmp_path / name, name)
@@ -129,7 +150,7 @@ def test_any_text_is_read_as_it_was_written(text):
     assert read_code(action_code(act, (80, 60)), (80, 60)) == (act,)
 
 
-# ---- what others have written ----------------------------------------------------------------------------------------
+# ---- what others have written ------------------------------------------------------------------------------
 
 
 def episode(root, lines, result, name="result.out"):
@@ -165,7 +186,12 @@ def test_an_episode_of_scienceboard_as_its_tool_leaves_it_is_read(tmp_path):
     click, written = "pyautogui.click(960, 540)", "pyautogui.write('5')"
     codes = (["pyautogui.press('enter')"], [click], [written, click], ["DONE"])
     lines = [
-        {"step_index": i, "timestamp": "250601120000", "actions": code, "a11y_tree": f"step_{i}@250601120000.txt"}
+        {
+            "step_index": i,
+            "timestamp": "250601120000",
+            "actions": code,
+            "a11y_tree": f"step_{i}@250601120000.txt",
+        }
         for i, code in enumerate(codes)
     ]
     folder = episode(tmp_path, lines, "1")
@@ -199,7 +225,12 @@ def test_a_partial_score_stays(tmp_path):
     episode(tmp_path / "in", lines, "0.5\n", "result.txt")
     (found,) = FORMATS["osworld"].read(tmp_path / "in")
     assert (found.success, found.score) == (False, 0.5)
-    for target, to in (("a.parquet", "coda"), ("b", "osworld"), ("c", "scienceboard"), ("d", "agentrewardbench")):
+    for target, to in (
+        ("a.parquet", "coda"),
+        ("b", "osworld"),
+        ("c", "scienceboard"),
+        ("d", "agentrewardbench"),
+    ):
         convert(tmp_path / "in", tmp_path / target, to)
         convert(tmp_path / target, tmp_path / "back" / target, "osworld")
         (result,) = (tmp_path / "back" / target).rglob("result.txt")
@@ -207,10 +238,14 @@ def test_a_partial_score_stays(tmp_path):
 
 
 def test_the_picture_before_an_action_is_read_in_seagents_logs(tmp_path):
-    lines = [{"step_num": i + 1, "action": "WAIT", "screenshot_file_before_exec": f"{i}.png"} for i in range(3)]
+    lines = [
+        {"step_num": i + 1, "action": "WAIT", "screenshot_file_before_exec": f"{i}.png"} for i in range(3)
+    ]
     episode(tmp_path, lines, "1", "result.txt")
     (found,) = FORMATS["osworld"].read(tmp_path)
-    assert [step.image.tobytes() for step in found.steps] == [screen(i).tobytes() for i in range(3)] and found.success
+    assert [step.image.tobytes() for step in found.steps] == [
+        screen(i).tobytes() for i in range(3)
+    ] and found.success
 
 
 def test_what_cannot_be_converted_is_named(coda, tmp_path):
@@ -222,7 +257,9 @@ def test_what_cannot_be_converted_is_named(coda, tmp_path):
 
 
 def shown_by_osworld(root, action_space, observation, model):
-    """What OSWorld's show_result.py adds up: the results below RESULTS/ACTION_SPACE/OBSERVATION/MODEL by domain."""
+    """What OSWorld's show_result.py adds up: the results below RESULTS/ACTION_SPACE/OBSERVATION/MODEL by
+    domain.
+    """
     found = {}
     for domain in (root / action_space / observation / model).iterdir():
         for example in domain.iterdir():
@@ -232,7 +269,10 @@ def shown_by_osworld(root, action_space, observation, model):
 
 
 def test_osworlds_own_table_reads_what_is_written(tmp_path):
-    ours = [made_up(i, task_id=f"gis/B-0{i}", app="gis", planner="base", run=0, success=i == 1) for i in range(1, 4)]
+    ours = [
+        made_up(i, task_id=f"gis/B-0{i}", app="gis", planner="base", run=0, success=i == 1)
+        for i in range(1, 4)
+    ]
     FORMATS["osworld"].write([*ours, replace(ours[0], run=1)], tmp_path)
     assert sorted(shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-0")["gis"]) == [0, 0, 1]
     assert shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-1") == {"gis": [1]}
@@ -242,8 +282,20 @@ def test_a_trajectory_of_agentrewardbench_is_read(tmp_path):
     folder = tmp_path / "webarena" / "GenericAgent"
     (folder / "run").mkdir(parents=True)
     (folder / "0.png").write_bytes(encode_image(screen(0)))
-    step = {"url": "x", "action": "click('a12')", "reasoning": "because", "screenshot_path": "0.png", "axtree": ""}
-    raw = {"benchmark": "webarena", "goal": "Buy it.", "valid": True, "summary_info": {"cum_reward": 1.0}, "steps": [step]}
+    step = {
+        "url": "x",
+        "action": "click('a12')",
+        "reasoning": "because",
+        "screenshot_path": "0.png",
+        "axtree": "",
+    }
+    raw = {
+        "benchmark": "webarena",
+        "goal": "Buy it.",
+        "valid": True,
+        "summary_info": {"cum_reward": 1.0},
+        "steps": [step],
+    }
     (folder / "run" / "webarena.1.json").write_text(json.dumps(raw))
     (found,) = FORMATS["agentrewardbench"].read(tmp_path)
     assert (found.instruction, found.success, found.steps[0].reply) == ("Buy it.", True, "click('a12')")
@@ -278,14 +330,19 @@ def test_what_cannot_be_converted_is_said(coda, tmp_path):
         source, target, *rest = words
         code, _, said = coda("convert", str(tmp_path / source), str(tmp_path / target), *rest)
         assert code == 2 and message in said.replace("\n", " "), said
-    code, shown, _ = coda("convert", str(tmp_path / "a.parquet"), str(tmp_path / "logs"), "--to", "scienceboard")
+    code, shown, _ = coda(
+        "convert", str(tmp_path / "a.parquet"), str(tmp_path / "logs"), "--to", "scienceboard"
+    )
     assert code == 0 and "7 trajectories from coda to scienceboard" in shown
 
 
-# ---- code ------------------------------------------------------------------------------------------------------------
+# ---- code --------------------------------------------------------------------------------------------------
 
 
-@given(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40), st.sampled_from(["", "\n", "\t"]))
+@given(
+    st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=40),
+    st.sampled_from(["", "\n", "\t"]),
+)
 def test_typed_text_is_read_as_it_was_written(text, end):
     act = Action.type_text(text + end)
     assert read_code(action_code(act, (80, 60)), (80, 60)) == (act,)
@@ -310,12 +367,19 @@ def test_typed_text_is_read_as_it_was_written(text, end):
         ("pyautogui.tripleClick(8, 6)", [Action.double_click(0.1, 0.1), Action.click(0.1, 0.1)]),
         ("pyautogui.click(8, 6, 1, 0.0, 'right')", [Action.right_click(0.1, 0.1)]),
         ("pyautogui.leftClick(8, 6)", [Action.click(0.1, 0.1)]),
-        ("pyautogui.keyDown('shift'); pyautogui.click(8, 6); pyautogui.keyUp('shift')",
-         [Action("press", text="shift"), Action.click(0.1, 0.1), Action("release", text="shift")]),
+        (
+            "pyautogui.keyDown('shift'); pyautogui.click(8, 6); pyautogui.keyUp('shift')",
+            [Action("press", text="shift"), Action.click(0.1, 0.1), Action("release", text="shift")],
+        ),
         ("pyautogui.keyDown(key='ctrl')", [Action("press", text="ctrl")]),
-        ("pyautogui.mouseDown(8, 6); pyautogui.moveTo(40, 30); pyautogui.mouseUp()",
-         [Action("mouse_down", 0.1, 0.1), Action.hover(0.5, 0.5), Action("mouse_up")]),
-        ("pyautogui.moveTo(8, 6); pyautogui.moveTo(40, 30)", [Action.hover(0.1, 0.1), Action.hover(0.5, 0.5)]),
+        (
+            "pyautogui.mouseDown(8, 6); pyautogui.moveTo(40, 30); pyautogui.mouseUp()",
+            [Action("mouse_down", 0.1, 0.1), Action.hover(0.5, 0.5), Action("mouse_up")],
+        ),
+        (
+            "pyautogui.moveTo(8, 6); pyautogui.moveTo(40, 30)",
+            [Action.hover(0.1, 0.1), Action.hover(0.5, 0.5)],
+        ),
         ("", []),
     ],
 )

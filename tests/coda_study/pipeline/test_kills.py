@@ -20,7 +20,18 @@ from coda_study.run import Run
 VICTIMS = ("driver", "scheduler", "runner", "kernel")
 MOMENTS = 5  # kills of each
 PATIENCE_S = 10.0  # after which nothing may run any more
-RESULTS = ("rollouts", "judged", "round1", "specialist", "generalist", "evaluation", "judges", "ablations", "tables", "figures")
+RESULTS = (
+    "rollouts",
+    "judged",
+    "round1",
+    "specialist",
+    "generalist",
+    "evaluation",
+    "judges",
+    "ablations",
+    "tables",
+    "figures",
+)
 AWAY = ("fingerprint.json", "done.json", "metrics.jsonl")  # hold times, paths and the number of tries
 
 
@@ -42,9 +53,14 @@ class Study:
 
     def results(self) -> dict[str, str]:
         """The SHA-256 of every file that a run is for."""
-        paths = [path for name in RESULTS for path in sorted((self.run.folder / name).rglob("*")) if path.is_file()]
+        paths = [
+            path for name in RESULTS for path in sorted((self.run.folder / name).rglob("*")) if path.is_file()
+        ]
         kept = [path for path in paths if path.name not in AWAY and "checkpoints" not in path.parts]
-        return {str(path.relative_to(self.run.folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in kept}
+        return {
+            str(path.relative_to(self.run.folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in kept
+        }
 
     def is_locked(self) -> bool:
         with (self.run.folder / ".lock").open("a+") as file:
@@ -55,7 +71,9 @@ class Study:
         return False
 
     def kill(self, victim: str, moment_s: float) -> bool:
-        """Start it, kill -9 one of its processes at a moment, and wait until it has ended; False if it was done before."""
+        """Start it, kill -9 one of its processes at a moment, and wait until it has ended; False if it was
+        done before.
+        """
         process, until = self.start(), time.monotonic() + moment_s
         me = psutil.Process(process.pid)
         while process.poll() is None:
@@ -82,9 +100,12 @@ class Study:
         return random.choice(found) if found else None
 
     def _check_all_end(self, family: set[psutil.Process]) -> None:
-        """No process of this run goes on, not even one that began while another was killed, and nothing holds its lock."""
+        """No process of this run goes on, not even one that began while another was killed, and nothing holds
+        its lock.
+        """
         until = time.monotonic() + PATIENCE_S
-        while True:  # one that is ending has no command line any more, and holds its files, with the lock, for a moment
+        # one that is ending has no command line any more, and holds its files, with the lock, for a moment
+        while True:
             family |= {p for p in psutil.process_iter() if str(self.run.folder) in " ".join(_command(p))}
             alive = [p for p in family if _is_alive(p)]
             if not alive and not self.is_locked():
@@ -116,7 +137,9 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def check_kills(whole: Study, harmed: Study, victim: str, longest_s: float) -> int:
-    """Kill `MOMENTS` times, finish, and compare with the run that nobody disturbed; returns how many kills hit."""
+    """Kill `MOMENTS` times, finish, and compare with the run that nobody disturbed; returns how many kills
+    hit.
+    """
     chance = random.Random(victim)
     hits = sum(harmed.kill(victim, chance.uniform(0, longest_s)) for _ in range(MOMENTS))
     harmed.finish()
@@ -128,7 +151,10 @@ def check_kills(whole: Study, harmed: Study, victim: str, longest_s: float) -> i
 @pytest.mark.chaos
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_the_smoke_profile_survives_kills(victim, tmp_path_factory, smoke):
-    assert check_kills(smoke, Study(tmp_path_factory.mktemp("harmed") / "run", []), victim, longest_s=60) == MOMENTS
+    assert (
+        check_kills(smoke, Study(tmp_path_factory.mktemp("harmed") / "run", []), victim, longest_s=60)
+        == MOMENTS
+    )
 
 
 @pytest.fixture(scope="module")

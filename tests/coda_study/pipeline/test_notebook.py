@@ -53,9 +53,7 @@ def test_a_notebook_without_parameters_says_so(make_notebook, tmp_path):
 
 
 def test_execution_uses_this_interpreter_and_one_thread(make_notebook, tmp_path):
-    code = (
-        "import os, sys\nprint(sys.executable, os.environ['OMP_NUM_THREADS'], app, steps)\nblock = bytearray(300 << 20)"
-    )
+    code = "import os, sys\nprint(sys.executable, os.environ['OMP_NUM_THREADS'], app, steps)\nblock = bytearray(300 << 20)"
     notebook = make_notebook("a.ipynb", TYPED, code)
     before = notebook.read_bytes()
     cost = execute(notebook, tmp_path / "out" / "a.ipynb", {"app": "astron"})
@@ -76,13 +74,17 @@ def test_a_failing_cell_is_named_and_the_copy_kept(make_notebook, tmp_path):
     assert "a.ipynb, cell 3 (`x = 1`): ValueError: no such star" in str(caught.value)
     assert not (tmp_path / "out" / "a.ipynb").exists()
     partly = nbformat.read(tmp_path / "out" / "a.failed.ipynb", as_version=4)
-    assert any(output.get("text") == "before\n" for cell in partly.cells for output in cell.get("outputs", []))
+    assert any(
+        output.get("text") == "before\n" for cell in partly.cells for output in cell.get("outputs", [])
+    )
     assert str(tmp_path / "out" / "a.failed.ipynb") in str(caught.value)
 
 
 def test_a_killed_kernel_is_one_clear_error(make_notebook, tmp_path):
     notebook = make_notebook("a.ipynb", TYPED, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
-    with pytest.raises(StageError, match=r"cell 2 \(`import os, signal`\): the notebook's process died .* memory"):
+    with pytest.raises(
+        StageError, match=r"cell 2 \(`import os, signal`\): the notebook's process died .* memory"
+    ):
         execute(notebook, tmp_path / "a2.ipynb", {})
 
 
@@ -131,7 +133,9 @@ def test_a_resumable_stage_keeps_what_was_begun_alike_and_nothing_else(make_note
 
     def attempt(*parameters: str, settings: str = "{}") -> str:
         outputs = [folder / "done.json"]
-        run_stage(run, "train", notebook, run.notebooks / "a.ipynb", parameters, [], outputs, settings, folder)
+        run_stage(
+            run, "train", notebook, run.notebooks / "a.ipynb", parameters, [], outputs, settings, folder
+        )
         return (folder / "weights").read_text()
 
     assert attempt() == "x"
@@ -163,7 +167,15 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
     mark = tmp_path / "kernel"
     code = f"import os, time\n_ = open({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(100)"
     notebook = make_notebook("a.ipynb", TYPED, code)
-    command = [sys.executable, "-m", "coda_study.pipeline.runner", "train", "--attached", "--run", str(tmp_path / "run")]
+    command = [
+        sys.executable,
+        "-m",
+        "coda_study.pipeline.runner",
+        "train",
+        "--attached",
+        "--run",
+        str(tmp_path / "run"),
+    ]
     command += ["--notebook", str(notebook), "--executed", str(tmp_path / "b.ipynb")]
     process = subprocess.Popen(command, stdin=subprocess.PIPE)
     wait_for(lambda: mark.exists() and mark.read_text())
@@ -174,7 +186,16 @@ def test_it_ends_with_the_process_that_started_it(make_notebook, tmp_path):
 
 
 def test_the_command_prints_one_message_and_fails(make_notebook, tmp_path):
-    command = [sys.executable, "-m", "coda_study.pipeline.runner", "judge", "--run", str(tmp_path / "run"), "--set", "planet=x"]
+    command = [
+        sys.executable,
+        "-m",
+        "coda_study.pipeline.runner",
+        "judge",
+        "--run",
+        str(tmp_path / "run"),
+        "--set",
+        "planet=x",
+    ]
     command += ["--notebook", str(make_notebook("a.ipynb", TYPED)), "--executed", str(tmp_path / "b.ipynb")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 1 and ended.stdout == ""

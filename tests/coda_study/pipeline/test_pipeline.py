@@ -38,7 +38,9 @@ def run(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def go(run, fake_notebooks, fake_checkpoints):
-    """Give a function that brings the run up to date and returns the stages that were run, and what was printed."""
+    """Give a function that brings the run up to date and returns the stages that were run, and what was
+    printed.
+    """
 
     def go(*overrides: str, until: str = "results", fresh: bool = False) -> tuple[list[str], str]:
         profile = load_profile("smoke", (*fake_checkpoints, *SMALL, *overrides))
@@ -102,7 +104,9 @@ def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
 def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
     job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_x:\n"
     assert _stages(job.format("coda_study.pipeline.runner")) == ["explore/base/gis"]
-    with pytest.raises(StageError, match="1 jobs are to run, but 0 of their commands call coda_study.pipeline.runner"):
+    with pytest.raises(
+        StageError, match="1 jobs are to run, but 0 of their commands call coda_study.pipeline.runner"
+    ):
         _stages(job.format("coda_lib.runner"))
 
 
@@ -113,7 +117,12 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
     with pytest.raises(UserError, match="profile laptop has no curve: take --profile ablations"):
         preview(run, load_profile("laptop", fake_checkpoints), "curve", fake_notebooks)
     with pytest.raises(UserError, match="the judge checkpoint /nowhere is missing"):
-        preview(run, load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")), "results", fake_notebooks)
+        preview(
+            run,
+            load_profile("smoke", (*fake_checkpoints, "models.judge=/nowhere")),
+            "results",
+            fake_notebooks,
+        )
     curve = "curve={app: gis, tasks: [2], episodes: 4, starts: {other: /nowhere, scratch: null}}"
     with pytest.raises(UserError, match="the curve.starts.other checkpoint /nowhere is missing"):
         preview(run, load_profile("smoke", (*fake_checkpoints, curve)), "results", fake_notebooks)
@@ -121,20 +130,28 @@ def test_unknown_stage_missing_checkpoint_and_foreign_folder(run, fake_notebooks
     for name in ("profile.yaml", "thesis.tex"):  # many tools have a file of that name
         (run.folder / name).write_text("precious")
         for fresh in (True, False):
-            with pytest.raises(UserError, match="is not the folder of a run: it has no mark .coda; choose another name"):
+            with pytest.raises(
+                UserError, match="is not the folder of a run: it has no mark .coda; choose another name"
+            ):
                 reproduce(run, profile, 1, fresh=fresh, notebooks=fake_notebooks)
     assert {path.name: path.read_text() for path in run.folder.iterdir()} == dict.fromkeys(
         ("thesis.tex", "profile.yaml"), "precious"
     )
 
 
-def test_committed_results_are_never_written_or_cleared(tmp_path, monkeypatch, fake_notebooks, fake_checkpoints):
+def test_committed_results_are_never_written_or_cleared(
+    tmp_path, monkeypatch, fake_notebooks, fake_checkpoints
+):
     monkeypatch.setattr(owned, "REFERENCE", tmp_path / "results" / "reference")
     (tmp_path / "link").symlink_to(tmp_path / "results")
     there = Run(str(tmp_path / "results" / "reference" / "laptop"))
     there.store(load_profile("laptop"))  # marked, as a run that was put there by hand
     profile = load_profile("laptop", fake_checkpoints)
-    for folder in (there.folder, tmp_path / "results" / "reference", tmp_path / "link" / "reference" / "laptop"):
+    for folder in (
+        there.folder,
+        tmp_path / "results" / "reference",
+        tmp_path / "link" / "reference" / "laptop",
+    ):
         for fresh in (True, False):
             with pytest.raises(UserError, match="belongs to the committed results"):
                 reproduce(Run(str(folder)), profile, 1, "quickstart", fresh, notebooks=fake_notebooks)
@@ -155,7 +172,9 @@ def test_fresh_leaves_what_the_kit_did_not_make(go, run, tmp_path):
     assert go(until="explore", fresh=True)[0] == ["explore/base/algebra"]
     assert read_json(run.timings).keys() == timings.keys()
     assert (run.folder / "notes.md").read_text() == "mine" and (run.folder / ".git").is_dir()
-    assert (tmp_path / "elsewhere" / "data").read_text() == "precious"  # a link goes, and not what it leads to
+    assert (
+        tmp_path / "elsewhere" / "data"
+    ).read_text() == "precious"  # a link goes, and not what it leads to
     assert not (run.folder / "judged").exists() and not (run.folder / ".report.html.01234567.tmp").exists()
 
 
@@ -165,11 +184,25 @@ def test_code_behind_a_notebook(tmp_path):
     )
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
-    expected = ("__init__", "run", "paths", "errors", "config/__init__", "config/sections", "applications", "files", "owned")
+    expected = (
+        "__init__",
+        "run",
+        "paths",
+        "errors",
+        "config/__init__",
+        "config/sections",
+        "applications",
+        "files",
+        "owned",
+    )
     assert modules == {f"coda_lib/{name}.py" for name in expected}
-    shown = write_notebook(tmp_path / "b.ipynb", "", "from coda_study.evaluation import report\nimport coda_study.pipeline.drive")
+    shown = write_notebook(
+        tmp_path / "b.ipynb", "", "from coda_study.evaluation import report\nimport coda_study.pipeline.drive"
+    )
     assert REPO / "coda_study/evaluation/report.py" in code_files(shown)
-    assert REPO / "coda_study/evaluation/report.py" not in code_files(shown, without=["coda_study.evaluation"])
+    assert REPO / "coda_study/evaluation/report.py" not in code_files(
+        shown, without=["coda_study.evaluation"]
+    )
     assert REPO / "coda_study/pipeline/drive.py" not in code_files(shown)
 
 
@@ -177,7 +210,11 @@ def test_files_of_checkpoints_and_data(tmp_path):
     for name in ("b.json", "a/c.json", "a/README.md", ".hidden", "checkpoints/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("")
-    assert data_files(tmp_path, without="checkpoints") == [tmp_path / "a/README.md", tmp_path / "a/c.json", tmp_path / "b.json"]
+    assert data_files(tmp_path, without="checkpoints") == [
+        tmp_path / "a/README.md",
+        tmp_path / "a/c.json",
+        tmp_path / "b.json",
+    ]
     assert checkpoint_files(str(tmp_path / "a")) == [tmp_path / "a/c.json"]
     assert checkpoint_files("Qwen/Qwen2.5-VL-7B-Instruct") == []
 
@@ -235,7 +272,14 @@ def test_ablations_come_after_the_results_and_each_stands_alone(go, run):
     go()
     changes = ("ablations={}", "ablations.truth={labels: truth}", "ablations.single={labels: single}")
     stages, _ = go(*changes, until="ablations")
-    mine = ["ablations", "labels/algebra", "transfer/algebra", "transfer/spectra", "variant/single", "variant/truth"]
+    mine = [
+        "ablations",
+        "labels/algebra",
+        "transfer/algebra",
+        "transfer/spectra",
+        "variant/single",
+        "variant/truth",
+    ]
     assert set(stages) >= set(mine) and set(stages) - set(mine) <= {"results"}
     stages, _ = go(*changes[:2], "ablations.single={labels: single, distance: false}", until="ablations")
     assert set(stages) - {"results"} == {"ablations", "variant/single"}
@@ -245,7 +289,9 @@ def test_ablations_come_after_the_results_and_each_stands_alone(go, run):
 def test_another_profile_does_not_take_over_a_run(go, run, fake_checkpoints, fake_notebooks):
     go(until="quickstart")
     laptop = load_profile("laptop", fake_checkpoints)
-    with pytest.raises(UserError, match="was made with profile smoke, not laptop; choose another name with --run"):
+    with pytest.raises(
+        UserError, match="was made with profile smoke, not laptop; choose another name with --run"
+    ):
         reproduce(run, laptop, 1, notebooks=fake_notebooks)
     reproduce(run, laptop, 1, until="quickstart", fresh=True, notebooks=fake_notebooks)
     assert run.profile().name == "laptop"
@@ -302,7 +348,9 @@ def wait_for(condition, seconds: float = 300) -> None:
 
 
 def processes_of(run: Run) -> list[psutil.Process]:
-    return [p for p in psutil.process_iter(["cmdline"]) if str(run.folder) in " ".join(p.info["cmdline"] or [])]
+    return [
+        p for p in psutil.process_iter(["cmdline"]) if str(run.folder) in " ".join(p.info["cmdline"] or [])
+    ]
 
 
 class Slow:
@@ -370,7 +418,9 @@ def test_killed_and_started_again(slow, run):
     wait_for(lambda: ended(kernel))
     begun = {path.name: path.stat().st_mtime_ns for path in (run.folder / "rollouts" / "base").iterdir()}
     slow.check_it_goes_on()
-    assert {path.name: path.stat().st_mtime_ns for path in (run.folder / "rollouts" / "base").iterdir()} == begun
+    assert {
+        path.name: path.stat().st_mtime_ns for path in (run.folder / "rollouts" / "base").iterdir()
+    } == begun
 
 
 def test_everything_but_the_notebook_killed_at_once_and_started_again(slow):
@@ -384,7 +434,9 @@ def test_everything_but_the_notebook_killed_at_once_and_started_again(slow):
     slow.check_it_goes_on()
 
 
-@pytest.mark.parametrize(("number", "forked"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGINT, True)])
+@pytest.mark.parametrize(
+    ("number", "forked"), [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGINT, True)]
+)
 def test_stopped_and_started_again(slow, run, number, forked):
     if forked:  # more stages than one
         slow.wait_in("06_specialize", "specialize", "Run(run).specialist(app)", run.specialist("algebra"))
@@ -399,15 +451,23 @@ def test_stopped_and_started_again(slow, run, number, forked):
 
 def part_of(process: subprocess.Popen, module: str) -> psutil.Process:
     """The process among the descendants of a command that runs a module of the pipeline."""
-    found = [p for p in psutil.Process(process.pid).children(recursive=True) if module in " ".join(p.cmdline())]
+    found = [
+        p for p in psutil.Process(process.pid).children(recursive=True) if module in " ".join(p.cmdline())
+    ]
     return found[-1]
 
 
 @pytest.mark.parametrize(
     ("module", "message"),
     [
-        ("coda_study.pipeline.scheduler", "error: the scheduler of the run was killed by SIGKILL (by the system, where memory"),
-        ("coda_study.pipeline.runner", "error: stage base_models ended without a word, which is what happens when it is killed"),
+        (
+            "coda_study.pipeline.scheduler",
+            "error: the scheduler of the run was killed by SIGKILL (by the system, where memory",
+        ),
+        (
+            "coda_study.pipeline.runner",
+            "error: stage base_models ended without a word, which is what happens when it is killed",
+        ),
     ],
 )
 def test_a_killed_part_is_said_in_one_line_and_the_run_goes_on(slow, module, message):
@@ -430,12 +490,23 @@ def test_a_full_disk_is_said_in_one_line(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("serving.judge=http://127.0.0.1:9/v1", "serving.judge: http://127.0.0.1:9/v1 does not answer .*: start the server"),
-        ("models.planner=nobody/has-this", "models.planner: nobody/has-this is no folder here, and the hub does not give it"),
-        ("curve={app: gis, tasks: [2], episodes: 4, starts: {a: nobody/has-this}}", "curve.starts.a: nobody/has-this is no"),
+        (
+            "serving.judge=http://127.0.0.1:9/v1",
+            "serving.judge: http://127.0.0.1:9/v1 does not answer .*: start the server",
+        ),
+        (
+            "models.planner=nobody/has-this",
+            "models.planner: nobody/has-this is no folder here, and the hub does not give it",
+        ),
+        (
+            "curve={app: gis, tasks: [2], episodes: 4, starts: {a: nobody/has-this}}",
+            "curve.starts.a: nobody/has-this is no",
+        ),
     ],
 )
-def test_a_missing_server_or_network_is_said_before_the_first_stage(run, fake_notebooks, fake_checkpoints, change, message):
+def test_a_missing_server_or_network_is_said_before_the_first_stage(
+    run, fake_notebooks, fake_checkpoints, change, message
+):
     profile = load_profile("smoke", (*fake_checkpoints, *SMALL, change))
     with pytest.raises(UserError, match=message):
         reproduce(run, profile, 1, until="explore", notebooks=fake_notebooks)
@@ -455,7 +526,11 @@ def test_a_second_start_is_refused_while_the_first_is_alive(slow):
 
 def test_snakemake_is_not_to_look_again_every_second(monkeypatch):
     seen = []
-    monkeypatch.setattr(scheduler, "args_to_api", lambda arguments, parser: seen.append(arguments.max_jobs_per_timespan) or True)
+    monkeypatch.setattr(
+        scheduler,
+        "args_to_api",
+        lambda arguments, parser: seen.append(arguments.max_jobs_per_timespan) or True,
+    )
     with pytest.raises(SystemExit) as ended:
         scheduler.main(["--cores", "1"])
     assert (ended.value.code, seen) == (0, [None])

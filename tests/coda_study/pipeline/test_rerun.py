@@ -1,6 +1,7 @@
 """What is run again after a change: all that depends on it, and nothing else.
 
-A copy of the project runs once, with notebooks that import what the real ones import and write a line instead of computing.
+A copy of the project runs once, with notebooks that import what the real ones import and write a line instead
+of computing.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ from coda_study.pipeline.dependencies import PACKAGES
 pytestmark = pytest.mark.slow
 
 COPIED = (*PACKAGES, "profiles", "data/tasks", "data/paper", "data/generator", "Snakefile", "notebooks")
-SET = ("apps=[algebra, gis]", "systems=[base, executor, stage2]", "ablations={}", "ablations.truth={labels: truth}")
+SET = (
+    "apps=[algebra, gis]",
+    "systems=[base, executor, stage2]",
+    "ablations={}",
+    "ablations.truth={labels: truth}",
+)
 PREVIEW = "from coda_study.cli.main import main; import sys; sys.argv = sys.argv[:1] + {words!r}; main()"
 
 TUTORIALS = {"quickstart", "sciencedesk", "planner_executor"}
@@ -33,12 +39,16 @@ def each(*stages: str) -> set[str]:
 
 
 JUDGES = each("judges")
-LATER = each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}  # from specialists onward
+LATER = (
+    each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}
+)  # from specialists onward
 TRAINED = each("specialize/specialist") | LATER
 TRANSFER = each("transfer") | {"transfer/spectra"}  # of the generalist
 AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
 AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}
-PLANNED = each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}  # by planner and executor
+PLANNED = (
+    each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}
+)  # by planner and executor
 ALL = TUTORIALS | PLANNED | each("evaluate/executor")
 GENERALIST = {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER
 GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"variant/truth"} | GENERALIST
@@ -58,7 +68,9 @@ def house(tmp_path_factory) -> Path:
             shutil.copy(source, target)
     for path in (REPO / "data").glob("*.yaml"):
         shutil.copy(path, folder / "data")
-    write_fake_notebooks(folder / "fakes", {name: imports_of(NOTEBOOKS / f"{name}.ipynb") for name in FAKE_NOTEBOOKS})
+    write_fake_notebooks(
+        folder / "fakes", {name: imports_of(NOTEBOOKS / f"{name}.ipynb") for name in FAKE_NOTEBOOKS}
+    )
     for role in ROLES:
         (folder / "checkpoints" / role).mkdir(parents=True)
         (folder / "checkpoints" / role / "config.json").write_text("{}")
@@ -70,14 +82,28 @@ def imports_of(notebook: Path) -> str:
     """The import statements of a notebook that name the library, as code that is read and not run."""
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     source = "\n".join("".join(cell["source"]) for cell in cells)
-    statements = re.findall(r"^(?:from coda_lib\S* import (?:\([^)]*\)|.*)|import coda_lib.*)$", source, re.MULTILINE)
-    return "\n".join(["if False:", "    pass", *(f"    {' '.join(statement.split())}" for statement in statements)])
+    statements = re.findall(
+        r"^(?:from coda_lib\S* import (?:\([^)]*\)|.*)|import coda_lib.*)$", source, re.MULTILINE
+    )
+    return "\n".join(
+        ["if False:", "    pass", *(f"    {' '.join(statement.split())}" for statement in statements)]
+    )
 
 
 def coda(house: Path, *words: str) -> str:
     changes = [f"models.{role}={house / 'checkpoints' / role}" for role in ROLES]
     options = [word for change in (*changes, *SET) for word in ("--set", change)]
-    command = [sys.executable, "-m", "coda_study.cli.main", "reproduce", "--profile", "smoke", "--until", "ablations", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "coda_study.cli.main",
+        "reproduce",
+        "--profile",
+        "smoke",
+        "--until",
+        "ablations",
+        *options,
+    ]
     environment = os.environ | {"PYTHONPATH": str(house)}
     command += ["--notebooks", str(house / "fakes"), *words]
     done = subprocess.run(command, cwd=house, env=environment, capture_output=True, text=True, check=False)

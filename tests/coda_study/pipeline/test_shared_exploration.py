@@ -21,7 +21,13 @@ OF_BASE = {"explore/base/algebra", "judge/base/algebra"}
 @pytest.fixture
 def study(tmp_path: Path, fake_checkpoints) -> dict[Run, Profile]:
     """Give the runs of seeds 7 and 8 with their profiles."""
-    changes = (*fake_checkpoints, "apps=[algebra]", "systems=[base, stage2]", "ablations={}", "ablations.truth={labels: truth}")
+    changes = (
+        *fake_checkpoints,
+        "apps=[algebra]",
+        "systems=[base, stage2]",
+        "ablations={}",
+        "ablations.truth={labels: truth}",
+    )
     return runs_of_seeds(str(tmp_path / "mine"), load_profile("smoke", changes), (7, 8))
 
 
@@ -52,7 +58,9 @@ def test_the_profiles_own_seed_has_the_name_and_the_first_seed_explores(tmp_path
 @pytest.mark.parametrize("until", ["results", "ablations"])
 def test_the_plan_of_a_second_seed_has_no_exploration_with_the_base_planner(study, fake_notebooks, until):
     (first, second) = (preview(run, profile, until, fake_notebooks) for run, profile in study.items())
-    assert set(first) - set(second) == OF_BASE and set(second) < set(first)  # planned before the first run is there
+    assert set(first) - set(second) == OF_BASE and set(second) < set(
+        first
+    )  # planned before the first run is there
     run, profile = list(study.items())[1]
     assert {"explore/specialist/algebra", "judge/specialist/algebra"} <= set(second)
     assert preview(run, profile, "judge", fake_notebooks) == []
@@ -67,22 +75,32 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     records = {record["stage"]: record for record in map(read_json, (two.folder / "stages").glob("*.json"))}
     assert len(records) == 12 and not OF_BASE & set(records)
     judged, scores = display(one.judged("base", "algebra")), display(one.judge_scores("base", "algebra"))
-    assert judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
+    assert (
+        judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
+    )
     assert display(one.rollouts("base", "algebra")) in records["judges/algebra"]["inputs"]
     assert scores in records["results"]["inputs"]
     assert not (two.folder / "rollouts" / "base").exists() and not (two.folder / "judged" / "base").exists()
     assert "0 stages to run" in go(1)
 
-    more = load_profile("smoke", ("explore.base.tasks=3",)).explore  # what was trained on the former one is trained again
+    more = load_profile(
+        "smoke", ("explore.base.tasks=3",)
+    ).explore  # what was trained on the former one is trained again
     go(0, "judge", explore=more)
     shown = go(1)
-    assert "12 stages to run" not in shown and "specialize/specialist/algebra" in shown and "evaluate/base" not in shown
+    assert (
+        "12 stages to run" not in shown
+        and "specialize/specialist/algebra" in shown
+        and "evaluate/base" not in shown
+    )
 
 
 def test_what_the_first_run_lacks_is_one_message(study, go):
     one, two = study
     go(1, "quickstart")  # needs no exploration
-    with pytest.raises(UserError, match="mine-seed8 uses the exploration of run mine, which has no .*: run mine first"):
+    with pytest.raises(
+        UserError, match="mine-seed8 uses the exploration of run mine, which has no .*: run mine first"
+    ):
         go(1, "explore")
     assert two.profile_file.exists() and not (two.folder / "specialist").exists()
     go(0, "explore")
@@ -108,5 +126,13 @@ def test_fresh_starts_over_with_tables_over_seeds_there(study, fake_notebooks):
     run, profile = next(iter(study.items()))
     reproduce(run, profile, 2, "quickstart", console=Console(file=io.StringIO()), notebooks=fake_notebooks)
     write_text(run.seeds / "table1.md", "")
-    reproduce(run, profile, 2, "quickstart", fresh=True, console=Console(file=io.StringIO()), notebooks=fake_notebooks)
+    reproduce(
+        run,
+        profile,
+        2,
+        "quickstart",
+        fresh=True,
+        console=Console(file=io.StringIO()),
+        notebooks=fake_notebooks,
+    )
     assert not run.seeds.exists() and (run.notebooks / "00_quickstart.ipynb").exists()

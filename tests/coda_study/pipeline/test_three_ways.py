@@ -1,4 +1,6 @@
-"""The smoke profile in process, with all models behind servers, and by a fleet on Ray: an hour, `pytest -m served`."""
+"""The smoke profile in process, with all models behind servers, and by a fleet on Ray: an hour, `pytest -m
+served`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ import pytest
 
 from coda_study.run import Run
 
-LIKELIEST = [f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge")]  # chance would draw other numbers elsewhere
+LIKELIEST = [
+    f"{role}.top_p=1e-9" for role in ("planner", "executor", "judge")
+]  # chance would draw other numbers elsewhere
 SERVED = [f"serving.{role}=started" for role in ("planner", "executor", "judge")]
 START_S = 120
 
@@ -33,7 +37,14 @@ def cluster(monkeypatch) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    start = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", f"--port={port}", "--node-ip-address=127.0.0.1"]
+    start = [
+        Path(sys.executable).with_name("ray"),
+        "start",
+        "--head",
+        "--block",
+        f"--port={port}",
+        "--node-ip-address=127.0.0.1",
+    ]
     head = subprocess.Popen([*start, "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"])
     end = time.monotonic() + START_S
     while not answers(port):
@@ -56,7 +67,16 @@ def reproduced(folder: Path, how: Sequence[str]) -> Run:
     """The smoke profile, run in a folder with settings."""
     run = Run(str(folder))
     words = [word for setting in (*LIKELIEST, *how) for word in ("--set", setting)]
-    command = [sys.executable, "-m", "coda_study.cli.main", "reproduce", "--profile", "smoke", "--run", run.name]
+    command = [
+        sys.executable,
+        "-m",
+        "coda_study.cli.main",
+        "reproduce",
+        "--profile",
+        "smoke",
+        "--run",
+        run.name,
+    ]
     subprocess.run([*command, *words], check=True)
     return run
 

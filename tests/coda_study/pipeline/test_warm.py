@@ -36,7 +36,9 @@ def start(address, tmp_path, make_notebook):
         start = [sys.executable, "-m", "coda_study.pipeline.warm", "start", str(address)]
         command = [*start, "judge", "--run", str(tmp_path / "run")]
         command += ["--notebook", notebook.name, "--executed", "out/a.ipynb", "--set", "steps=4"]
-        return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how)
+        return subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **how
+        )
 
     return start
 
@@ -76,7 +78,12 @@ def test_a_stage_finds_libraries_imported_and_the_kit_not(start, tmp_path):
     assert (stage.wait(300), stage.stdout.read()) == (0, "")
     (output,) = nbformat.read(tmp_path / "out" / "a.ipynb", as_version=4).cells[-1].outputs
     seen = json.loads(output.text)
-    assert seen["threads"] == ["1", 1] and seen["steps"] == 4 and seen["folder"] == str(tmp_path) and seen["here"]
+    assert (
+        seen["threads"] == ["1", 1]
+        and seen["steps"] == 4
+        and seen["folder"] == str(tmp_path)
+        and seen["here"]
+    )
     assert len(seen["new"]) < 60, f"imported by each stage anew: {seen['new']}"
     assert "coda_lib.judge" not in seen["kit"] and "coda_lib.trainer" not in seen["kit"]
     assert read_json(tmp_path / "run" / "stages" / "judge.json")["state"] == "done"
@@ -102,8 +109,12 @@ def test_a_kernel_that_has_replied_is_not_interrupted(start):
 def test_what_is_forked_has_no_threads_of_its_own(start):
     start("1").wait(300)
     (server,) = [child for child in psutil.Process().children() if "serve" in child.cmdline()]
-    names = [Path(f"/proc/{server.pid}/task/{thread.id}/comm").read_text().strip() for thread in server.threads()]
-    assert [name for name in names if name != "jemalloc_bg_thd"] == ["python"]  # jemalloc's own survives a fork
+    names = [
+        Path(f"/proc/{server.pid}/task/{thread.id}/comm").read_text().strip() for thread in server.threads()
+    ]
+    assert [name for name in names if name != "jemalloc_bg_thd"] == [
+        "python"
+    ]  # jemalloc's own survives a fork
 
 
 def test_a_failing_stage_says_why_to_the_one_who_asked(start, tmp_path):
@@ -119,13 +130,18 @@ def test_a_killed_kernel_and_a_killed_stage_are_errors(start, tmp_path):
     assert stage.returncode == 1 and "the notebook's process died" in said
     stage = start("import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(100)")
     said, _ = stage.communicate(timeout=300)
-    assert stage.returncode == 1 and said == "the process of stage judge was killed; it may have run out of memory\n"
+    assert (
+        stage.returncode == 1
+        and said == "the process of stage judge was killed; it may have run out of memory\n"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_stage_ends_with_the_one_who_asked(start, tmp_path, number):
     mark = tmp_path / "kernel"
-    stage = start(f"import os, time\n_ = open({str(mark)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}}')\ntime.sleep(100)")
+    stage = start(
+        f"import os, time\n_ = open({str(mark)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}}')\ntime.sleep(100)"
+    )
     wait_for(lambda: mark.exists() and " " in mark.read_text())
     processes = [int(word) for word in mark.read_text().split()]
     stage.send_signal(number)
@@ -140,5 +156,7 @@ def test_it_ends_with_the_run_and_is_not_started_for_a_few_stages(tmp_path):
         with warmed(tmp_path, 2, log) as address:
             assert address is None
         with warmed(tmp_path, 3, log) as address:
-            (server,) = [child for child in psutil.Process(os.getpid()).children() if str(tmp_path) in child.cmdline()]
+            (server,) = [
+                child for child in psutil.Process(os.getpid()).children() if str(tmp_path) in child.cmdline()
+            ]
         assert not server.is_running() and not address.exists()

@@ -62,7 +62,9 @@ def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
         with pytest.raises(UserError, match="coda reproduce --profile desktop"):
             shown(tmp_path)
     for system, solved in {"base": (True, False, False), "stage2": (True, False, True)}.items():
-        episodes = [replace(made_up(number, success=success), app="PyMOL") for number, success in enumerate(solved)]
+        episodes = [
+            replace(made_up(number, success=success), app="PyMOL") for number, success in enumerate(solved)
+        ]
         save_trajectories(run.trajectories(system, "PyMOL"), episodes)
     counts, recording = before_and_after(tmp_path)
     assert counts.to_dict("index")["PyMOL"] == {"tasks": 3, "base": 1, "stage2": 2}
@@ -74,7 +76,9 @@ def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
 
 def test_table_1_of_a_run_is_shown_as_it_is_stored():
     shown = study_table(REFERENCE / "laptop")
-    stored = pd.read_csv(REFERENCE / "laptop" / "tables" / "table1.csv").query("system == 'base' and application == 'algebra'")
+    stored = pd.read_csv(REFERENCE / "laptop" / "tables" / "table1.csv").query(
+        "system == 'base' and application == 'algebra'"
+    )
     (value,) = stored.query("metric == 'Average@8'")["value"]
     assert f"{value:.1f}" in str(shown.loc[("Average@8", "Base planner → executor"), "Algebra"])
 

@@ -50,7 +50,9 @@ GIVEN = {  # what the Snakefile passes besides profile and run
 CODE_LINES, FUNCTION_LINES, SOURCES = 12, 3, 6
 
 every_story = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
-every_book = pytest.mark.parametrize("path", BOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+every_book = pytest.mark.parametrize(
+    "path", BOOKS + SOLUTIONS, ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 
 
 def cells(path, kind):
@@ -136,7 +138,7 @@ def test_links_lead_to_notebooks(path):
     assert all((path.parent / target).is_file() for target in re.findall(r"\]\(([^)]+\.ipynb)\)", prose))
 
 
-# ------------------------------------------------------------------------------------------- what the notebooks show
+# ------------------------------------------------------------------------------------------- what the noteboo
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +179,9 @@ def test_groups_reward_what_the_executor_did(episode):
     assert grpo.plan_counts({"a": group})["a"].sum() == 4
     poorer = replace(group, rewards=np.array([2, 2, 0, 0]))
     table = grpo.paired_rewards({"base": [poorer] * 3, "specialist": [group] * 3}, 100)
-    assert table.loc["reward (of 2)", ["base", "specialist"]].tolist() == [1, 0.5] and table["change"].item().startswith("-0.50")
+    assert table.loc["reward (of 2)", ["base", "specialist"]].tolist() == [1, 0.5] and table[
+        "change"
+    ].item().startswith("-0.50")
     assert grpo.most_varied([replace(group, rewards=np.ones(4)), group]) is group
 
 
@@ -193,21 +197,31 @@ def test_votes_count_what_is_no_verdict(episode):
         replace(episode, verdicts=(yes, yes, marred, "hm"), success=False),
     ]
     table = examples.vote_table(judged, RULE)
-    assert table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist() == [[4, 4, 0, 3], [3, 2, 1, 0]]
+    assert table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist() == [
+        [4, 4, 0, 3],
+        [3, 2, 1, 0],
+    ]
     assert table["accepted"].tolist() == [True, False]
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
     row = examples.judge_by_grade(table, [task]).loc["A"]
     assert row[["trajectories", "successes", "accepted"]].tolist() == [2, 1, 1]
     assert row["precision"].startswith("100.0 [") and row["recall"].startswith("100.0 [")
-    assert examples.judge_by_grade(table.assign(success=None), [task]).empty  # a generator's tasks have no check
+    assert examples.judge_by_grade(
+        table.assign(success=None), [task]
+    ).empty  # a generator's tasks have no check
     assert examples.label_table({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3, 3]
 
 
 def test_episodes_by_stop(episode):
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    table = examples.episode_table([episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task])
+    table = examples.episode_table(
+        [episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task]
+    )
     assert examples.by_stop(table).loc["DONE", ["episodes", "mean_steps", "successes"]].tolist() == [1, 3, 1]
-    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == table["cut"].tolist() == [0, 0]
+    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == table["cut"].tolist() == [
+        0,
+        0,
+    ]
 
 
 def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():
@@ -253,7 +267,7 @@ def test_settings_are_a_table_without_what_is_not_set():
     assert table.loc["group_size", "value"] == "4" and "lora" not in table.index
 
 
-# ------------------------------------------------------------------------------------------------ one step by hand
+# ------------------------------------------------------------------------------------------------ one step by
 
 
 def test_the_loss_of_eq_3_is_right():
@@ -268,11 +282,15 @@ def test_the_loss_of_eq_3_is_right():
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    return Planner(LocalModel(save_tiny(tmp_path_factory.mktemp("models") / "planner")), Sampling(max_new_tokens=8))
+    return Planner(
+        LocalModel(save_tiny(tmp_path_factory.mktemp("models") / "planner")), Sampling(max_new_tokens=8)
+    )
 
 
 def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
-    """The chance of each token, one token after the other, is asked of the network with nothing but what comes before it."""
+    """The chance of each token, one token after the other, is asked of the network with nothing but what
+    comes before it.
+    """
     state, plans = grpo.observation(episode, 0), ["DONE", "Click 'Grid'."]
     logprobs, is_token = grpo.token_logprobs(tiny, state, plans)
     processor, network = tiny.model.processor, tiny.model.network
@@ -282,7 +300,10 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
         for token in ids:
             logits = network(**inputs).logits[0, -1]
             expected.append(float(torch.log_softmax(logits, -1)[token]))
-            added = {"input_ids": torch.tensor([[token]]), "attention_mask": torch.ones(1, 1, dtype=torch.long)}
+            added = {
+                "input_ids": torch.tensor([[token]]),
+                "attention_mask": torch.ones(1, 1, dtype=torch.long),
+            }
             added["mm_token_type_ids"] = torch.zeros(1, 1, dtype=inputs["mm_token_type_ids"].dtype)
             inputs |= {name: torch.cat([inputs[name], value], dim=1) for name, value in added.items()}
         assert is_token[row].sum() == len(ids)
@@ -292,7 +313,9 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
 
 def test_a_step_by_hand_moves_probability_to_the_better_plans(tiny, episode):
     decisions = [Decision(plan, "", ()) for plan in ("Click 'Grid'.", "DONE")]
-    group = grpo.Group(grpo.observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0]))
+    group = grpo.Group(
+        grpo.observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0])
+    )
     planner = grpo.trainable(tiny)
     now, is_token = grpo.token_logprobs(planner, group.state, group.plans)
     old = now.detach()
@@ -304,7 +327,7 @@ def test_a_step_by_hand_moves_probability_to_the_better_plans(tiny, episode):
     assert not any(parameter.requires_grad for parameter in tiny.model.network.parameters())
 
 
-# ------------------------------------------------------------------------------------------------ how far a stage is
+# ------------------------------------------------------------------------------------------------ how far a s
 
 
 @pytest.fixture

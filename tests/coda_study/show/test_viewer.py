@@ -60,7 +60,9 @@ from sciencedesk.env import ScienceDesk
 from sciencedesk.script import read_step
 
 BROWSERS = [
-    pytest.param(name, marks=pytest.mark.skipif(not installed(name), reason=f"{name} and its driver are not installed"))
+    pytest.param(
+        name, marks=pytest.mark.skipif(not installed(name), reason=f"{name} and its driver are not installed")
+    )
     for name in ("chromium", "firefox")
 ]
 VOTES = (YES, NO, format_verdict(Verdict(True, (1,))), "no verdict")
@@ -68,7 +70,11 @@ VOTES = (YES, NO, format_verdict(Verdict(True, (1,))), "no verdict")
 
 def attempt(app: str, name: str, run: int, planner: str, chance: random.Random, **changes) -> Trajectory:
     """A made-up episode of one to three steps with a random outcome."""
-    acts = [("Click 'Grid'.", Action.click(chance.random(), 0.5)), ("Type it.", Action.type_text("x")), ("DONE", Action.done())]
+    acts = [
+        ("Click 'Grid'.", Action.click(chance.random(), 0.5)),
+        ("Type it.", Action.type_text("x")),
+        ("DONE", Action.done()),
+    ]
     number = chance.randrange(20)
     return replace(
         made_up(number, acts[-chance.randint(1, 3) :], verdicts=()), task_id=f"{app}/{name}", app=app, run=run, planner=planner,
@@ -83,7 +89,9 @@ def study(tmp_path_factory) -> Run:
     profile = load_profile("smoke", ("judge.votes=4", "bootstrap_resamples=50"))
     here.store(profile)
     for app in APPS:
-        tasks = [Task(f"{app}/{name}", app, "A", f"do {name}", 5, (), ()) for name in ("X-01", "X-02", "X-03")]
+        tasks = [
+            Task(f"{app}/{name}", app, "A", f"do {name}", 5, (), ()) for name in ("X-01", "X-02", "X-03")
+        ]
         for system in SYSTEMS:
             played = [attempt(app, task.id[-4:], run, system, chance) for task in tasks for run in range(2)]
             write_table(here.evaluation(system, app), rows_of(played, tasks, system, 7))
@@ -91,7 +99,9 @@ def study(tmp_path_factory) -> Run:
             save_trajectories(here.trajectories(system, app), played)
         mixed = list(played)
         for planner in ("base", "specialist"):
-            tried = [attempt(app, f"{planner}-{n}", run, planner, chance) for n in range(3) for run in range(2)]
+            tried = [
+                attempt(app, f"{planner}-{n}", run, planner, chance) for n in range(3) for run in range(2)
+            ]
             judged = [replace(t, verdicts=tuple(chance.choices(VOTES, (6, 1, 2, 1), k=4))) for t in tried]
             save_trajectories(here.judged(planner, app), judged)
             mixed += judged
@@ -103,9 +113,14 @@ def study(tmp_path_factory) -> Run:
     episodes, mix, own = load_episodes(here), load_table2_votes(here), load_votes(here)
     tables = table1(episodes, **setup), comparisons(episodes, SYSTEMS, *how, **setup)
     greedy = table1(load_episodes(here, of="greedy"), **setup)
-    claims = decide_claims(load_claims(), episodes, mix, table2_rules(profile.judge), SYSTEMS, APPS, *how, setup["provenance"])
+    claims = decide_claims(
+        load_claims(), episodes, mix, table2_rules(profile.judge), SYSTEMS, APPS, *how, setup["provenance"]
+    )
     rules = voting_rules(profile.judge)
-    judge = [judge_table(own[own["planner"] == planner], rules[-1]).assign(planner=planner) for planner in ("base", "specialist")]
+    judge = [
+        judge_table(own[own["planner"] == planner], rules[-1]).assign(planner=planner)
+        for planner in ("base", "specialist")
+    ]
     shares = {"judge": pd.concat(judge), "votes": compare_rules(own, rules), "table2": table2(mix, profile)}
     save_results(here, *tables, claims, greedy=greedy, **shares)
     page.write_run_page(here)
@@ -120,7 +135,10 @@ def shown(request, tmp_path_factory):
 
 def complaints(shown, folder) -> list[str]:
     """What the page asked for outside of this folder, and what the browser complained of."""
-    return [*(url for url in shown.requests if not url.startswith(("data:", "about:", folder.as_uri()))), *shown.errors]
+    return [
+        *(url for url in shown.requests if not url.startswith(("data:", "about:", folder.as_uri()))),
+        *shown.errors,
+    ]
 
 
 def later(shown, value: str) -> object:
@@ -128,7 +146,7 @@ def later(shown, value: str) -> object:
     return shown.run(f"new Promise((done) => setTimeout(() => done({value}), 500))")
 
 
-# ---- in browsers -----------------------------------------------------------------------------------------------------
+# ---- in browsers -------------------------------------------------------------------------------------------
 
 READ = """(async (links) => {
   const found = [];
@@ -153,7 +171,9 @@ def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown)
     shown.open(study.view)
     counted = 0
     links = list(dict.fromkeys(link for link, _ in cells))
-    read = [seen for i in range(0, len(links), 20) for seen in shown.run(READ % json.dumps(links[i : i + 20]))]
+    read = [
+        seen for i in range(0, len(links), 20) for seen in shown.run(READ % json.dumps(links[i : i + 20]))
+    ]
     seen_at = dict(zip(links, read, strict=True))
     for link, text in cells:
         values, heading = seen_at[link]["values"], seen_at[link]["heading"]
@@ -164,7 +184,11 @@ def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown)
             expected = list(values.values())
         else:
             expected = [values["difference"]]
-        assert any(abs(number(text) - number(value)) < 0.0501 for value in expected if value != "–"), (link, text, expected)
+        assert any(abs(number(text) - number(value)) < 0.0501 for value in expected if value != "–"), (
+            link,
+            text,
+            expected,
+        )
         counted += 1
     assert counted > 200  # Table 1, beside the paper, differences, greedy, claims, Table 2, votes, the judge
     assert complaints(shown, study.folder) == []
@@ -188,12 +212,25 @@ def test_it_is_walked_through_by_keyboard(study, shown):
 
 
 def test_a_step_two_sides_and_every_view_open_by_their_address(study, shown):
-    shown.open(study.view, "#/compare?task=gis/X-01&set=test&system=base&run=0&set2=test&system2=stage2&run2=1&step=1")
+    shown.open(
+        study.view,
+        "#/compare?task=gis/X-01&set=test&system=base&run=0&set2=test&system2=stage2&run2=1&step=1",
+    )
     assert shown.run("document.querySelectorAll('.sides .screen').length") == 2
     assert later(shown, "document.querySelector('.screen canvas').width") == 84
     shown.go("#/episode?set=train&system=base&task=gis/base-1&run=0&step=99")
-    assert shown.text(".where") == "the end" and "Votes of the run's judge" in shown.run("document.body.textContent")
-    for view in ("#/episodes", "#/difference", "#/judges", "#/groups", "#/reward", "#/about", "#/nonsense?x=%"):
+    assert shown.text(".where") == "the end" and "Votes of the run's judge" in shown.run(
+        "document.body.textContent"
+    )
+    for view in (
+        "#/episodes",
+        "#/difference",
+        "#/judges",
+        "#/groups",
+        "#/reward",
+        "#/about",
+        "#/nonsense?x=%",
+    ):
         shown.go(view)
         assert shown.text("main")
         unnamed = "(one) => !(one.innerText || one.ariaLabel || one.labels?.length)"
@@ -208,7 +245,11 @@ def test_hostile_text_does_nothing(shown, tmp_path):
     played = []
     for i, hostile in enumerate(HOSTILE):
         steps = tuple(replace(step, plan=text, reply=text, error=hostile) for step in made_up(i).steps)
-        fields = dict.fromkeys(names, hostile) | {"steps": steps, "verdicts": (hostile,), "stop": StopReason.ANS}
+        fields = dict.fromkeys(names, hostile) | {
+            "steps": steps,
+            "verdicts": (hostile,),
+            "stop": StopReason.ANS,
+        }
         played.append(replace(made_up(i), **fields))
     save_trajectories(tmp_path / "logs.parquet", played)
     evidence = Evidence(text, lacks=HOSTILE, about=[(text, text)])
@@ -237,7 +278,9 @@ def test_the_policy_of_the_page_stops_what_is_not_its_own(shown, tmp_path, study
 def test_a_folder_shows_the_same_pictures(shown, tmp_path, study):
     evidence = Evidence("study")
     read_run(study, evidence, ["gis"])
-    shown.open(write_folder(evidence, tmp_path / "folder"), "#/episode?set=test&system=base&task=gis/X-01&run=0")
+    shown.open(
+        write_folder(evidence, tmp_path / "folder"), "#/episode?set=test&system=base&task=gis/X-01&run=0"
+    )
     assert later(shown, "document.querySelector('.screen canvas').width") == 84
     assert complaints(shown, tmp_path) == []
     assert write_folder(evidence, tmp_path / "folder").is_file()  # once more, in the place of the first
@@ -255,23 +298,29 @@ def test_the_reward_of_the_page_is_that_of_the_kit(shown):
         ActionType.WAIT: Action.wait,
     }  # fmt: skip
     kinds = list(make)
-    pairs = [(make[a](), make[b]()) for a in kinds for b in (*kinds, *[a] * 20)] + [(Action.drag(0.5, 0.5, 0.5, 0.5),) * 2]
+    pairs = [(make[a](), make[b]()) for a in kinds for b in (*kinds, *[a] * 20)] + [
+        (Action.drag(0.5, 0.5, 0.5, 0.5),) * 2
+    ]
     plain = [[{k: v for k, v in vars(one).items() if v is not None} for one in pair] for pair in pairs]
     reach = [chance.choice([0.4, 2]) for _ in pairs]
     script = (page.WEB / "reward.js").read_text()
     cases = json.dumps([[*pair, r] for pair, r in zip(plain, reach, strict=True)])
     found = shown.run(f"(() => {{ {script}\nreturn {cases}.map((one) => similarity(...one)); }})()")
-    assert found == pytest.approx([similarity(a, b, r) for (a, b), r in zip(pairs, reach, strict=True)], abs=1e-9)
+    assert found == pytest.approx(
+        [similarity(a, b, r) for (a, b), r in zip(pairs, reach, strict=True)], abs=1e-9
+    )
 
 
 def test_the_scripts_make_no_markup_of_text():
     script = "".join(path.read_text() for path in page.WEB.glob("*.js"))
-    markup = r"(inner|outer)HTML|insertAdjacentHTML|createContextualFragment|document\.write|eval\(|Function\("
+    markup = (
+        r"(inner|outer)HTML|insertAdjacentHTML|createContextualFragment|document\.write|eval\(|Function\("
+    )
     assert not re.search(markup, script)
     assert "</script" not in script and not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script)
 
 
-# ---- what is collected -----------------------------------------------------------------------------------------------
+# ---- what is collected -------------------------------------------------------------------------------------
 
 
 def test_a_run_is_collected_whole(study):
@@ -292,7 +341,9 @@ def test_of_many_train_episodes_a_page_shows_some_step_by_step_and_says_so(study
     read_run(study, everything, train_tasks=None)
     train = [episode for episode in evidence.episodes if episode["set"] == "train"]
     assert list(Counter((one["system"], one["app"]) for one in train if "steps" in one).values()) == [2] * 8
-    assert len(train) == 4 * 2 * 6 and all("success" in one and "instruction" in one and "count" in one for one in train)
+    assert len(train) == 4 * 2 * 6 and all(
+        "success" in one and "instruction" in one and "count" in one for one in train
+    )
     assert "run study: 32 train episodes are listed without screens, plans and actions; `coda view study --train-tasks -1` "\
            "shows all of them" in evidence.lacks  # fmt: skip
     assert not any("train episodes" in text for text in everything.lacks)
@@ -315,7 +366,9 @@ def test_a_run_that_keeps_outcomes_says_what_it_lacks(study, tmp_path):
 
 @pytest.fixture
 def bare(tmp_path) -> Run:
-    """A run on a real application as it is committed: one episode with its screens, three as plans and actions."""
+    """A run on a real application as it is committed: one episode with its screens, three as plans and
+    actions.
+    """
     run, chance = Run(str(tmp_path / "bare")), random.Random(3)
     run.store(load_profile("smoke", ("apps=[PyMOL]",)))
     tasks = [Task(f"PyMOL/{name}", "PyMOL", "A", f"do {name}", 5, (), ()) for name in ("X-01", "X-02")]
@@ -330,7 +383,11 @@ def test_of_a_real_application_plans_and_actions_are_shown_where_its_screens_are
     evidence = Evidence("bare")
     read_run(bare, evidence)
     assert [episode["final"] is None for episode in evidence.episodes] == [False, True, True, True]
-    assert all(step["plan"] and step["picture"] is None for episode in evidence.episodes[1:] for step in episode["steps"])
+    assert all(
+        step["plan"] and step["picture"] is None
+        for episode in evidence.episodes[1:]
+        for step in episode["steps"]
+    )
     assert "of 3 test episodes plans and actions are here, without screens" in " ".join(evidence.lacks)
     assert "only the outcome" not in " ".join(evidence.lacks)
 
@@ -339,8 +396,14 @@ def test_a_step_without_its_screen_says_so(bare, shown):
     evidence = Evidence("bare")
     read_run(bare, evidence)
     last = next(episode for episode in evidence.episodes[1:] if "x" in episode["steps"][0]["actions"][0])
-    shown.open(write_page(evidence, bare.view), f"#/episode?task={last['task']}&set=test&system=base&run={last['run']}&step=1")
-    assert shown.text(".screen") == "This screen is not kept." and shown.text(".plan") == last["steps"][0]["plan"]
+    shown.open(
+        write_page(evidence, bare.view),
+        f"#/episode?task={last['task']}&set=test&system=base&run={last['run']}&step=1",
+    )
+    assert (
+        shown.text(".screen") == "This screen is not kept."
+        and shown.text(".plan") == last["steps"][0]["plan"]
+    )
     assert re.search(r"\(\d+ %, 50 %\)", shown.text(".said"))
     first = evidence.episodes[0]
     shown.go(f"#/episode?task={first['task']}&set=test&system=base&run=0&step=1")
@@ -384,7 +447,7 @@ def test_patches_give_back_every_pixel(drawn):
         assert shown.tobytes() == original.tobytes()
 
 
-# ---- the command -----------------------------------------------------------------------------------------------------
+# ---- the command -------------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_a_page_into_the_run(study, coda, monkeypatch):
@@ -410,8 +473,14 @@ def test_two_runs_are_shown_on_one_page(study, coda, tmp_path):
 def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    places = {"RUN": str(study.folder), "NOTES": str(tmp_path / "full" / "mine.txt"), "FULL": str(tmp_path / "full")}
-    code, _, said = coda("view", *[re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words])
+    places = {
+        "RUN": str(study.folder),
+        "NOTES": str(tmp_path / "full" / "mine.txt"),
+        "FULL": str(tmp_path / "full"),
+    }
+    code, _, said = coda(
+        "view", *[re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words]
+    )
     assert code == 2 and fault in said and (tmp_path / "full" / "mine.txt").read_text() == "mine"
 
 

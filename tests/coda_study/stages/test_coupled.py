@@ -1,4 +1,6 @@
-"""Coupled training: the executor's update is eq. 3 with its own reply, and a killed training goes on with both models."""
+"""Coupled training: the executor's update is eq. 3 with its own reply, and a killed training goes on with
+both models.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,15 @@ from coda_study.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
 
-SETTINGS = SpecializeSettings(group_size=2, completions_per_step=4, steps=4, learning_rate=1e-3, beta=0.3, epsilon=0.2)
+SETTINGS = SpecializeSettings(
+    group_size=2, completions_per_step=4, steps=4, learning_rate=1e-3, beta=0.3, epsilon=0.2
+)
 SAMPLING = SamplingSettings(temperature=1.0, top_p=1.0, max_new_tokens=4)
-ACTS = (("Click 'Grid'.", Action.click(0.25, 0.5)), ("Click 'Axes'.", Action.click(0.75, 0.75)), ("DONE", Action.done()))
+ACTS = (
+    ("Click 'Grid'.", Action.click(0.25, 0.5)),
+    ("Click 'Axes'.", Action.click(0.75, 0.75)),
+    ("DONE", Action.done()),
+)
 
 
 @pytest.fixture
@@ -35,10 +43,14 @@ def executor_of(folder: Path) -> Executor:
     return Executor(ClickingModel(folder), Sampling(temperature=0.7, max_new_tokens=4))
 
 
-def log_probability(network: torch.nn.Module, model: LocalModel, chat: list, reply: str, temperature: float) -> torch.Tensor:
+def log_probability(
+    network: torch.nn.Module, model: LocalModel, chat: list, reply: str, temperature: float
+) -> torch.Tensor:
     """Of each token of one reply and of its end, from this reply alone."""
     asked = encode(model.processor, [chat])
-    said = model.processor.tokenizer(reply, add_special_tokens=False)["input_ids"] + [model.processor.tokenizer.eos_token_id]
+    said = model.processor.tokenizer(reply, add_special_tokens=False)["input_ids"] + [
+        model.processor.tokenizer.eos_token_id
+    ]
     n = len(said)
     inputs = dict(asked) | {"input_ids": torch.cat([asked["input_ids"], torch.tensor([said])], dim=1)}
     more = {"attention_mask": 1, "mm_token_type_ids": 0}
@@ -55,15 +67,22 @@ def test_the_executors_loss_is_eq_3_over_its_replies(tiny_executor, prompts):
         torch.manual_seed(1)
         for parameter in executor.model.network.parameters():
             parameter.add_(0.02 * torch.randn_like(parameter))
-    states = [observation(made_up(i, ACTS), 1) for i in (0, 1, 0, 0)]  # replies to one state share its encoded screens
+    states = [
+        observation(made_up(i, ACTS), 1) for i in (0, 1, 0, 0)
+    ]  # replies to one state share its encoded screens
     plans = ("Click 'Grid'.", "turn", "turn", "turn")
     chats = [executor_messages(state, plan, prompts) for state, plan in zip(states, plans, strict=True)]
-    replies, gains = ["click(start_box='(8,48)')", "DONE", "finished()", "DONE"], torch.tensor([0.5, -2.0, 1.0, 0.25])
+    replies, gains = (
+        ["click(start_box='(8,48)')", "DONE", "finished()", "DONE"],
+        torch.tensor([0.5, -2.0, 1.0, 0.25]),
+    )
     expected = torch.tensor(0.0)
     for chat, reply, gain in zip(chats, replies, gains, strict=True):
         now = log_probability(executor.model.network, executor.model, chat, reply, 0.7)
         gap = log_probability(rewarding.reference, executor.model, chat, reply, 0.7).detach() - now
-        expected = expected - (gain * (now - now.detach()).exp() - SETTINGS.beta * (gap.exp() - gap - 1)).mean()
+        expected = (
+            expected - (gain * (now - now.detach()).exp() - SETTINGS.beta * (gap.exp() - gap - 1)).mean()
+        )
     found = rewarding._loss(chats, replies, gains)
     parameters = list(executor.model.network.parameters())
     wanted = torch.autograd.grad(expected, parameters, allow_unused=True)
@@ -82,9 +101,15 @@ def test_good_replies_grow_likelier_and_what_needed_no_executor_teaches_nothing(
     chat = executor_messages(state, "turn", "compact")
     replies = ["click(start_box='(8,48)')", "finished()"]
     decisions = [Decision("turn", reply) for reply in replies] + [Decision("DONE", "")] * 2
-    likely = [log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item() for reply in replies]
+    likely = [
+        log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item()
+        for reply in replies
+    ]
     rewarding._update([state] * 4, decisions, [2.0, 0.0, 2.0, 0.0])
-    after = [log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item() for reply in replies]
+    after = [
+        log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item()
+        for reply in replies
+    ]
     assert after[0] > likely[0] and after[1] < likely[1]
     before = {name: value.clone() for name, value in executor.model.network.named_parameters()}
     rewarding._update([state] * 2, [Decision("DONE", "")] * 2, [2.0, 0.0])
@@ -93,12 +118,16 @@ def test_good_replies_grow_likelier_and_what_needed_no_executor_teaches_nothing(
 
 def test_a_killed_training_goes_on_with_both_models(rows, tiny_planner, tiny_executor, tmp_path, monkeypatch):
     def train(folder: Path) -> Path:
-        return specialize_coupled(rows, tiny_planner, executor_of(tiny_executor), SETTINGS, SAMPLING, folder, 0)
+        return specialize_coupled(
+            rows, tiny_planner, executor_of(tiny_executor), SETTINGS, SAMPLING, folder, 0
+        )
 
     whole = train(tmp_path / "whole")
     for folder, base in ((whole, tiny_planner), (whole / EXECUTOR, tiny_executor)):
         trained, before = load_network(folder, False, "cpu"), load_network(base, False, "cpu")
-        assert any(not torch.equal(value, before.get_parameter(name)) for name, value in trained.named_parameters())
+        assert any(
+            not torch.equal(value, before.get_parameter(name)) for name, value in trained.named_parameters()
+        )
 
     usual = trainer._common
     monkeypatch.setattr(trainer, "_common", lambda *given: usual(*given) | {"save_steps": 2})
@@ -117,5 +146,6 @@ def test_a_killed_training_goes_on_with_both_models(rows, tiny_planner, tiny_exe
     for name in ("model.safetensors", f"{EXECUTOR}/model.safetensors"):
         assert (resumed / name).read_bytes() == (whole / name).read_bytes()
     again = train(tmp_path / "killed")  # nothing is left to do, and nothing is lost
-    assert (again / EXECUTOR / "model.safetensors").read_bytes() == (whole / EXECUTOR / "model.safetensors").read_bytes()
-
+    assert (again / EXECUTOR / "model.safetensors").read_bytes() == (
+        whole / EXECUTOR / "model.safetensors"
+    ).read_bytes()

@@ -30,7 +30,10 @@ def columns(step: int) -> dict:
     state = State()
     state.global_step = step
     given = {name: [row[name] for row in rows] for name in ("images", "target", "instruction", "turns")}
-    return given | {"completions": [[{"role": "assistant", "content": plan}] for plan in PLANS], "trainer_state": state}
+    return given | {
+        "completions": [[{"role": "assistant", "content": plan}] for plan in PLANS],
+        "trainer_state": state,
+    }
 
 
 @pytest.fixture
@@ -50,10 +53,17 @@ def test_rewards_stay_and_some_groups_are_kept(executor, tmp_path):
     groups = pq.read_table(paths[0]).to_pylist()
     assert len(groups) == EACH and groups[0]["step"] == 1
     assert [plan["plan"] for plan in groups[0]["plans"]] == PLANS[:G]
-    assert groups[0]["plans"][0]["reward"] == groups[0]["plans"][3]["reward"] > groups[0]["plans"][2]["reward"] == 0
+    assert (
+        groups[0]["plans"][0]["reward"]
+        == groups[0]["plans"][3]["reward"]
+        > groups[0]["plans"][2]["reward"]
+        == 0
+    )
 
     evidence = Evidence("groups")
     read_groups(here, "specialist", "algebra", evidence)
     shown = evidence.groups[0]
-    assert len(evidence.groups) == 5 * EACH and sum(plan["advantage"] for plan in shown["plans"]) == pytest.approx(0)
+    assert len(evidence.groups) == 5 * EACH and sum(
+        plan["advantage"] for plan in shown["plans"]
+    ) == pytest.approx(0)
     assert shown["target"] == [{"type": "click", "label": "click", "x": 0.25, "y": 0.5}]

@@ -22,14 +22,18 @@ from coda_study.stages import judges
 
 @pytest.fixture
 def run(tmp_path) -> Run:
-    """Give a run with twenty trajectories of each planner, every fourth solved and one broken by the environment."""
+    """Give a run with twenty trajectories of each planner, every fourth solved and one broken by the
+    environment.
+    """
     made = Run(str(tmp_path / "run"))
     made.store(load_profile("laptop", ("apps=[gis]", "judges.trajectories=8")))
     for planner, path in {
         "base": made.rollouts("base", "gis"), "specialist": made.rollouts("specialist", "gis"),
         "stage2": made.trajectories("stage2", "gis"),
     }.items():  # fmt: skip
-        some = [made_up(task_id=f"gis/{i}", app="gis", planner=planner, success=i % 4 == 0) for i in range(20)]
+        some = [
+            made_up(task_id=f"gis/{i}", app="gis", planner=planner, success=i % 4 == 0) for i in range(20)
+        ]
         save_trajectories(path, [replace(some[0], task_id="gis/broken", success=None), *some[1:]])
     return made
 
@@ -47,13 +51,19 @@ def scripted(monkeypatch) -> dict[str, list[tuple[int, int]]]:
         return Judge(ReplayModel(reply), votes=votes, resolution=resolution)
 
     made = {"judge": ("judge", 4, 1.0), "low": ("low", 2, 0.5), "base": ("base", 2, 1.0)}
-    monkeypatch.setattr(judges, "load_judges", lambda profile, rule: {n: lambda a=a: judge(*a) for n, a in made.items()})
+    monkeypatch.setattr(
+        judges, "load_judges", lambda profile, rule: {n: lambda a=a: judge(*a) for n, a in made.items()}
+    )
     return shown
 
 
 def test_the_mix_has_as_many_of_each_planner_and_nothing_without_truth(run):
     drawn = judges.mix(run, "gis")
-    assert pd.Series([t.planner for t in drawn]).value_counts().to_dict() == {"base": 8, "specialist": 8, "stage2": 8}
+    assert pd.Series([t.planner for t in drawn]).value_counts().to_dict() == {
+        "base": 8,
+        "specialist": 8,
+        "stage2": 8,
+    }
     assert "gis/broken" not in {t.task_id for t in drawn}
     assert [(t.planner, t.task_id) for t in drawn] == [(t.planner, t.task_id) for t in judges.mix(run, "gis")]
 
@@ -82,7 +92,9 @@ def test_table_2_stands_beside_the_papers(run, scripted):
 def test_each_judge_is_loaded_with_its_checkpoint_its_votes_and_its_resolution(monkeypatch):
     loaded = []
     replay = ReplayModel(lambda _: YES)
-    monkeypatch.setattr("coda_lib.models.local.LocalModel", lambda path, batch_size: loaded.append(path) or replay)
+    monkeypatch.setattr(
+        "coda_lib.models.local.LocalModel", lambda path, batch_size: loaded.append(path) or replay
+    )
     profile = load_profile("laptop", ("judges.low_resolution=0.5",))
     made = {name: load() for name, load in judges.load_judges(profile, rule=None).items()}
     assert {name: (judge.votes, judge.resolution) for name, judge in made.items()} == {

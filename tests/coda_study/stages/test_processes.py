@@ -28,7 +28,11 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 pytest_plugins = ("tiny_checkpoints",)
 TWO = "profiles/accelerate/cpu-2.yaml"
-ACTS = (("Click 'Grid'.", Action.click(0.25, 0.5)), ("Click 'Axes'.", Action.click(0.75, 0.75)), ("DONE", Action.done()))
+ACTS = (
+    ("Click 'Grid'.", Action.click(0.25, 0.5)),
+    ("Click 'Axes'.", Action.click(0.75, 0.75)),
+    ("DONE", Action.done()),
+)
 CLOSE = 1e-4
 
 
@@ -48,7 +52,9 @@ def alike(one: Path, other: Path) -> None:
 
 def grpo(planner: Path, folder: Path, processes: int, steps: int = 2, at_once: int = 4) -> Path:
     script = [str(FIXTURES / "distributed_training.py"), str(planner), str(folder), str(steps), str(at_once)]
-    launcher = ["-m", "accelerate.commands.launch", "--config_file", str(REPO / TWO)] if processes == 2 else []
+    launcher = (
+        ["-m", "accelerate.commands.launch", "--config_file", str(REPO / TWO)] if processes == 2 else []
+    )
     paths = os.pathsep.join([str(FIXTURES), str(REPO)])
     environment = os.environ | {"PYTHONPATH": paths, "ACCELERATE_USE_CPU": "true"}
     subprocess.run([sys.executable, *launcher, *script], check=True, env=environment)
@@ -58,7 +64,9 @@ def grpo(planner: Path, folder: Path, processes: int, steps: int = 2, at_once: i
 @pytest.mark.slow
 def test_stage_1_by_two_processes_is_stage_1_by_one(tiny_planner, tmp_path):
     one, two = (grpo(tiny_planner, tmp_path / str(count), count) for count in (1, 2))
-    assert [path.name for path in sorted(two.glob("* of *"))] == ["0 of 2", "1 of 2"] and (one / "0 of 1").exists()
+    assert [path.name for path in sorted(two.glob("* of *"))] == ["0 of 2", "1 of 2"] and (
+        one / "0 of 1"
+    ).exists()
     alike(one, two)
     for folder, processes in ((one, 2), (two, 1)):  # each goes on where the other was
         further = tmp_path / f"on {processes}"
@@ -72,7 +80,11 @@ def test_stage_1_by_two_processes_is_stage_1_by_one(tiny_planner, tmp_path):
 def make_run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path):
     def make(name: str, *changes: str) -> Run:
         run = Run(str(tmp_path / name))
-        models = (f"models.planner={tiny_planner}", f"models.executor={tiny_executor}", f"models.judge={tiny_planner}")
+        models = (
+            f"models.planner={tiny_planner}",
+            f"models.executor={tiny_executor}",
+            f"models.judge={tiny_planner}",
+        )
         run.store(load_profile("smoke", ("apps=[gis]", "generalize.batch_size=4", *models, *changes)))
         save_trajectories(run.judged("specialist", "gis"), [made_up(i, ACTS, app="gis") for i in range(4)])
         return run
@@ -84,7 +96,9 @@ def make_run(tmp_path: Path, tiny_planner: Path, tiny_executor: Path):
 def test_stage_2_by_two_processes_is_stage_2_by_one(make_run):
     alone, both = make_run("alone"), make_run("both", f"generalize.accelerate={TWO}")
     alike(generalize.run(alone), generalize.run(both))
-    assert torch.load(next(both.generalist.glob("checkpoints/*/rng_state_1.pth")), weights_only=False)  # of the second process
+    assert torch.load(
+        next(both.generalist.glob("checkpoints/*/rng_state_1.pth")), weights_only=False
+    )  # of the second process
 
 
 def test_what_cannot_be_launched_is_said(make_run):
@@ -102,6 +116,8 @@ def test_samples_that_cannot_be_shared_out_are_said(make_run, capfd):
 @pytest.mark.parametrize("path", sorted((PROFILES / "accelerate").glob("*.yaml")), ids=lambda path: path.stem)
 def test_configurations_are_what_accelerate_reads(path):
     read, given = load_config_from_file(str(path)), yaml.safe_load(path.read_text())
-    assert read.num_processes == given["num_processes"] and str(read.distributed_type).endswith(given["distributed_type"])
+    assert read.num_processes == given["num_processes"] and str(read.distributed_type).endswith(
+        given["distributed_type"]
+    )
     for section in ("fsdp_config", "deepspeed_config"):
         assert (getattr(read, section, None) or {}) == given.get(section, {})

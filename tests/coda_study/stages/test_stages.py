@@ -1,4 +1,6 @@
-"""The stages of a run with untrained models: what each reads and writes, and the same bytes for the same seed."""
+"""The stages of a run with untrained models: what each reads and writes, and the same bytes for the same
+seed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def put(run: Run, planner: str, app: str, judged: list[Trajectory]) -> None:
     save_trajectories(run.judged(planner, app), judged)
 
 
-# ---- labels ----------------------------------------------------------------------------------------------------------
+# ---- labels ------------------------------------------------------------------------------------------------
 def test_labels_can_need_several_attempts_with_the_same_plans():
     first, same, other = made_up(run=0), made_up(run=1), made_up(run=2)
     other = replace(other, steps=tuple(replace(step, plan="Click 'Other'.") for step in other.steps))
@@ -68,7 +70,7 @@ def test_labels_can_need_several_attempts_with_the_same_plans():
     assert [labels(n) for n in (1, 2, 3)] == [[2, 2, 2, 0], [2, 2, 0, 0], [0, 0, 0, 0]]
 
 
-# ---- seeds, tasks, agents --------------------------------------------------------------------------------------------
+# ---- seeds, tasks, agents ----------------------------------------------------------------------------------
 def test_every_stage_has_a_seed_of_its_own():
     profile, other = smoke(), smoke("seed=8")
     names = [
@@ -91,7 +93,9 @@ def test_train_tasks_are_a_seeded_draw_from_the_train_region():
     assert len({task.id for task in drawn}) == 9 and all("-train-" in task.id for task in drawn)
     assert drawn == draws.template_tasks(smoke(few, "explore.base.runs=5"), "base", "gis")
     assert drawn != draws.template_tasks(smoke(few, "seed=8"), "base", "gis")
-    assert drawn != draws.template_tasks(smoke("explore.specialist.tasks=9"), "specialist", "gis")  # each planner has its own
+    assert drawn != draws.template_tasks(
+        smoke("explore.specialist.tasks=9"), "specialist", "gis"
+    )  # each planner has its own
 
 
 def test_held_out_tasks_are_the_committed_ones(tmp_path):
@@ -127,7 +131,9 @@ def test_runs_that_share_an_exploration_have_its_files_and_its_tasks(tmp_path):
 
 
 def test_train_tasks_of_some_grades():
-    drawn = draws.template_tasks(smoke("explore.base.tasks=8", "explore.base.grades={B: 1, C: 3}"), "base", "gis")
+    drawn = draws.template_tasks(
+        smoke("explore.base.tasks=8", "explore.base.grades={B: 1, C: 3}"), "base", "gis"
+    )
     assert [task.grade for task in drawn] == ["B"] * 2 + ["C"] * 6
 
 
@@ -142,11 +148,18 @@ def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
             continue
         agent = common.system_agent(run, name, "gis")
         assert isinstance(agent, DualAgent) and agent.name == name
-        assert (agent.planner.model.name, agent.executor.model.name) == (str(tiny_planner), str(tiny_executor))
+        assert (agent.planner.model.name, agent.executor.model.name) == (
+            str(tiny_planner),
+            str(tiny_executor),
+        )
         assert (agent.planner.sampling, agent.planner.prompts) == (Sampling(1.0, 0.9, 3), "compact")
         assert agent.planner.model.batch_size == run.profile().concurrency
     alone = common.system_agent(run, "executor", "gis")
-    assert isinstance(alone, SoloAgent) and alone.name == "executor" and alone.executor.model.name == str(tiny_executor)
+    assert (
+        isinstance(alone, SoloAgent)
+        and alone.name == "executor"
+        and alone.executor.model.name == str(tiny_executor)
+    )
     with pytest.raises(UserError, match="unknown planner or system 'stage3'"):
         common.system_agent(run, "stage3", "gis")
 
@@ -158,14 +171,16 @@ def test_threads_are_those_of_the_stage(tmp_path):
     assert torch.get_num_threads() == 1
 
 
-# ---- exploring and judging -------------------------------------------------------------------------------------------
+# ---- exploring and judging ---------------------------------------------------------------------------------
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = explore.run(run, "base", "gis", lambda *now: told.append(now))
     tasks = train_tasks(run, "gis")
     assert [(t.task_id, t.run) for t in found] == [(task.id, n) for task in tasks for n in range(2)]
     assert load_trajectories(run.rollouts("base", "gis")) == found and told[-1] == (4, 4)
-    assert {t.planner for t in found} == {"base"} and all(1 <= len(t.steps) <= 2 and t.verdicts == () for t in found)
+    assert {t.planner for t in found} == {"base"} and all(
+        1 <= len(t.steps) <= 2 and t.verdicts == () for t in found
+    )
     assert all(step.plan for t in found for step in t.steps)  # noise, but kept
     before = run.rollouts("base", "gis").read_bytes()
     run.rollouts("base", "gis").unlink()
@@ -194,7 +209,7 @@ def test_a_stage_without_the_one_before_is_one_clear_message(run):
             call()
 
 
-# ---- training --------------------------------------------------------------------------------------------------------
+# ---- training ----------------------------------------------------------------------------------------------
 def test_training_without_a_clean_trajectory_is_one_clear_message(run):
     for app in ("algebra", "gis"):
         put(run, "base", app, [made_up(0, verdicts=(NO, NO))])
@@ -220,13 +235,16 @@ def test_stage_1_and_2_write_planners_that_can_be_rolled_out(run, tiny_planner):
     assert common.system_agent(run, "stage2", "algebra").planner.model.name == str(run.generalist)
 
 
-def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(run, monkeypatch, tiny_planner):
+def test_the_generalist_learns_from_every_application_and_from_a_fresh_planner(
+    run, monkeypatch, tiny_planner
+):
     put(run, "specialist", "gis", [made_up(2)])
     put(run, "specialist", "algebra", [made_up(3), made_up(4)])
     put(run, "base", "gis", [made_up(5)])  # stage 2 does not look at these
     asked = {}
     monkeypatch.setattr(
-        "coda_study.stages.generalize.generalize", lambda rows, planner, settings, folder, seed, progress: asked.update(locals())
+        "coda_study.stages.generalize.generalize",
+        lambda rows, planner, settings, folder, seed, progress: asked.update(locals()),
     )
     generalize.run(run)
     text = json.dumps([row["prompt"] for row in asked["rows"]])
@@ -241,7 +259,9 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
     made = Judge(ReplayModel([YES, NO, YES]), votes=3, rule=Rule.of(settings))
     monkeypatch.setattr(judge.Judge, "load", lambda profile: made)
     rows = {}
-    monkeypatch.setattr(specialize, "specialize", lambda given, *more, **named: rows.update(stage1=len(given)))
+    monkeypatch.setattr(
+        specialize, "specialize", lambda given, *more, **named: rows.update(stage1=len(given))
+    )
     monkeypatch.setattr(generalize, "generalize", lambda given, *more: rows.update(stage2=len(given)))
     for planner in ("base", "specialist"):
         save_trajectories(run.rollouts(planner, "gis"), [made_up(0, verdicts=())])
@@ -255,7 +275,7 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
     assert len(ablations.training_rows(run, "gis", "voting")) == steps
 
 
-# ---- evaluation ------------------------------------------------------------------------------------------------------
+# ---- evaluation --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("system", ["base", "executor"])
 def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     table = evaluate.run(run, system, "algebra")
@@ -268,10 +288,16 @@ def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     ]
     assert set(table.system) == {system} and set(table.app) == {"algebra"} and set(table.seed) == {11}
     assert table.steps.max() <= 2 and set(table.success) == {False}
-    pd.testing.assert_frame_equal(pd.read_parquet(run.evaluation(system, "algebra")), table, check_dtype=False)
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(run.evaluation(system, "algebra")), table, check_dtype=False
+    )
     paths = run.evaluation(system, "algebra"), run.greedy(system, "algebra")
     greedy = pd.read_parquet(paths[1])
-    assert greedy.task_id.tolist() == [task.id for task in tasks] and set(greedy.run) == {0} and set(greedy.system) == {system}
+    assert (
+        greedy.task_id.tolist() == [task.id for task in tasks]
+        and set(greedy.run) == {0}
+        and set(greedy.system) == {system}
+    )
     before = [path.read_bytes() for path in paths]
     evaluate.run(run, system, "algebra")
     assert [path.read_bytes() for path in paths] == before
@@ -283,9 +309,14 @@ def test_sealed_tasks_are_a_draw_of_their_own_from_the_test_region(run):
     models = {name: value for name, value in run.profile().models}
     run.store(profile.model_copy(update={"models": type(profile.models)(**models)}))
     evaluate.run(run, "base", "algebra")
-    sealed, drawn = pd.read_parquet(run.sealed("base", "algebra")), draws.sealed_tasks(run.profile(), "algebra")
+    sealed, drawn = (
+        pd.read_parquet(run.sealed("base", "algebra")),
+        draws.sealed_tasks(run.profile(), "algebra"),
+    )
     assert sealed.task_id.tolist() == [task.id for task in drawn for _ in range(2)]
-    assert not {task.instruction for task in drawn} & {task.instruction for task in committed_tasks("algebra")}
+    assert not {task.instruction for task in drawn} & {
+        task.instruction for task in committed_tasks("algebra")
+    }
     other = smoke("sealed={tasks: 3, seed: 6}")
     assert {task.id for task in draws.sealed_tasks(other, "algebra")}.isdisjoint(sealed.task_id)
 

@@ -50,7 +50,9 @@ def test_the_tree_carries_out_every_script(app):
         answer = None
         for step in task.solution:
             seen = Image.fromarray(desk.render())
-            (decision,) = carry_out(executor, [Observation("", (), seen, seen, desk.elements)], [to_plan(step)], 0)
+            (decision,) = carry_out(
+                executor, [Observation("", (), seen, seen, desk.elements)], [to_plan(step)], 0
+            )
             assert decision.error is None, (task.id, step, decision)
             for action in decision.actions:
                 desk.step(action)
@@ -59,7 +61,11 @@ def test_the_tree_carries_out_every_script(app):
 
 
 def test_the_tree_finds_what_is_nearly_called_so_and_prefers_what_can_be_used():
-    boxes = (("Grid", "value", (0, 0, 10, 10)), ("Grid", "button", (100, 100, 20, 20)), ("x", "row", (0, 50, 4, 4)))
+    boxes = (
+        ("Grid", "value", (0, 0, 10, 10)),
+        ("Grid", "button", (100, 100, 20, 20)),
+        ("x", "row", (0, 50, 4, 4)),
+    )
     shown = [Element(*box) for box in boxes]
     plans = ["Click 'Grid'.", "Click 'Grit'.", "Click 'Log'.", "?"]
     executor = WidgetTreeExecutor()
@@ -87,7 +93,9 @@ def test_the_tree_finds_what_is_nearly_called_so_and_prefers_what_can_be_used():
 )
 def test_a_coder_supplies_the_text_and_the_plan_the_enter(plan, coded, typed):
     asked: list[str] = []
-    executor = Executor(ReplayModel(lambda chat: asked.append(words_of(chat)) or "click(start_box='(42,42)')"), GREEDY)
+    executor = Executor(
+        ReplayModel(lambda chat: asked.append(words_of(chat)) or "click(start_box='(42,42)')"), GREEDY
+    )
     coder = CoderExecutor(executor, ReplayModel(lambda chat: coded), GREEDY)
     other, text = coder.execute([state(), state()], ["Click 'Grid'.", plan], 0)
     assert other == "click(start_box='(42,42)')" and asked == ["Click 'Grid'."]
@@ -103,7 +111,9 @@ def test_a_coder_supplies_the_text_and_the_plan_the_enter(plan, coded, typed):
 def test_the_coder_never_sees_the_planners_text(prompts):
     chats: list = []
     coder = ReplayModel(lambda chat: chats.append(chat) or "type(content='x^2')")
-    CoderExecutor(Executor(ReplayModel([]), GREEDY, prompts), coder, GREEDY).execute([state()], ["Type 'secret'."], 0)
+    CoderExecutor(Executor(ReplayModel([]), GREEDY, prompts), coder, GREEDY).execute(
+        [state()], ["Type 'secret'."], 0
+    )
     (chat,) = chats
     assert "secret" not in words_of(chat) and "plot x^2" in words_of(chat)
     assert (CALL in words_of(chat)) == (prompts == "full")
@@ -125,4 +135,8 @@ def test_a_planner_before_the_widget_tree_sees_pictures_of_its_own_size():
 
     planner, executor = Planner(Seeing(400), GREEDY), Executor(Seeing(200), GREEDY)
     assert resize_rule_of(DualAgent(planner, WidgetTreeExecutor(), "base, tree"))((640, 480)) == (400, 300)
-    assert resize_rule_of(DualAgent(planner, executor, "base"))((640, 480)) == resize_rule_of(SoloAgent(executor))((640, 480)) == (200, 150)
+    assert (
+        resize_rule_of(DualAgent(planner, executor, "base"))((640, 480))
+        == resize_rule_of(SoloAgent(executor))((640, 480))
+        == (200, 150)
+    )

@@ -1,4 +1,6 @@
-"""ScienceDesk as a Gymnasium environment: Gymnasium's own check, tasks by seed, and the reward of a solved task."""
+"""ScienceDesk as a Gymnasium environment: Gymnasium's own check, tasks by seed, and the reward of a solved
+task.
+"""
 
 from __future__ import annotations
 

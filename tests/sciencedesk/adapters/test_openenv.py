@@ -1,4 +1,6 @@
-"""ScienceDesk as an OpenEnv environment: OpenEnv's own check of a running server, and its client.  Left out without OpenEnv."""
+"""ScienceDesk as an OpenEnv environment: OpenEnv's own check of a running server, and its client.  Left out
+without OpenEnv.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +27,17 @@ ROOM = REPO / "sciencedesk" / "adapters" / "openenv"
 
 
 def test_what_the_container_installs_is_pinned():
-    lines = [line for line in (ROOM / "requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    lines = [
+        line for line in (ROOM / "requirements.txt").read_text().splitlines() if not line.startswith("#")
+    ]
     assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", line) for line in lines)
     names = [line.partition("==")[0].lower() for line in lines]
     assert "openenv" in names and len(set(names)) == len(names) and not {"gradio", "pillow"} & set(names)
     container = (ROOM / "Containerfile").read_text()
-    assert str((ROOM / "requirements.txt").relative_to(REPO)) in container and "sciencedesk.adapters.openenv.app" in container
+    assert (
+        str((ROOM / "requirements.txt").relative_to(REPO)) in container
+        and "sciencedesk.adapters.openenv.app" in container
+    )
 
 
 @pytest.fixture
@@ -43,8 +50,18 @@ def serve():
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        command = [sys.executable, "-m", "sciencedesk.adapters.openenv.app", "--app", app, "--port", str(port)]
-        started.append(subprocess.Popen(command, cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+        command = [
+            sys.executable,
+            "-m",
+            "sciencedesk.adapters.openenv.app",
+            "--app",
+            app,
+            "--port",
+            str(port),
+        ]
+        started.append(
+            subprocess.Popen(command, cwd=REPO, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        )
         deadline = time.time() + 120
         while started[-1].poll() is None and time.time() < deadline:
             try:
@@ -80,7 +97,9 @@ def test_the_client_plays_two_sessions_apart_and_a_solved_task_earns_1(serve):
     action = format_action(to_action(env.desk, task.solution[0]), (336, 252))
     with DeskClient(base_url=address).sync() as one, DeskClient(base_url=address).sync() as other:
         first, second = one.reset(task=task.id).observation, other.reset(seed=3).observation
-        assert first.instruction == task.instruction != second.instruction and first.metadata == {"task": task.id}
+        assert first.instruction == task.instruction != second.instruction and first.metadata == {
+            "task": task.id
+        }
         picture = Image.open(io.BytesIO(base64.b64decode(first.screenshot)))
         assert picture.size == (first.width, first.height) == (336, 252)
         refused = one.step(DeskAction(action="click the button")).observation

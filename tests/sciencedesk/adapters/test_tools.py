@@ -61,7 +61,9 @@ def test_models_that_see_get_pictures(tools):
 
 @pytest.mark.filterwarnings("ignore:You are using 'environment_factory'")
 def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
-    """An untrained network, whose replies are given: half of a group solves the task, and the step moves the weights."""
+    """An untrained network, whose replies are given: half of a group solves the task, and the step moves the
+    weights.
+    """
     import torch
     from datasets import Dataset
     from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -72,7 +74,13 @@ def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
 
     words = tokenizer(["Turn the grid on."], vocabulary=300)
     words.chat_template = qwen3_chat_template
-    sizes = dict(hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2)
+    sizes = dict(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
     torch.manual_seed(0)
     network = Qwen2ForCausalLM(Qwen2Config(vocab_size=len(words), max_position_embeddings=16_384, **sizes))
 
@@ -80,7 +88,9 @@ def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
         call = json.dumps({"name": "act", "arguments": {"action": action}})
         return words.encode(f"<tool_call>\n{call}\n</tool_call>") + [words.eos_token_id]
 
-    turns = iter([[reply(script()), reply("finished()")] * 2, [reply("finished()")] * 4, [words.encode("Ready.")] * 4])
+    turns = iter(
+        [[reply(script()), reply("finished()")] * 2, [reply("finished()")] * 4, [words.encode("Ready.")] * 4]
+    )
 
     class Scripted(GRPOTrainer):
         def _generate_single_turn(self, prompt_ids, *arguments, **options):
@@ -92,7 +102,9 @@ def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
         learning_rate=0.1, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
     )  # fmt: skip
     factory = lambda: DeskTools("gis", pictures=False)  # noqa: E731
-    trainer = Scripted(network, args=settings, train_dataset=rows, processing_class=words, environment_factory=factory)
+    trainer = Scripted(
+        network, args=settings, train_dataset=rows, processing_class=words, environment_factory=factory
+    )
     before = [parameter.detach().clone() for parameter in network.parameters()]
     trainer.train()
     log = next(entry for entry in trainer.state.log_history if "reward" in entry)

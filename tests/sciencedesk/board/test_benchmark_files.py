@@ -1,4 +1,6 @@
-"""ScienceBoard's own task files: each is solved in a state, written from its rules, that solves it, and in no other."""
+"""ScienceBoard's own task files: each is solved in a state, written from its rules, that solves it, and in no
+other.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from coda_lib.trajectory import StopReason
 from sciencedesk.board.check import STOPS, check_board
 from sciencedesk.board.files import BoardTask, Stop, load_board_task
 
-COUNTS = {"KAlgebra": 31, "Celestia": 33, "GrassGIS": 33, "ChimeraX": 29}  # of 127 tasks; the 34th of GRASS GIS is not known here
+COUNTS = {
+    "KAlgebra": 31,
+    "Celestia": 33,
+    "GrassGIS": 33,
+    "ChimeraX": 29,
+}  # of 127 tasks; the 34th of GRASS GIS is not known here
 
 
 @pytest.mark.parametrize("app", [pytest.param(app, marks=needs(app)) for app in COUNTS])
@@ -42,7 +49,7 @@ def wrong_endings(board: BoardTask) -> list[bool]:
     ]
 
 
-# ---- Celestia ----------------------------------------------------------------------------------------------------------------
+# ---- Celestia ----------------------------------------------------------------------------------------------
 
 
 def put(state, key, value):
@@ -60,7 +67,10 @@ def celestia(item, holds):
     return not item["value"] if isinstance(item["value"], bool) else item["value"] + 1e30
 
 
-MOONS = {True: [1.0, 0.05, 0.0], False: [0.0, 1.0, 0.0]}  # seen from the Earth: close to the Sun at [1, 0, 0], or not
+MOONS = {
+    True: [1.0, 0.05, 0.0],
+    False: [0.0, 1.0, 0.0],
+}  # seen from the Earth: close to the Sun at [1, 0, 0], or not
 
 
 @needs("Celestia")
@@ -73,26 +83,38 @@ def test_celestias_tasks_are_solved_in_states_that_solve_them_and_in_no_others()
         stop = STOPS[said.value] if said else StopReason.DONE
         answer = " ".join(said.args) if said and said.args else None
         for wrong in (None, *range(len(items))):
-            state = {"entity": {name: {"position": at} for name, at in (("Sol", [1.0, 0, 0]), ("Earth", [0.0, 0, 0]))}}
+            state = {
+                "entity": {
+                    name: {"position": at} for name, at in (("Sol", [1.0, 0, 0]), ("Earth", [0.0, 0, 0]))
+                }
+            }
             state["entity"]["Moon"] = {"position": MOONS[True]}
             for number, item in enumerate(items):
                 if ":=" in item["key"]:
                     state["entity"]["Moon"]["position"] = MOONS[number != wrong]
                 else:
                     put(state, item["key"], celestia(item, number != wrong))
-            verdicts.append((path.stem, wrong, check_board(board, State(dump=state), stop, answer) is (wrong is None)))
+            verdicts.append(
+                (path.stem, wrong, check_board(board, State(dump=state), stop, answer) is (wrong is None))
+            )
         if items:
-            verdicts.append((path.stem, "no state", check_board(board, State(dump={}), stop, answer) is False))
+            verdicts.append(
+                (path.stem, "no state", check_board(board, State(dump={}), stop, answer) is False)
+            )
         if answer:
             answers += 1
             others = (None, "", "7" + answer)
-            verdicts += [(path.stem, given, not check_board(board, State(dump={}), stop, given)) for given in others]
-            verdicts.append((path.stem, "DONE", not check_board(board, State(dump={}), StopReason.DONE, answer)))
+            verdicts += [
+                (path.stem, given, not check_board(board, State(dump={}), stop, given)) for given in others
+            ]
+            verdicts.append(
+                (path.stem, "DONE", not check_board(board, State(dump={}), StopReason.DONE, answer))
+            )
     assert not [verdict for verdict in verdicts if not verdict[-1]]
     assert len({stem for stem, *_ in verdicts}) == 33 and answers == 12 and len(verdicts) > 100
 
 
-# ---- GRASS GIS ---------------------------------------------------------------------------------------------------------------
+# ---- GRASS GIS ---------------------------------------------------------------------------------------------
 
 
 def layers(*names: str, **more: Any) -> dict[str, Any]:
@@ -102,7 +124,12 @@ def layers(*names: str, **more: Any) -> dict[str, Any]:
 def drawn(layer: str, **parameters: Any) -> dict[str, Any]:
     """The tree of layers with what a layer's command is given."""
     given = [{"name": name, "value": value} for name, value in parameters.items()]
-    return {"windows": [{"name": "natural_earth@PERMANENT"}, {"name": f"{layer}@PERMANENT", "_data": [{}, {"params": given}]}]}
+    return {
+        "windows": [
+            {"name": "natural_earth@PERMANENT"},
+            {"name": f"{layer}@PERMANENT", "_data": [{}, {"params": given}]},
+        ]
+    }
 
 
 def at(**of_region: float) -> dict[str, Any]:
@@ -175,14 +202,17 @@ def test_tasks_of_grass_gis_are_solved_in_states_that_solve_them_and_in_no_other
         if name not in GRASS | DATABASE:
             continue
         states = [State(dump=dump) for dump in GRASS.get(name, ())]
-        states += [State(command={(items[0]["cmd"], items[0]["kwargs"]["map"]): out}) for out in DATABASE.get(name, ())]
+        states += [
+            State(command={(items[0]["cmd"], items[0]["kwargs"]["map"]): out})
+            for out in DATABASE.get(name, ())
+        ]
         holds = [check_board(board, state, StopReason.DONE, None) for state in states]
         played[name] = [holds[0], *(not hold for hold in holds[1:])]
     assert not [name for name, right in played.items() if not all(right)]
     assert len(played) >= 33 and min(map(len, played.values())) > 1 and sum(map(len, played.values())) > 90
 
 
-# ---- ChimeraX ----------------------------------------------------------------------------------------------------------------
+# ---- ChimeraX ----------------------------------------------------------------------------------------------
 
 LIKE = {"+": "", "\\.": ".", "^": "", "\\[": "[", "\\]": "]"}  # what turns a pattern into a text that it fits
 
@@ -211,7 +241,13 @@ def chimerax(items: list[dict[str, Any]], wrong: int | None) -> State:
         holds = number != wrong
         if item["type"] == "file":
             day = date.today() if holds else date.today() - timedelta(1)
-            text = day.isoformat() if item["value"].startswith("lambda") else item["value"] if holds else item["value"][:-1]
+            text = (
+                day.isoformat()
+                if item["value"].startswith("lambda")
+                else item["value"]
+                if holds
+                else item["value"][:-1]
+            )
             files[item["key"]] = files.get(item["key"], "") + f"{text}\n"
             continue
         if item["type"] == "info":
@@ -243,8 +279,15 @@ def test_tasks_of_chimerax_are_solved_in_states_that_solve_them_and_in_no_others
             continue
         absent = {kind: [item["key"] for item in items if item["type"] == kind] for kind in ("info", "file")}
         nothing = State(dump={}, info=dict.fromkeys(absent["info"], ()), file=dict.fromkeys(absent["file"]))
-        holds = [check_board(board, chimerax(items, wrong), StopReason.DONE, None) for wrong in (None, *range(len(items)))]
+        holds = [
+            check_board(board, chimerax(items, wrong), StopReason.DONE, None)
+            for wrong in (None, *range(len(items)))
+        ]
         bare = check_board(board, nothing, StopReason.DONE, None)
-        played[name] = [holds[0], *(not hold for hold in holds[1:]), bare is (name == "A-10")]  # it is to take styles away
+        played[name] = [
+            holds[0],
+            *(not hold for hold in holds[1:]),
+            bare is (name == "A-10"),
+        ]  # it is to take styles away
     assert not [name for name, right in played.items() if not all(right)]
     assert len(played) == 29 and sum(map(len, played.values())) > 110

@@ -1,4 +1,6 @@
-"""Virtual machines: the requests to them; a broken machine is never a failed task, and no action is carried out twice."""
+"""Virtual machines: the requests to them; a broken machine is never a failed task, and no action is carried
+out twice.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,17 @@ from sciencedesk.board.machine import Machine, Machines, ScienceBoard, load_mach
 from sciencedesk.board.tasks import app_task
 
 FAST = Timing(
-    connect=0.3, answer=0.25, action=0.25, prepare=0.25, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.005, wait=0.1
+    connect=0.3,
+    answer=0.25,
+    action=0.25,
+    prepare=0.25,
+    item=0,
+    boot=0.6,
+    pause=0.01,
+    after=0,
+    settle=0.2,
+    look=0.005,
+    wait=0.1,
 )
 TASK = {
     "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Type twice.", "version": "0.1", "snapshot": "clean",
@@ -64,11 +76,14 @@ class Typist:
         self.numbers = itertools.count()
 
     def decide(self, observations, seed):
-        acts = [Action.done() if len(o.history) == 2 else Action.type_text(f"word {next(self.numbers)}") for o in observations]
+        acts = [
+            Action.done() if len(o.history) == 2 else Action.type_text(f"word {next(self.numbers)}")
+            for o in observations
+        ]
         return [Decision("plan", "reply", (act,)) for act in acts]
 
 
-# ---- one machine -----------------------------------------------------------------------------------------------------
+# ---- one machine -------------------------------------------------------------------------------------------
 
 
 def test_a_task_is_prepared_played_and_checked(server, make_task):
@@ -81,7 +96,11 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     ]  # fmt: skip
     picture, _ = env.reset(make_task(initialize=items))
     assert picture.shape == (*SIZE[::-1], 3) and env.observation_space.contains(picture)
-    sent = [(path, json.loads(body) if body[:1] in b'{["0123456789' else body.decode()) for path, body in server.requests if body]
+    sent = [
+        (path, json.loads(body) if body[:1] in b'{["0123456789' else body.decode())
+        for path, body in server.requests
+        if body
+    ]
     port = server.port
     assert "reset.sh" in sent[0][1]["command"] and sent[1:] == [
         ("/setup/launch", {"command": f"app {port}", "shell": True}),
@@ -91,9 +110,14 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
           ("turn y 1", "rainbow", "open 251d", "log clear", "alphafold match A", "destroy")),
     ]  # fmt: skip
     seen, _, ended, _, info = env.step(Action.click(0.5, 0.5))
-    assert server.actions == ["click 80 60"] and not np.array_equal(seen, picture) and not ended and info["stop"] is None
-    env.step(Action.type_text("it's \"x\"\n"))
-    assert server.actions[1:] == ["write it's \"x\"", "press enter"]
+    assert (
+        server.actions == ["click 80 60"]
+        and not np.array_equal(seen, picture)
+        and not ended
+        and info["stop"] is None
+    )
+    env.step(Action.type_text('it\'s "x"\n'))
+    assert server.actions[1:] == ['write it\'s "x"', "press enter"]
     png = server.picture
     assert env.step(Action.done())[2:] == (True, False, {"stop": StopReason.DONE, "answer": None})
     shown, ended = env.proceed(Action.done())
@@ -112,11 +136,17 @@ def test_what_cannot_be_typed_is_nothing_done(server, make_task):
     assert server.actions == [] and "cannot type" in info["refused"]
 
 
-@pytest.mark.parametrize("text", ["'", '"', "\\", "'); import os; os.system('id') #", "\n'''\n", "{0}", "%s", "a\\'b"])
+@pytest.mark.parametrize(
+    "text", ["'", '"', "\\", "'); import os; os.system('id') #", "\n'''\n", "{0}", "%s", "a\\'b"]
+)
 def test_what_is_typed_can_never_become_code(text):
     (call,) = [("write", (text,), {})]
     code = program([call])
-    scope: dict = {"pyautogui": type("Fake", (), {"write": staticmethod(lambda said: scope.update(said=said)), "FAILSAFE": 0})}
+    scope: dict = {
+        "pyautogui": type(
+            "Fake", (), {"write": staticmethod(lambda said: scope.update(said=said)), "FAILSAFE": 0}
+        )
+    }
     exec(code.replace("import pyautogui; ", ""), scope)  # our own code, with the text in it
     assert scope["said"] == text and len(code.splitlines()) == 1
 
@@ -157,7 +187,9 @@ def test_a_question_is_asked_again_and_at_last_given_up(fault):
     server.close()
 
 
-@pytest.mark.parametrize(("fault", "done"), [("error", 0), ("reset before", 0), ("reset after", 1), ("hang", 1)])
+@pytest.mark.parametrize(
+    ("fault", "done"), [("error", 0), ("reset before", 0), ("reset after", 1), ("hang", 1)]
+)
 def test_an_action_is_never_sent_twice(fault, done):
     server = FakeMachine({fault: 1.0}, hang_s=0.4)
     guest = Guest(server.address, FAST)
@@ -189,7 +221,9 @@ def test_machines_come_from_a_file(tmp_path):
     path = tmp_path / "machines.yaml"
     with pytest.raises(UserError, match="there is no file"):
         load_machines(path)
-    path.write_text("- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n- {address: '10.0.0.8:5001'}\n")
+    path.write_text(
+        "- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n- {address: '10.0.0.8:5001'}\n"
+    )
     assert [m.address for m in load_machines(path)] == ["10.0.0.7", "10.0.0.8:5001"]
     path.write_text("- {address: 10.0.0.7}\n- {address: 10.0.0.8}\n- {address: 10.0.0.7}\n")
     with pytest.raises(UserError, match="machines.yaml lists 10.0.0.7 twice"):
@@ -199,15 +233,19 @@ def test_machines_come_from_a_file(tmp_path):
         load_machines(path)
 
 
-# ---- many episodes ---------------------------------------------------------------------------------------------------
+# ---- many episodes -----------------------------------------------------------------------------------------
 
 
 def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):
     dead = FakeMachine()
     dead.dead = True
     told = []
-    found = rollout(Typist(), jobs([make_task()], 5), Machines([machine(dead)], FAST), 0, 4, report=told.append)
-    assert [t.stop for t in found] == [StopReason.ENVIRONMENT_ERROR] * 5 and all(t.success is None for t in found)
+    found = rollout(
+        Typist(), jobs([make_task()], 5), Machines([machine(dead)], FAST), 0, 4, report=told.append
+    )
+    assert [t.stop for t in found] == [StopReason.ENVIRONMENT_ERROR] * 5 and all(
+        t.success is None for t in found
+    )
     assert [t.run for t in found] == list(range(5)) and "no virtual machine is left" in told
     assert sum("does not answer" in said for said in told) == 3  # strikes
     dead.close()
@@ -215,18 +253,24 @@ def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):
 
 @pytest.mark.slow
 def test_a_thousand_episodes_on_machines_that_misbehave(make_task, monkeypatch):
-    rates = dict.fromkeys(("latency", "truncated", "stale"), 0.02) | dict.fromkeys(("error", "reset before", "reset after"), 0.01)
+    rates = dict.fromkeys(("latency", "truncated", "stale"), 0.02) | dict.fromkeys(
+        ("error", "reset before", "reset after"), 0.01
+    )
     rates["hang"] = 0.003
     servers = [FakeMachine(rates, seed, hang_s=0.35, boot_s=0.02) for seed in range(8)]
     servers[5].dead = True
     of = {server.address: server for server in servers}
-    monkeypatch.setattr(ScienceBoard, "_command", lambda env, words: of[env.machine.address].revert() if words else None)
+    monkeypatch.setattr(
+        ScienceBoard, "_command", lambda env, words: of[env.machine.address].revert() if words else None
+    )
     told: list[str] = []
     tasks = [make_task(f"A-{i:02d}") for i in range(50)]
     todo = jobs(tasks, 20)
     machines = Machines([machine(server, revert=("revert",)) for server in servers], FAST)
     found = rollout(Typist(), todo, machines, 0, 8, report=told.append)
-    assert [(t.task_id, t.run) for t in found] == [(task.id, run) for task, run in todo]  # none lost, none twice
+    assert [(t.task_id, t.run) for t in found] == [
+        (task.id, run) for task, run in todo
+    ]  # none lost, none twice
     broken = [t for t in found if t.stop is StopReason.ENVIRONMENT_ERROR]
     assert all(t.success is None for t in broken) and all(t.success for t in found if t not in broken)
     done = Counter(said for server in servers for said in server.actions)

@@ -172,7 +172,9 @@ def test_what_a_budget_allows_is_as_python_has_it():
 
 
 def test_a_pattern_is_searched_for_as_by_re():
-    for pattern, text in product(["a", "^b", r"(?i)A\Z", r"(\w)\1", "é|😀", "$", "(?=x)y"], ["", "a", "ba\n", "aab é", "😀"]):
+    for pattern, text in product(
+        ["a", "^b", r"(?i)A\Z", r"(\w)\1", "é|😀", "$", "(?=x)y"], ["", "a", "ba\n", "aab é", "😀"]
+    ):
         assert found(pattern, text) == (re.search(pattern, text) is not None)
     with pytest.raises(LambdaError, match="costs too much: the pattern"):
         found("(a+)+$", "a" * 40 + "!")
@@ -224,7 +226,12 @@ def test_every_expression_of_the_task_files_gives_pythons_result():
         for given_ in values:
             try:
                 expected = eval(source)(*given_)
-            except (ArithmeticError, AttributeError, LookupError, TypeError):  # not a state of this expression's application
+            except (
+                ArithmeticError,
+                AttributeError,
+                LookupError,
+                TypeError,
+            ):  # not a state of this expression's application
                 continue
             compared += 1
             assert Lambda(source)(*given_) == expected, source

@@ -20,7 +20,18 @@ from sciencedesk.board.machine import PREPARED, ScienceBoard, load_machines
 from sciencedesk.board.tasks import app_task
 from sciencedesk.pyautogui import pyautogui_calls
 
-FAST = Timing(connect=0.3, answer=0.3, action=0.3, prepare=0.3, item=0, boot=0.6, pause=0.01, after=0, settle=0.2, look=0.01)
+FAST = Timing(
+    connect=0.3,
+    answer=0.3,
+    action=0.3,
+    prepare=0.3,
+    item=0,
+    boot=0.6,
+    pause=0.01,
+    after=0,
+    settle=0.2,
+    look=0.01,
+)
 TASK = {
     "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Plot a sphere.", "version": "0.1", "snapshot": "sci_bench",
     "initialize": [{"func": "tab", "index": 2}], "evaluate": [{"type": "stop", "value": "DONE"}],
@@ -49,7 +60,7 @@ def play(tmp_path, server):
     return begin
 
 
-# ---- answers ---------------------------------------------------------------------------------------------------------------
+# ---- answers -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("on_it", "solved"), [(True, True), (False, False)])
@@ -60,12 +71,18 @@ def test_the_plot_of_three_dimensions_is_one_object(server, play, on_it, solved)
 
 
 def test_chimeraxs_info_is_a_command_whose_lines_are_compared(server, play):
-    item = {"type": "info", "key": "residues attribute name", "value": ["residue id /A:1 name ALA", "residue id /A:2 name GLY"]}
+    item = {
+        "type": "info",
+        "key": "residues attribute name",
+        "value": ["residue id /A:1 name ALA", "residue id /A:2 name GLY"],
+    }
     env = play(CHIMERAX | {"evaluate": [item]})
     for notes, solved in (
         (["residue id /A:2 name GLY\nresidue id /A:1 name ALA\n"], True), (["residue id /A:2 name GLY"], False), ([], False),
     ):  # fmt: skip
-        server.answers["/chimerax/run"] = [json.dumps({"error": None, "log messages": {"note": notes}}).encode()]
+        server.answers["/chimerax/run"] = [
+            json.dumps({"error": None, "log messages": {"note": notes}}).encode()
+        ]
         assert env.check(StopReason.DONE) is solved
     assert json.loads(server.requests[-1][1])["command"] == "info residues attribute name"
 
@@ -83,13 +100,19 @@ def test_a_file_that_is_not_there_is_a_failed_task_and_no_fault(server, play):
 
 
 def test_a_grass_command_without_output_is_no_crash(server, play):
-    item = {"type": "db", "cmd": "v.db.select", "kwargs": {"map": "m"}, "key": "lambda out: out.strip()", "value": "1"}
+    item = {
+        "type": "db",
+        "cmd": "v.db.select",
+        "kwargs": {"map": "m"},
+        "key": "lambda out: out.strip()",
+        "value": "1",
+    }
     env = play({"type": "GrassGIS", "evaluate": [item]})
     server.answers["/gcmd"] = [b'{"stderr": "no such map"}', b'{"stdout": "1\\n"}']
     assert env.check(StopReason.DONE) is False and env.check(StopReason.DONE) is True
 
 
-# ---- preparation -----------------------------------------------------------------------------------------------------------
+# ---- preparation -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -103,7 +126,9 @@ def test_a_grass_command_without_output_is_no_crash(server, play):
         (CHIMERAX, "/chimerax/run", b"[]"),
     ],
 )
-def test_a_refused_preparation_is_begun_again_from_the_snapshot_and_is_never_a_failed_task(server, play, task, path, refusal):
+def test_a_refused_preparation_is_begun_again_from_the_snapshot_and_is_never_a_failed_task(
+    server, play, task, path, refusal
+):
     server.answers[path] = [refusal] * (PREPARED - 1)
     play(task)
     assert server.reverts == PREPARED and server.restarts == PREPARED
@@ -122,7 +147,7 @@ def test_the_server_is_restarted_after_a_revert(server, play):
     assert server.restarts == 1
 
 
-# ---- segments --------------------------------------------------------------------------------------------------------------
+# ---- segments ----------------------------------------------------------------------------------------------
 
 
 def test_a_request_leaves_in_one_segment():
@@ -140,7 +165,9 @@ def test_a_request_leaves_in_one_segment():
     guest = Guest("127.0.0.1:1", FAST)
     for number in range(20):
         guest.order("/tab", port, json=number)
-    assert [body.partition(b"\r\n\r\n")[2] for body in received] == [str(number).encode() for number in range(20)]
+    assert [body.partition(b"\r\n\r\n")[2] for body in received] == [
+        str(number).encode() for number in range(20)
+    ]
     listener.close()
 
 
@@ -153,7 +180,7 @@ def test_a_state_server_gets_no_second_part(server):
             connection.recv(100)
 
 
-# ---- what screenshots leak ---------------------------------------------------------------------------------------------------
+# ---- what screenshots leak ---------------------------------------------------------------------------------
 
 
 def test_a_step_takes_one_screenshot_and_a_machine_is_never_worn_out(server, play):
@@ -194,7 +221,9 @@ def test_a_late_effect_is_in_the_picture_of_its_step(server, play):
 
 def test_waits_are_set_for_each_machine(tmp_path):
     path = tmp_path / "machines.yaml"
-    path.write_text("- {address: a, timing: &slow {after: 1, wait: 3}}\n- {address: b, timing: *slow}\n- {address: c}\n")
+    path.write_text(
+        "- {address: a, timing: &slow {after: 1, wait: 3}}\n- {address: b, timing: *slow}\n- {address: c}\n"
+    )
     machines = load_machines(path)
     assert [machine.timing.wait for machine in machines] == [3, 3, 5] and machines[1].timing.after == 1
     assert ScienceBoard(machines[0]).wait_s == 3 and ScienceBoard(machines[0]).guest.timing.after == 1
@@ -203,15 +232,27 @@ def test_waits_are_set_for_each_machine(tmp_path):
         load_machines(path)
 
 
-# ---- held keys -------------------------------------------------------------------------------------------------------------
+# ---- held keys ---------------------------------------------------------------------------------------------
 
 
 def test_held_keys_are_held_and_let_go_before_the_next_task(server, play):
     env = play()
     shift, ctrl = Action("press", text="shift"), Action("press", text="ctrl")
-    for action in (shift, Action.click(0.5, 0.5), Action("release", text="shift"), ctrl, Action("mouse_down", 0.1, 0.1)):
+    for action in (
+        shift,
+        Action.click(0.5, 0.5),
+        Action("release", text="shift"),
+        ctrl,
+        Action("mouse_down", 0.1, 0.1),
+    ):
         env.proceed(action)
-    assert server.actions == ["keyDown shift", "click 80 60", "keyUp shift", "keyDown ctrl", "mouseDown 16 12"]
+    assert server.actions == [
+        "keyDown shift",
+        "click 80 60",
+        "keyUp shift",
+        "keyDown ctrl",
+        "mouseDown 16 12",
+    ]
     assert env.held == ("ctrl", "mouse")
     for refused in (Action.hotkey("alt t"), Action("press", text="alt delete"), Action.type_text("t")):
         assert "refused" in env.do(refused)
@@ -220,7 +261,7 @@ def test_held_keys_are_held_and_let_go_before_the_next_task(server, play):
     assert server.actions[5:] == ["keyUp ctrl", "mouseUp"] and env.held == ()
 
 
-# ---- long text -------------------------------------------------------------------------------------------------------------
+# ---- long text ---------------------------------------------------------------------------------------------
 
 
 def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, play):
@@ -230,11 +271,14 @@ def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, pl
     calls = pyautogui_calls(Action.type_text(text), (10, 10))
     assert len(calls) * server.call_s > FAST.action
     env.proceed(Action.type_text(text))
-    assert len(server.actions) == len(calls) and sum(path == "/execute" for path, _ in server.requests) == len(calls) / TOGETHER
+    assert (
+        len(server.actions) == len(calls)
+        and sum(path == "/execute" for path, _ in server.requests) == len(calls) / TOGETHER
+    )
     assert env.check(StopReason.DONE) is True
 
 
-# ---- the benchmark's own files ---------------------------------------------------------------------------------------------
+# ---- the benchmark's own files -----------------------------------------------------------------------------
 
 
 def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
@@ -246,7 +290,11 @@ def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
         return {"/vars": {key: str(value)} if holds else {key: f"9{value}"}}
     if key == "#SIZE":
         return {"/func/2d": [{}] * (value if holds else value + 1)}
-    plot = value if holds else {name: not on if isinstance(on, bool) else "#123456" for name, on in value.items()}
+    plot = (
+        value
+        if holds
+        else {name: not on if isinstance(on, bool) else "#123456" for name, on in value.items()}
+    )
     dimension = len(key[0])  # a single plot of three dimensions is an object
     return {f"/func/{dimension}d": plot if dimension == 3 else [{"(9, 9)": True}, plot]}
 
@@ -258,9 +306,15 @@ def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(s
         task = app_task(path)
         items = [item for item in json.loads(path.read_text())["evaluate"] if item["type"] != "stop"]
         stops = [item["value"] for item in json.loads(path.read_text())["evaluate"] if item["type"] == "stop"]
-        stop = {"TIMEOUT": StopReason.STEP_LIMIT}.get(stops[0], StopReason[stops[0]]) if stops else StopReason.DONE
+        stop = (
+            {"TIMEOUT": StopReason.STEP_LIMIT}.get(stops[0], StopReason[stops[0]])
+            if stops
+            else StopReason.DONE
+        )
         answer = next((item.args for item in task.board.evaluate if getattr(item, "args", None)), None)
-        of_3d += any(item["type"] == "eqn" and item["key"] != "#SIZE" and len(item["key"][0]) == 3 for item in items)
+        of_3d += any(
+            item["type"] == "eqn" and item["key"] != "#SIZE" and len(item["key"][0]) == 3 for item in items
+        )
         env = ScienceBoard(server.machine, FAST)
         env.task = task
         for wrong in (None, *range(len(items))):

@@ -1,4 +1,6 @@
-"""ScienceBoard's task files: what is read, what is refused and how it is said, and what each item asks of a state."""
+"""ScienceBoard's task files: what is read, what is refused and how it is said, and what each item asks of a
+state.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def test_an_item_holds_in_its_states_and_in_no_others(item, known, expected):
     assert solved(item, **known) is expected
 
 
-@pytest.mark.parametrize(("lines", "expected"), [(["b", "a"], True), (["a", "b", "a"], True), (["a"], False), ([], False)])
+@pytest.mark.parametrize(
+    ("lines", "expected"), [(["b", "a"], True), (["a", "b", "a"], True), (["a"], False), ([], False)]
+)
 def test_chimeraxs_lines_are_compared_as_a_set(lines, expected):
     item = {"type": "info", "key": "residues", "value": ["a", "b"]}
     chimerax = task(item, type="ChimeraX")
@@ -102,11 +106,16 @@ def test_the_end_of_an_episode_is_checked(item, stop, answer, expected):
 def test_all_items_must_hold_and_a_fault_is_no_failure():
     both = task({"type": "val", "key": "a", "value": 2}, {"type": "stop", "value": "DONE"})
     known = State(variables={"a": "2"})
-    assert check_board(both, known, StopReason.DONE, None) and not check_board(both, known, StopReason.FAIL, None)
+    assert check_board(both, known, StopReason.DONE, None) and not check_board(
+        both, known, StopReason.FAIL, None
+    )
     with pytest.raises(EnvironmentFault):
         check_board(both, State(), StopReason.DONE, None)
     with pytest.raises(LambdaError, match="costs too much"):
-        solved({"type": "info", "key": "lambda dump: [a for a in range(9999) for b in range(9999)]", "value": 1}, dump={})
+        solved(
+            {"type": "info", "key": "lambda dump: [a for a in range(9999) for b in range(9999)]", "value": 1},
+            dump={},
+        )
 
 
 @pytest.mark.parametrize(
@@ -152,7 +161,11 @@ def test_what_is_no_task_file_is_said_to_be_none(tmp_path, text):
 
 def test_the_command_counts_what_can_be_read(coda, tmp_path):
     (tmp_path / "KAlgebra").mkdir()
-    for name, change in {"A-01": {}, "A-02": {"steps": 0}, "B-01": {"evaluate": [{"type": "stop", "value": "DONE"}]}}.items():
+    for name, change in {
+        "A-01": {},
+        "A-02": {"steps": 0},
+        "B-01": {"evaluate": [{"type": "stop", "value": "DONE"}]},
+    }.items():
         (tmp_path / "KAlgebra" / f"{name}.json").write_text(json.dumps(TASK | change))
     code, shown, _ = coda("tasks", "check", str(tmp_path))
     assert code == 1 and "stop 1, val 1" in shown and "2 of 3 task files can be read" in shown

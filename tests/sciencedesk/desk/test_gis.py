@@ -47,10 +47,17 @@ def test_there_is_a_place_for_every_name():
 def test_no_peak_of_the_task_space_covers_another(env):
     width = env.desk.fontMetrics().horizontalAdvance
     here = space("gis")
-    for shown in {tuple(setup(here, aim)["names"]) for name in ("query", "query_here", "highest") for aim in here.aims[name]}:
+    for shown in {
+        tuple(setup(here, aim)["names"])
+        for name in ("query", "query_here", "highest")
+        for aim in here.aims[name]
+    }:
         boxes = []
         for name in shown:
-            x, y = (round(part * size) for part, size in zip(land.peaks()[name], (MAP.width(), MAP.height()), strict=False))
+            x, y = (
+                round(part * size)
+                for part, size in zip(land.peaks()[name], (MAP.width(), MAP.height()), strict=False)
+            )
             boxes.append((x - 7, y - 9, x + 9 + width(name), y + 5))
         for i, (left, top, right, bottom) in enumerate(boxes):
             assert right <= MAP.width()
@@ -72,20 +79,32 @@ def test_menus_map_and_slider_offer_what_the_settings_name(env):
 
 def test_title_and_go_to_are_there_where_a_setting_says_so(env):
     extras = {"extras": ["Title", "Go to"]}
-    assert play(env, extras, {"click": "File"}, {"click": "Title"}, {"type": "Sheet 7\n"})["title"] == "Sheet 7"
+    assert (
+        play(env, extras, {"click": "File"}, {"click": "Title"}, {"type": "Sheet 7\n"})["title"] == "Sheet 7"
+    )
     go = [{"click": "View"}, {"click": "Go to"}, {"type": "12"}, {"click": "North"}, {"type": "20\n"}]
     state = play(env, extras | {"zoom": 2}, *go)
     assert (state["center_east"], state["center_north"], state["cx"], state["cy"]) == (12, 20, 0.4, 0.375)
     for typed in ("99\n", "-1\n", "٣\n", "a\n"):
-        assert play(env, extras | {"zoom": 2}, *go[:-1], {"type": typed})["cy"] == 0.5 and env.desk.dialog is not None
+        assert (
+            play(env, extras | {"zoom": 2}, *go[:-1], {"type": typed})["cy"] == 0.5
+            and env.desk.dialog is not None
+        )
     play(env, {}, {"click": "File"})
     assert names(env, "button") == ["New map"]
 
 
 def test_commands_take_more_names_and_numbers(env):
     commands = ("r.soil", "r.light 75", "r.interval 90", "g.region mill")
-    state = play(env, {"tab": "Console"}, {"click": "Command"}, *({"type": command + "\n"} for command in commands))
-    assert (state["layers"], state["light"], state["interval"], state["region"]) == (["Soil", "Elevation"], 75, 90, "mill")
+    state = play(
+        env, {"tab": "Console"}, {"click": "Command"}, *({"type": command + "\n"} for command in commands)
+    )
+    assert (state["layers"], state["light"], state["interval"], state["region"]) == (
+        ["Soil", "Elevation"],
+        75,
+        90,
+        "mill",
+    )
     for typed in ("r.light 400", "r.interval 5", "r.light ٣", "r.classes", "r.light"):
         assert play(env, {"tab": "Console"}, {"click": "Command"}, {"type": typed + "\n"})["console"] == []
 

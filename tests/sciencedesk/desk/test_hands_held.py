@@ -37,7 +37,10 @@ def test_a_click_while_a_key_is_held_has_its_modifier():
     assert env.desk.pressed is widget
     env.step(Action.hover(0.6, 0.6))
     env.step(Action("mouse_up"))
-    assert [name for name, _ in seen.events[4:]] == ["MouseButtonPress", "MouseButtonRelease"] and env.desk.pressed is None
+    assert [name for name, _ in seen.events[4:]] == [
+        "MouseButtonPress",
+        "MouseButtonRelease",
+    ] and env.desk.pressed is None
     env.step(Action("press", text="ctrl"))
     env.reset(task)
     assert env.desk.held == frozenset()

@@ -22,7 +22,9 @@ from sciencedesk.script import read_step, to_action
 def played(app: str, count: int) -> tuple[dict, list]:
     tasks = tasks_of(app)[:count]
     agent = ScriptAgent({task.instruction: task.solution for task in tasks}, read_step)
-    return {task.id: task for task in tasks}, rollout(agent, jobs(tasks, 1), lambda: ScienceDesk(app), seed=1, concurrency=3)
+    return {task.id: task for task in tasks}, rollout(
+        agent, jobs(tasks, 1), lambda: ScienceDesk(app), seed=1, concurrency=3
+    )
 
 
 @pytest.mark.parametrize("app", ALL_APPS)
@@ -44,7 +46,10 @@ def test_what_differs_is_counted() -> None:
     first = without_screens(episode)
     wrong = replace(first, final_screenshot=bytes(DIGEST), success=not episode.success)
     changed = replace(tasks[other.task_id], instruction="something else")
-    count, kept = Replay(), [wrong, without_screens(other), replace(without_screens(broken), stop=StopReason.ENVIRONMENT_ERROR)]
+    count, kept = (
+        Replay(),
+        [wrong, without_screens(other), replace(without_screens(broken), stop=StopReason.ENVIRONMENT_ERROR)],
+    )
     (back,) = replayed(kept, "algebra", tasks | {other.task_id: changed}, count)
     assert back == replace(episode, success=not episode.success)
     screens = len(episode.steps) + 1

@@ -55,7 +55,13 @@ def random_actions(app: str, count: int, seed: int) -> list[Action]:
 
 def seen(env: ScienceDesk) -> tuple:
     """All that can be known of a window."""
-    return env.render().tobytes(), env.desk.state(), env.desk.elements(), env.desk.windowTitle(), env.desk.clipboard
+    return (
+        env.render().tobytes(),
+        env.desk.state(),
+        env.desk.elements(),
+        env.desk.windowTitle(),
+        env.desk.clipboard,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +88,11 @@ def test_gymnasium_api(env):
     action = env.action_space.sample()
     assert env.action_space.contains(action) and not env.action_space.contains("click()")
     screenshot, reward, terminated, truncated, info = env.step(action)
-    assert env.observation_space.contains(screenshot) and (reward, terminated, truncated) == (0.0, False, False)
+    assert env.observation_space.contains(screenshot) and (reward, terminated, truncated) == (
+        0.0,
+        False,
+        False,
+    )
     assert info == {"state": env.desk.state(), "stop": None, "answer": None}
     assert np.array_equal(env.render(), screenshot) and env.desk.windowTitle().endswith("Do as you like.")
 
@@ -101,7 +111,9 @@ def test_the_ends_of_an_episode_change_nothing(env, action, stop, answer):
 
 
 def test_what_is_asked_for_and_is_not_there():
-    with pytest.raises(UserError, match="unknown application 'paint'; there are algebra, biochem, gis, astron, spectra"):
+    with pytest.raises(
+        UserError, match="unknown application 'paint'; there are algebra, biochem, gis, astron, spectra"
+    ):
         ScienceDesk("paint")
     with pytest.raises(UserError, match="task astron/x is for astron, this window is gis"):
         ScienceDesk("gis").reset(task_of("astron"))
@@ -225,7 +237,9 @@ def test_no_text_breaks_any_field(env, tmp_path, monkeypatch):
             env.reset(task_of(env.app, **READY.get(env.app, {})))
             show(env, field)
             env.step(to_action(env.desk, {"click": field.accessibleName()}))
-            env.step(Action.type_text(text))  # EnvironmentFault, or the end of the process, if anything breaks
+            env.step(
+                Action.type_text(text)
+            )  # EnvironmentFault, or the end of the process, if anything breaks
             assert len(field.text()) <= 40
             for tab in range(env.desk.tabs.count()):
                 env.desk.set("tab", env.desk.tabs.tabText(tab))
@@ -298,7 +312,9 @@ def test_dialogs_take_or_refuse(algebra):
     assert "Expression" not in covered and {"OK", "Cancel", "Digits"} <= covered
     assert do(algebra, {"type": "99\n"})["digits"] == 3 and algebra.desk.dialog is not None  # still open
     assert "from 1 to 9" in algebra.desk.status.text()
-    assert do(algebra, {"press": "ctrl a"}, {"type": "5"}, {"press": "ctrl g"})["grid"] is False  # no shortcut inside
+    assert (
+        do(algebra, {"press": "ctrl a"}, {"type": "5"}, {"press": "ctrl g"})["grid"] is False
+    )  # no shortcut inside
     assert do(algebra, {"click": "OK"})["digits"] == 5 and algebra.desk.dialog is None
     do(algebra, {"click": "Settings"}, {"click": "Precision"}, {"type": "7"})
     assert do(algebra, {"click": "Cancel"})["digits"] == 5
@@ -406,7 +422,11 @@ def test_astron_names_any_star_of_the_catalogue(desks):
     env.reset(task_of("astron", tab="Objects", show="stars", stars=["Rigel", "Capella"]))
     assert [element.name for element in env.desk.elements() if element.role == "row"] == ["Rigel", "Capella"]
     state = do(env, {"click": "Search"}, {"type": "atria\n"}, {"click": "Info"})
-    assert (state["selected"], state["stars"], state["in"]) == ("Atria", ["Rigel", "Capella", "Atria"], "Triangulum Australe")
+    assert (state["selected"], state["stars"], state["in"]) == (
+        "Atria",
+        ["Rigel", "Capella", "Atria"],
+        "Triangulum Australe",
+    )
     assert (state["magnitude"], state["distance"], state["rise"]) == ("1.9", "-", "")
     assert do(env, {"click": "Compute"})["rise"] == "never"
     assert do(env, {"click": "Objects"}, {"click": "Search"}, {"type": "Pluto\n"})["selected"] == "Atria"
@@ -421,8 +441,16 @@ def test_astron_knows_more_places_than_the_menu_shows(desks):
     do(env, {"click": "Place"})
     assert [element.name for element in env.desk.elements()] == ["Lock place", "Oslo", "Lima", "Other"]
     assert do(env, {"click": "Lima"})["place"] == "Lima"
-    for typed, place in (("oslo", "Oslo"), ("Nowhere", "Oslo"), ("48n 131W", "48N 131W"), ("91N 0E", "48N 131W")):
-        assert do(env, {"click": "Place"}, {"click": "Other"}, {"type": typed + "\n"}, {"press": "esc"})["place"] == place
+    for typed, place in (
+        ("oslo", "Oslo"),
+        ("Nowhere", "Oslo"),
+        ("48n 131W", "48N 131W"),
+        ("91N 0E", "48N 131W"),
+    ):
+        assert (
+            do(env, {"click": "Place"}, {"click": "Other"}, {"type": typed + "\n"}, {"press": "esc"})["place"]
+            == place
+        )
     env.reset(task_of("astron", atlas=True))
     do(env, {"click": "Place"}, {"click": "Other"}, {"type": "Oslo\n"})
     assert (env.desk.values["place"], env.desk.status.text()) == ("Paris", "The place is locked")
@@ -446,10 +474,18 @@ def test_astron_has_fields_for_date_and_site_where_they_are_set(desks):
 def test_astron_limit_and_field_of_view_take_other_values(desks):
     env = desks["astron"]
     env.reset(task_of("astron", fields=[75, 20, 135]))
-    assert [element.name for element in env.desk.elements() if element.name.isdigit()] == ["20", "75", "135", "180"]
+    assert [element.name for element in env.desk.elements() if element.name.isdigit()] == [
+        "20",
+        "75",
+        "135",
+        "180",
+    ]
     assert do(env, {"drag": ["Field", "75"]})["field"] == 75
     for typed, limit in (("3.7", 3.7), ("2.0", 2), ("6.1", 2), ("-1", 2)):
-        assert do(env, {"click": "View"}, {"click": "Limit"}, {"type": typed + "\n"}, {"press": "esc"})["limit"] == limit
+        assert (
+            do(env, {"click": "View"}, {"click": "Limit"}, {"type": typed + "\n"}, {"press": "esc"})["limit"]
+            == limit
+        )
 
 
 def test_hovering_changes_nothing(env):
@@ -479,7 +515,9 @@ def failing_import(monkeypatch) -> Callable[[ImportError], None]:
 
 def test_missing_system_libraries_are_named(failing_import):
     failing_import(ImportError("libEGL.so.1: cannot open shared object file: No such file or directory"))
-    with pytest.raises(UserError, match=r"libEGL\.so\.1: cannot open.* apt-get install .*libegl1 .*libglib2\.0-0"):
+    with pytest.raises(
+        UserError, match=r"libEGL\.so\.1: cannot open.* apt-get install .*libegl1 .*libglib2\.0-0"
+    ):
         desk_class("gis")
 
 

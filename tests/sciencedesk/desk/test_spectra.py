@@ -26,7 +26,17 @@ def do(window):
 
     def act(settings: dict, *script: dict) -> dict:
         initialize = tuple({"func": "set", "key": key, "value": value} for key, value in settings.items())
-        window.reset(Task("spectra/x", "spectra", "A", "?", 9, initialize, ({"type": "state", "key": "tab", "value": "?"},)))
+        window.reset(
+            Task(
+                "spectra/x",
+                "spectra",
+                "A",
+                "?",
+                9,
+                initialize,
+                ({"type": "state", "key": "tab", "value": "?"},),
+            )
+        )
         for step in script:
             window.step(to_action(window.desk, step))
         return window.desk.state()
@@ -59,7 +69,9 @@ def test_every_peak_lies_at_a_published_line_within_the_resolution(lamp, slit):
 def test_every_line_that_is_strong_enough_and_apart_has_its_peak(lamp):
     found = [peak.wavelength for peak in science.peaks(values(lamp=lamp, slit=10, threshold=8)).values()]
     for line, strength in science.strengths(lamp):
-        if strength > 0.12 and all(abs(line - other) > 1 for other, _ in science.LINES[lamp] if other != line):
+        if strength > 0.12 and all(
+            abs(line - other) > 1 for other, _ in science.LINES[lamp] if other != line
+        ):
             assert min(abs(line - place) for place in found) < 0.1, line
 
 
@@ -129,7 +141,10 @@ def test_peaks_are_found_only_once_the_baseline_is_subtracted(do, window):
 
 def test_dark_lines_are_found_only_in_an_inverted_trace(do, window):
     sun = {"lamp": "Sun", "baseline": True}
-    assert do(sun, {"press": "ctrl f"})["found"] is False and window.desk.status.text() == "The lines point downwards"
+    assert (
+        do(sun, {"press": "ctrl f"})["found"] is False
+        and window.desk.status.text() == "The lines point downwards"
+    )
     assert do(sun | {"inverted": True}, {"press": "ctrl f"})["strongest"] == "393.4"
     assert do({"baseline": True, "inverted": True}, {"press": "ctrl f"})["found"] is False
 
@@ -152,13 +167,18 @@ def test_only_a_selected_peak_is_marked(do, window):
     assert do(FOUND, *clicks("Analysis", "Mark"))["marks"] == []
     assert window.desk.status.text() == "No peak is selected"
     assert do(FOUND, {"click": "486.1"}, *clicks("Analysis", "Mark"))["marks"] == ["486.1"]
-    assert do(FOUND, {"right": "656.3"}, {"click": "Mark"}, {"right": "656.3"}, {"click": "Mark"})["marks"] == ["656.3"]
+    assert do(FOUND, {"right": "656.3"}, {"click": "Mark"}, {"right": "656.3"}, {"click": "Mark"})[
+        "marks"
+    ] == ["656.3"]
     assert do(FOUND | {"marks": ["486.1"]}, *clicks("File", "Clear marks"))["marks"] == []
 
 
 def test_lamp_and_slit_stay_while_the_trace_is_on_hold(do, window):
     held = {"held": True}
-    assert do(held, {"drag": ["Slit", "5"]})["slit"] == 25 and window.desk.status.text() == "The trace is on hold"
+    assert (
+        do(held, {"drag": ["Slit", "5"]})["slit"] == 25
+        and window.desk.status.text() == "The trace is on hold"
+    )
     assert do(held | {"tab": "Lamps"}, {"double": "Neon"})["lamp"] == "Hydrogen"
     assert do(held | {"tab": "Lamps"}, *clicks("Neon", "Load"))["lamp"] == "Hydrogen"
     assert do(held | {"tab": "Lamps"}, *clicks("Signal", "Hold", "Neon", "Load"))["lamp"] == "Neon"
@@ -199,14 +219,20 @@ def test_the_nearest_peak(do, window):
     peaks = FOUND | {"tab": "Peaks"}
     assert do(peaks, {"click": "Nearest"}, {"type": "500\n"})["peak"] == "486.1"
     for text, says in {"900": "covers 350 to 750", "red": "wavelength", "nan": "covers"}.items():
-        assert do(peaks, {"click": "Nearest"}, {"type": text + "\n"})["peak"] == "" and says in window.desk.status.text()
+        assert (
+            do(peaks, {"click": "Nearest"}, {"type": text + "\n"})["peak"] == ""
+            and says in window.desk.status.text()
+        )
     assert do({"tab": "Peaks"}, {"click": "Nearest"}, {"type": "500\n"})["peak"] == ""
     assert window.desk.status.text() == "No peaks are found"
 
 
 def test_an_element_is_identified_by_peaks(do, window):
     match = {"tab": "Match", "lamp": "Sample A", "baseline": True}
-    assert do(match, {"click": "Identify"})["element"] == "" and window.desk.status.text() == "No peaks are found"
+    assert (
+        do(match, {"click": "Identify"})["element"] == ""
+        and window.desk.status.text() == "No peaks are found"
+    )
     assert do(match, {"press": "ctrl f"}, {"click": "Identify"})["element"] == "Helium"
 
 

@@ -90,7 +90,9 @@ def needs_windows() -> None:
 
 
 def run(code: str, display: str) -> Any:
-    """The value of `found` after the code, run in a process that sees the display (which asks for no authority)."""
+    """The value of `found` after the code, run in a process that sees the display (which asks for no
+    authority).
+    """
     around = {key: value for key, value in os.environ.items() if not key.startswith(("QT_", "WAYLAND_"))}
     program = f"import json, sys\nsys.path[:0] = {sys.path!r}\n{code}\nprint(json.dumps(found))"
     done = subprocess.run(
@@ -103,7 +105,9 @@ def run(code: str, display: str) -> Any:
 
 @pytest.mark.usefixtures("needs_windows")
 def test_a_window_shows_what_the_agent_sees(display):
-    assert run(_PICTURE.replace("VISIBLE", "True"), display) == run(_PICTURE.replace("VISIBLE", "False"), display)
+    assert run(_PICTURE.replace("VISIBLE", "True"), display) == run(
+        _PICTURE.replace("VISIBLE", "False"), display
+    )
 
 
 @pytest.mark.usefixtures("needs_windows")

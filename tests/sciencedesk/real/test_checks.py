@@ -27,7 +27,10 @@ def test_a_soak_counts_what_is_solved_and_names_what_is_not(monkeypatch):
 def test_more_memory_or_more_processes_than_at_first_is_growing():
     def flat(memory: float, processes: int) -> bool:
         rows = [(300.0, 5), (500.0, 9), (memory, processes)]
-        rounds = [{"kind": "A", "tasks": 2, "solved": 2, "failed": "", "memory_mb": m, "processes": p} for m, p in rows]
+        rounds = [
+            {"kind": "A", "tasks": 2, "solved": 2, "failed": "", "memory_mb": m, "processes": p}
+            for m, p in rows
+        ]
         (row,) = soak_rows(pd.DataFrame(rounds))
         return row["flat"]
 

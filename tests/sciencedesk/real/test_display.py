@@ -54,7 +54,10 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 def test_a_window_is_seen_clicked_and_typed_into(display):
-    if not shutil.which("python3") or subprocess.run(["/usr/bin/python3", "-c", "import tkinter"], check=False).returncode:
+    if (
+        not shutil.which("python3")
+        or subprocess.run(["/usr/bin/python3", "-c", "import tkinter"], check=False).returncode
+    ):
         pytest.skip("tkinter is not installed")
     empty = display.settled()
     assert empty.shape == (240, 320, 3)
@@ -64,10 +67,10 @@ def test_a_window_is_seen_clicked_and_typed_into(display):
         time.sleep(0.1)
     display.act([("click", (150, 150), {})])
     assert display.settled()[150, 150].tolist() == [0, 255, 0]
-    display.act([("click", (150, 12), {}), ("write", ("it's \"x\" $(id)",), {}), ("press", ("enter",), {})])
+    display.act([("click", (150, 12), {}), ("write", ('it\'s "x" $(id)',), {}), ("press", ("enter",), {})])
     display.settled()
     with open(os.path.join(display.env["HOME"], "typed.txt")) as file:
-        assert file.read() == "it's \"x\" $(id)"
+        assert file.read() == 'it\'s "x" $(id)'
     assert display.ended(pid) is None
     display.stop(pid)
     assert np.array_equal(display.settled(), empty)
@@ -89,11 +92,15 @@ def test_a_frozen_program_costs_nothing_and_goes_on(display):
 
 
 def test_programs_that_detached_themselves_and_ended_are_taken_leave_of(display):
-    pid = display.start([sys.executable, "-c", "import os, time; os.fork() or (os.setsid(), time.sleep(0.3), os._exit(0))"])
+    pid = display.start(
+        [sys.executable, "-c", "import os, time; os.fork() or (os.setsid(), time.sleep(0.3), os._exit(0))"]
+    )
     before, end = len(family(display)), time.monotonic() + 10
     while display.ended(pid) is None and time.monotonic() < end:
         time.sleep(0.05)
-    while any(one.status() == psutil.STATUS_ZOMBIE for one in family(display)) or len(family(display)) >= before:
+    while (
+        any(one.status() == psutil.STATUS_ZOMBIE for one in family(display)) or len(family(display)) >= before
+    ):
         assert time.monotonic() < end
         time.sleep(0.05)
         display.screenshot()
@@ -114,7 +121,9 @@ def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
         "print(d._process.pid, flush=True); time.sleep(600)"
     )
     for number in (signal.SIGKILL, signal.SIGINT):
-        owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        owner = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
         first = psutil.Process(int(owner.stdout.readline()))
         processes = [first, *first.children(recursive=True)]
         owner.send_signal(number)
@@ -162,11 +171,15 @@ def test_a_display_that_is_gone_is_a_fault(display):
 
 
 def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr(module.shutil, "which", lambda name: None if name == "openbox" else f"/usr/bin/{name}")
+    monkeypatch.setattr(
+        module.shutil, "which", lambda name: None if name == "openbox" else f"/usr/bin/{name}"
+    )
     with pytest.raises(UserError, match="a display needs openbox; .*apt-get install openbox$"):
         Display(SIZE)
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="a display needs openbox, tkinter; .*apt-get install openbox python3-tk$"):
+    with pytest.raises(
+        UserError, match="a display needs openbox, tkinter; .*apt-get install openbox python3-tk$"
+    ):
         Display(SIZE)
 
 
@@ -226,7 +239,9 @@ def test_programs_on_the_display_reach_nobody_outside(display):
 
 
 def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_path):
-    (tmp_path / "sitecustomize.py").write_text("from sciencedesk.real import isolation\nisolation._enter = lambda: False\n")
+    (tmp_path / "sitecustomize.py").write_text(
+        "from sciencedesk.real import isolation\nisolation._enter = lambda: False\n"
+    )
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     display = Display(SIZE)
     try:
@@ -240,7 +255,11 @@ def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_p
 def test_nobody_without_the_cookie_may_look(display):
     asking = [sys.executable, "-c", "import Xlib.display; Xlib.display.Display()"]
     allowed, refused = (
-        subprocess.run(asking, env=os.environ | {"DISPLAY": display.env["DISPLAY"], "XAUTHORITY": permit}, capture_output=True)
+        subprocess.run(
+            asking,
+            env=os.environ | {"DISPLAY": display.env["DISPLAY"], "XAUTHORITY": permit},
+            capture_output=True,
+        )
         for permit in (display.env["XAUTHORITY"], os.devnull)
     )
     assert allowed.returncode == 0 and refused.returncode != 0

@@ -19,7 +19,10 @@ from sciencedesk.board.files import Call, Touch
 from sciencedesk.board.tasks import app_tasks
 from sciencedesk.real.grassgis import GrassGIS
 
-pytestmark = [pytest.mark.apps, pytest.mark.skipif(not installed("GrassGIS"), reason="GRASS GIS is not installed")]
+pytestmark = [
+    pytest.mark.apps,
+    pytest.mark.skipif(not installed("GrassGIS"), reason="GRASS GIS is not installed"),
+]
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("GrassGIS")}
 CONSOLE, PROMPT, MAP = (Action.click(x / 640, y / 480) for x, y in ((320, 435), (420, 388), (440, 180)))
 
@@ -58,7 +61,9 @@ def test_facts_are_what_the_modules_tell(env):
     env._state = None
     facts, state = env.facts(), env.state()
     region = state["region"]
-    assert facts["edges"] == {edge: region[edge] for edge in "nsew"} and facts["resolution"] == region["nsres"]
+    assert (
+        facts["edges"] == {edge: region[edge] for edge in "nsew"} and facts["resolution"] == region["nsres"]
+    )
     assert facts["made"] == {name: about["comments"] for name, about in state["rasters"].items()}
     assert facts["rasters"] == sorted(state["rasters"]) == ["damp", "elevation", "long", "rain"]
     assert (facts["vectors"], facts["regions"]) == (sorted(state["vectors"]), state["regions"])
@@ -122,12 +127,20 @@ def test_another_way_to_the_goal_counts(env, name, said):
 def test_a_reset_brings_everything_back(env):
     env.reset(TASKS["A-01"])
     first = env.state()
-    for said in ("g.region n=5203000 res=10", "g.remove -f raster name=landuse", "v.db.dropcolumn wells col=depth"):
+    for said in (
+        "g.region n=5203000 res=10",
+        "g.remove -f raster name=landuse",
+        "v.db.dropcolumn wells col=depth",
+    ):
         command(env, said)
     env.step(Action.click(141 / 640, 42 / 480))
     (env.home / "notes.txt").write_text("left behind")
     changed = env.state()
-    assert changed["region"] != first["region"] and "landuse" not in changed["rasters"] and len(changed["displays"]) == 2
+    assert (
+        changed["region"] != first["region"]
+        and "landuse" not in changed["rasters"]
+        and len(changed["displays"]) == 2
+    )
     picture, _ = env.reset(TASKS["A-01"])
     assert env.state() == first and not (env.home / "notes.txt").exists()
     assert "depth" in env.command("v.db.select", {"map": "wells"})

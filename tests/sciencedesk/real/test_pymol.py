@@ -66,13 +66,22 @@ def test_a_task_is_solved_by_its_script_and_not_by_doing_nothing(env, task):
     "name, lines",
     [
         ("A-01", [command("show spheres, pept")]),
-        ("A-02", ["click(start_box='(209,10)')", "click(start_box='(70,280)')", "click(start_box='(260,332)')"]),
+        (
+            "A-02",
+            ["click(start_box='(209,10)')", "click(start_box='(70,280)')", "click(start_box='(260,332)')"],
+        ),
         ("A-05", [command("disable ligand")]),
         ("B-01", [command("color 0xff0000, pept")]),
         ("B-02", [command("hide everything"), command("show surface")]),
         ("C-03", [command("show surface"), command("set transparency, 0.5, pept")]),
         ("C-07", [command("distance hb, pept, pept, mode=2")]),
-        ("D-04", [command(line) for line in ("create inhibitor, organic", "remove solvent|1hpv&organic", "scene F1, store")]),
+        (
+            "D-04",
+            [
+                command(line)
+                for line in ("create inhibitor, organic", "remove solvent|1hpv&organic", "scene F1, store")
+            ],
+        ),
     ],
 )
 def test_another_way_to_the_goal_counts(env, name, lines):
@@ -101,7 +110,11 @@ def test_the_state_tells_what_is_measured_selected_and_set(env):
     items = [
         {"func": "call", "name": "fab", "args": ["ACDEFG"], "kwargs": {"name": "pep"}},
         {"func": "call", "name": "angle", "args": ["bend", "pep///1/CA", "pep///3/CA", "pep///6/CA"]},
-        {"func": "call", "name": "dihedral", "args": ["side", "pep///3/N", "pep///3/CA", "pep///3/C", "pep///3/CB"]},
+        {
+            "func": "call",
+            "name": "dihedral",
+            "args": ["side", "pep///3/N", "pep///3/CA", "pep///3/C", "pep///3/CB"],
+        },
         {"func": "call", "name": "select", "args": ["ring", "resn PHE"]},
         {"func": "call", "name": "set", "args": ["sphere_color", "red", "pep"]},
     ]
@@ -109,8 +122,13 @@ def test_the_state_tells_what_is_measured_selected_and_set(env):
     state = env.snapshot()
     assert state["measurements"]["bend"]["angles"] == pytest.approx([174.190], abs=1e-3)
     assert state["measurements"]["side"]["dihedrals"] == pytest.approx([-123.391], abs=1e-3)
-    assert state["selections"] == {"ring": 20} and {a["resn"] for a in state["atoms"] if a["selections"]} == {"PHE"}
-    assert state["objects"]["pep"]["settings"] == {"sphere_color": "#ff0000"} and state["settings"]["sphere_color"] is None
+    assert state["selections"] == {"ring": 20} and {a["resn"] for a in state["atoms"] if a["selections"]} == {
+        "PHE"
+    }
+    assert (
+        state["objects"]["pep"]["settings"] == {"sphere_color": "#ff0000"}
+        and state["settings"]["sphere_color"] is None
+    )
     assert state["objects"]["pep"]["atoms"] == len(state["atoms"]) == 75
 
 
@@ -124,12 +142,27 @@ def test_a_click_into_the_picture_shows_what_it_selects(env):
 @pytest.mark.parametrize(
     "lines",
     [
-        [command("set_view [0,1,0,1,0,0,0,0,-1,0,0,-90,1,2,3,40,100,20]"), command("set seq_view"), command("bg_color white")],
-        [command("fab ACDE"), "click(start_box='(290,239)')", command("save a.pdb"), command("mset 1 x30"), command("mplay")],
+        [
+            command("set_view [0,1,0,1,0,0,0,0,-1,0,0,-90,1,2,3,40,100,20]"),
+            command("set seq_view"),
+            command("bg_color white"),
+        ],
+        [
+            command("fab ACDE"),
+            "click(start_box='(290,239)')",
+            command("save a.pdb"),
+            command("mset 1 x30"),
+            command("mplay"),
+        ],
         ["click(start_box='(631,142)')", "click(start_box='(590,290)')"],
         ["right_single(start_box='(200,300)')", "hover(start_box='(590,290)')"],
         ["click(start_box='(270,10)')"],
-        ["click(start_box='(329,10)')", "click(start_box='(350,275)')", "click(start_box='(527,193)')", command("cd /tmp")],
+        [
+            "click(start_box='(329,10)')",
+            "click(start_box='(350,275)')",
+            "click(start_box='(527,193)')",
+            command("cd /tmp"),
+        ],
         ["click(start_box='(425,104)')", command("set internal_gui, 0")],
         ["hotkey(key='ctrl o')", "type(content='half a name')"],
         ["click(start_box='(440,10)')", "click(start_box='(480,53)')", "hover(start_box='(590,104)')"],
@@ -186,7 +219,9 @@ def test_a_crash_is_a_fault_and_the_next_episode_begins_anew(env):
     check_task(env, TASKS["A-02"])
 
 
-@pytest.mark.parametrize("lines", [[command("quit")], ["click(start_box='(20,10)')", "hotkey(key='up')", "hotkey(key='enter')"]])
+@pytest.mark.parametrize(
+    "lines", [[command("quit")], ["click(start_box='(20,10)')", "hotkey(key='up')", "hotkey(key='enter')"]]
+)
 def test_an_agent_that_closes_the_application_has_failed(env, lines):
     env.reset(TASKS["A-02"])
     act(env, command("bg_color white"), *lines)
@@ -203,7 +238,9 @@ def test_two_at_a_time_do_not_see_each_other(env):
         act(other, command("fab GAVLIMF, hydrophobic"))
         act(env, command("show spheres"))
         assert other.check(StopReason.DONE) and env.check(StopReason.DONE)
-        assert set(env.snapshot()["objects"]) == {"pept"} and set(other.snapshot()["objects"]) == {"hydrophobic"}
+        assert set(env.snapshot()["objects"]) == {"pept"} and set(other.snapshot()["objects"]) == {
+            "hydrophobic"
+        }
     finally:
         other.close()
 
@@ -219,7 +256,9 @@ def test_who_does_not_know_the_secret_is_not_answered(env):
 @pytest.mark.parametrize("item", [{"key": "#SIZE", "value": 1}, {"key": [[0, 0]], "value": {"(0, 0)": True}}])
 def test_what_only_others_answer_is_said(env, item):
     task = TASKS["A-01"]
-    evaluate = BoardTask.model_validate(task.board.model_dump() | {"evaluate": [{"type": "eqn", **item}]}).evaluate
+    evaluate = BoardTask.model_validate(
+        task.board.model_dump() | {"evaluate": [{"type": "eqn", **item}]}
+    ).evaluate
     env.reset(replace(task, board=task.board.model_copy(update={"evaluate": evaluate})))
     with pytest.raises(UserError, match="PyMOL answers no eqn items"):
         env.check(StopReason.DONE)
@@ -228,7 +267,16 @@ def test_what_only_others_answer_is_said(env, item):
 def test_the_commands_play_its_drawn_tasks_at_the_size_that_models_see(coda, tmp_path):
     code, shown, _ = coda("episode", "PyMOL/A-01", "--save", str(tmp_path / "steps.png"))
     assert code == 0 and shown.startswith("PyMOL/A-01: ") and (tmp_path / "steps.png").is_file()
-    assert coda(*f"tasks draw --app PyMOL --region development --count 1 --seed 3 --save {tmp_path}/drawn.json".split())[0] == 0
-    code, shown, _ = coda(*f"evaluate --tasks {tmp_path}/drawn.json --runs 1 --save {tmp_path}/episodes.parquet --json".split())
+    assert (
+        coda(
+            *f"tasks draw --app PyMOL --region development --count 1 --seed 3 --save {tmp_path}/drawn.json".split()
+        )[0]
+        == 0
+    )
+    code, shown, _ = coda(
+        *f"evaluate --tasks {tmp_path}/drawn.json --runs 1 --save {tmp_path}/episodes.parquet --json".split()
+    )
     assert code == 0 and json.loads(shown)["results"][0]["app"] == "PyMOL"
-    assert list(pd.read_parquet(tmp_path / "episodes.parquet")["success"]) == [False]  # the laptop's models do not know PyMOL
+    assert list(pd.read_parquet(tmp_path / "episodes.parquet")["success"]) == [
+        False
+    ]  # the laptop's models do not know PyMOL

@@ -22,7 +22,10 @@ from sciencedesk.board.tasks import app_tasks
 from sciencedesk.real.connection import Transport
 from sciencedesk.real.stellarium import Stellarium
 
-pytestmark = [pytest.mark.apps, pytest.mark.skipif(not installed("Stellarium"), reason="Stellarium is not installed")]
+pytestmark = [
+    pytest.mark.apps,
+    pytest.mark.skipif(not installed("Stellarium"), reason="Stellarium is not installed"),
+]
 TASKS = {task.id.rpartition("/")[2]: task for task in app_tasks("Stellarium")}
 SERVER_BUTTON = "click(start_box='(487,459)')"  # switches off what the state is read from
 
@@ -135,7 +138,9 @@ def test_what_a_task_calls_is_done(env):
             ("select", ["Antares"]), ("view", [90, 40]), ("fov", [20])]  # fmt: skip
     env.reset(calls(TASKS["A-01"], *(Call(func="call", name=name, args=args) for name, args in made)))
     found = state(env)
-    assert found["utc"].startswith("2025-06-01T20:30:00") and found["rate"] == 0 and found["constellation_art"]
+    assert (
+        found["utc"].startswith("2025-06-01T20:30:00") and found["rate"] == 0 and found["constellation_art"]
+    )
     assert found["location"]["latitude"] == pytest.approx(-33.9) and found["selection"]["name"] == "Antares"
     assert found["fov"] == pytest.approx(20) and found["view"]["azimuth"] == pytest.approx(90, abs=0.1)
 

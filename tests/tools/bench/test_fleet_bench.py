@@ -1,4 +1,6 @@
-"""Fake machines, and a fleet measured on them; at full length by hand: `make bench ARGS=--fleet`, `pytest -m chaos`."""
+"""Fake machines, and a fleet measured on them; at full length by hand: `make bench ARGS=--fleet`, `pytest -m
+chaos`.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
     with bench_fleet.fake_machines(1) as (port,):
         env = ScienceBoard(Machine(address=f"{HOST}:{port}", state_port=port))
         start = time.monotonic()
-        played, fault = play(bench_fleet.Clicker(bench_fleet.STEPS), env, bench_fleet.typing_task(bench_fleet.STEPS), 0, 0)
+        played, fault = play(
+            bench_fleet.Clicker(bench_fleet.STEPS), env, bench_fleet.typing_task(bench_fleet.STEPS), 0, 0
+        )
         took = time.monotonic() - start
     assert played.success and fault is None and len(played.steps) == bench_fleet.STEPS + 1
     assert bench_fleet.episode_s() <= took < 1.2 * bench_fleet.episode_s()
@@ -56,7 +60,11 @@ def test_a_fleet_is_measured(monkeypatch, coda):
     code, shown, _ = coda("bench", "--fleet", "--machines", "3", "--json")
     (row,) = json.loads(shown)
     assert code == 0 and (row["machines"], row["workers"], row["episodes"]) == (3, 1, 9)
-    assert row["ideal_s"] <= row["wall_s"] < 2 * row["ideal_s"] + 10 and 0 < row["cores"] < 2 and row["memory_mb"] > 50
+    assert (
+        row["ideal_s"] <= row["wall_s"] < 2 * row["ideal_s"] + 10
+        and 0 < row["cores"] < 2
+        and row["memory_mb"] > 50
+    )
     assert "of the ideal" in coda("bench", "--fleet", "--machines", "1")[1]
 
 
@@ -81,11 +89,16 @@ if __name__ == "__main__":
 
 @pytest.mark.chaos
 def test_ten_minutes_of_random_kills_lose_no_finished_episode(tmp_path):
-    """Workers, machines (all of a server's at once) and the master are killed at random; what is finished stays, once."""
+    """Workers, machines (all of a server's at once) and the master are killed at random; what is finished
+    stays, once.
+    """
     rng, folder, script = random.Random(0), tmp_path / "fleet", tmp_path / "master.py"
     script.write_text(MASTER)
     runs, kept, killed = 100_000, {}, Counter()
-    with bench_fleet.fake_machines(CHAOS_MACHINES // 2) as stable, bench_fleet.fake_machines(CHAOS_MACHINES // 2) as shaky:
+    with (
+        bench_fleet.fake_machines(CHAOS_MACHINES // 2) as stable,
+        bench_fleet.fake_machines(CHAOS_MACHINES // 2) as shaky,
+    ):
         (server,) = [one for one in psutil.Process().children() if _listens(one, shaky[0])]
         words = [sys.executable, str(script), str(folder), str(runs), *map(str, stable + shaky)]
         master, end = subprocess.Popen(words), time.monotonic() + 60 * CHAOS_MIN

@@ -53,7 +53,9 @@ def test_without_checkpoints_the_rest_is_measured(tmp_path: Path) -> None:
     assert len(rows) == 10 and "models are not measured: the planner checkpoint" in said
 
 
-def test_the_command_shows_the_figures(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
+def test_the_command_shows_the_figures(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
     row = {"name": "desk steps", "value": 345.678, "unit": "steps/s", "target": "at least 300"}
     monkeypatch.setattr(bench, "measure", lambda console: [row])
     command.bench(as_json=True)

@@ -1,4 +1,6 @@
-"""`make bench ARGS=--training` on a CPU: the trainer's own steps, stock TRL and shared prefixes, with tiny networks."""
+"""`make bench ARGS=--training` on a CPU: the trainer's own steps, stock TRL and shared prefixes, with tiny
+networks.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 @pytest.fixture(autouse=True)
 def trainings(monkeypatch: pytest.MonkeyPatch, folders) -> list[list[dict[str, Any]]]:
-    """Measure little, and call the tiny planner "3b"; give the logged steps of each training that was measured."""
+    """Measure little, and call the tiny planner "3b"; give the logged steps of each training that was
+    measured.
+    """
     logs = []
 
     def specialize(*given: Any, **how: Any) -> Path:
@@ -84,10 +88,14 @@ def measured(folders: dict[str, str], lora: int | None = 4) -> Report:
 @pytest.mark.parametrize("lora", [4, None])
 def test_both_ways_train_alike_and_the_phases_cover_their_steps(folders, trainings, lora):
     report = measured(folders, lora)
-    assert {(phase.way, phase.name) for phase in report.phases} == {(way, name) for way in WAYS for name in PHASES}
+    assert {(phase.way, phase.name) for phase in report.phases} == {
+        (way, name) for way in WAYS for name in PHASES
+    }
     assert report.loss_difference < 1e-5 and report.gradient_difference < 1e-4
     for way, (*_, first, second) in zip(WAYS, trainings, strict=True):
-        steps = report.seconds(way) - report.seconds(way, "update")  # TRL's own clock starts and stops with `training_step`
+        steps = report.seconds(way) - report.seconds(
+            way, "update"
+        )  # TRL's own clock starts and stops with `training_step`
         assert steps == pytest.approx((first["step_time"] + second["step_time"]) / 2, rel=0.3)
 
 
@@ -118,7 +126,11 @@ def test_operations_of_both_ways_are_counted(folders):
 def test_on_a_gpu_the_clock_waits_for_it_and_each_phase_has_its_own_peak_memory(monkeypatch, tmp_path):
     calls = []
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    for name, value in (("synchronize", None), ("reset_peak_memory_stats", None), ("max_memory_allocated", 3_000)):
+    for name, value in (
+        ("synchronize", None),
+        ("reset_peak_memory_stats", None),
+        ("max_memory_allocated", 3_000),
+    ):
         monkeypatch.setattr(torch.cuda, name, lambda name=name, value=value: calls.append(name) or value)
     monkeypatch.setattr(Clock, "watch", lambda *_: None)
     timer = Clock(torch.nn.Identity())
@@ -128,7 +140,9 @@ def test_on_a_gpu_the_clock_waits_for_it_and_each_phase_has_its_own_peak_memory(
     timer.on_step_end()
     around = ["max_memory_allocated", "synchronize", "reset_peak_memory_stats"]
     assert calls == [*around[1:], *around, *around, "work", *around, *around, *around]
-    assert {name: moment.memory for name, moment in timer.steps[0].items()} == dict.fromkeys(("update", "policy", "plans"), 3_000)
+    assert {name: moment.memory for name, moment in timer.steps[0].items()} == dict.fromkeys(
+        ("update", "policy", "plans"), 3_000
+    )
 
 
 def test_a_way_that_does_not_fit_is_reported_and_the_other_measured(folders, monkeypatch, coda):
@@ -160,10 +174,15 @@ def test_an_unknown_size_is_one_clear_error(coda):
 
 
 def test_the_laptops_own_models_are_measured_with_its_profile(monkeypatch, trainings):
-    few = load_profile("laptop", ("specialize.completions_per_step=32",))  # of fewer none might earn more than another
+    few = load_profile(
+        "laptop", ("specialize.completions_per_step=32",)
+    )  # of fewer none might earn more than another
     report = measure_training(Console(file=io.StringIO()), "laptop", few)
     assert report.settings["planner"].endswith("planner") and report.gradient_difference < 1e-3
-    tokens = {way: sum(phase.tokens for phase in report.phases if phase.way == way) for way in ("stock TRL", "shared prefix")}
+    tokens = {
+        way: sum(phase.tokens for phase in report.phases if phase.way == way)
+        for way in ("stock TRL", "shared prefix")
+    }
     assert tokens["stock TRL"] > 2 * tokens["shared prefix"]  # seconds depend on what else runs
 
 
@@ -190,7 +209,10 @@ def test_operations_are_those_that_torch_counts(checkpointed):
     network.requires_grad_(False)
     with FlopCounterMode(display=False) as torchs, torch.no_grad():
         network(input_ids=TOKENS)
-    with Operations() as ours, torch.inference_mode():  # products come whole there, not as the operations that they are made of
+    with (
+        Operations() as ours,
+        torch.inference_mode(),
+    ):  # products come whole there, not as the operations that they are made of
         network(input_ids=TOKENS)
     assert ours.total == torchs.get_total_flops() > 10**6
 
