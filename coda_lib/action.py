@@ -19,7 +19,8 @@ class ActionError(ValueError):
 
 # ---- keys --------------------------------------------------------------------------------------------------
 _ALIASES = {
-    "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup", "pgdn": "pagedown",
+    "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup",
+    "pgdn": "pagedown",
     "arrowup": "up", "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "spacebar": "space",
     "super": "win", "meta": "win",
 }  # fmt: skip

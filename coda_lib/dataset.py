@@ -72,7 +72,8 @@ def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, fl
     A task that exploration always solves, or hardly ever, teaches GRPO little: its plans earn the same.
 
     >>> from coda_lib.trajectory import StopReason
-    >>> runs = [Trajectory("A-01", "algebra", "turn the grid on", "base", run, (), b"", StopReason.DONE) for run in range(4)]
+    >>> run = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, (), b"", StopReason.DONE)
+    >>> runs = [replace(run, run=number) for number in range(4)]
     >>> spreads(runs, lambda trajectory: [0] * (trajectory.run < 2))
     {'A-01': 0.5}
     """

@@ -1,4 +1,4 @@
-"""The interface of every environment, Gymnasium's: the observation is a screenshot, the action an `Action`."""
+"""The interface of every environment, Gymnasium's: observations are screenshots, actions `Action`s."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class ActionSpace(gymnasium.Space[Action]):
 
     def sample(self, mask: Any = None, probability: Any = None) -> Action:
         x, y, x2, y2 = map(float, self.np_random.random(4))
-        kinds = (Action.click(x, y), Action.double_click(x, y), Action.right_click(x, y), Action.drag(x, y, x2, y2),
+        kinds = (Action.click(x, y), Action.double_click(x, y), Action.right_click(x, y), Action.drag(x, y,
+                 x2, y2),
                  Action.scroll(x, y, "down"), Action.scroll(x, y, "up"))  # fmt: skip
         return kinds[self.np_random.integers(len(kinds))]
 
@@ -58,9 +59,8 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
     """
 
     task: Task | None = None
-    threads = (
-        False  # whether several threads may play episodes side by side, each in an environment of its own
-    )
+    # whether several threads may play episodes side by side, each in an environment of its own
+    threads = False
     lost = True  # whether a fault makes it unusable
     action_space: gymnasium.Space[Action] = ActionSpace()
 

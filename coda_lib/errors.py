@@ -9,7 +9,7 @@ from typing import Any
 
 
 class UserError(Exception):
-    """Something was asked for that does not exist or cannot be done; the message says what, and what to do."""
+    """Something was asked for that does not exist or cannot be done; the message says what to do."""
 
 
 class StageError(Exception):
@@ -32,7 +32,10 @@ _ADVICE = {  # of the operating system's errors: what it is called here, and wha
     errno.EIO: ("it cannot be read or written", "check the disk"),
     errno.EMFILE: ("too many files are open", "raise the limit with ulimit -n"),
     errno.ENFILE: ("too many files are open", "end other programs"),
-    errno.EAGAIN: ("no further process can be started", "raise the limit with ulimit -u, or end other programs"),
+    errno.EAGAIN: (
+        "no further process can be started",
+        "raise the limit with ulimit -u, or end other programs",
+    ),
     errno.ENOMEM: ("memory is used up", "end other programs, or choose a smaller profile"),
 }  # fmt: skip
 LONGEST = 300  # characters of what a library says

@@ -1,4 +1,4 @@
-"""The executor (the frozen 'cerebellum'): from a plan and the screen to low-level actions (paper, section 1)."""
+"""The executor (the frozen 'cerebellum'): from plan and screen to low-level actions (paper, section 1)."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from pydantic import BaseModel
 
-LONGEST_NAME = (
-    150  # bytes of a file name that somebody else chose: a suffix and a temporary name fit beside it
-)
+# bytes of a file name that somebody else chose: a suffix and a temporary name fit beside it
+LONGEST_NAME = 150
 _KINDS = {
-    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder", stat.S_IFLNK: "a link", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
+    stat.S_IFREG: "a file",
 }  # fmt: skip
 
 
@@ -212,7 +212,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_object(path: Path, *names: str) -> dict[str, Any]:
-    """The JSON object of a file.  UserError for another value, and for an object without one of these names."""
+    """The JSON object of a file.  UserError for another value, and for one without any of these names."""
     value = read_json(path)
     if not isinstance(value, dict) or (absent := [name for name in names if name not in value]):
         lacks = f"it has no {', '.join(absent)}" if isinstance(value, dict) else "no object"
@@ -239,7 +239,8 @@ def read_table(path: Path, **columns: str) -> DataFrame:
     from pyarrow import types
 
     kinds = {
-        "text": (types.is_string, types.is_large_string), "whole": (types.is_integer,), "truth": (types.is_boolean,),
+        "text": (types.is_string, types.is_large_string), "whole": (types.is_integer,),
+        "truth": (types.is_boolean,),
         "number": (types.is_integer, types.is_floating), "list": (types.is_list, types.is_large_list),
     }  # fmt: skip
     with reading(path, "Parquet"):

@@ -58,7 +58,8 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     `size` is the (width, height) in pixels of the image that the model saw.  Quoted text may hold the escapes
     of `_ESCAPES`; any other backslash stands for itself.  ActionError, which quotes what cannot be read.
 
-    >>> (action,) = parse_actions("Thought: Show the grid.\nAction: click(start_box='(84,63)')", size=(336, 252))
+    >>> reply = "Thought: Show the grid.\nAction: click(start_box='(84,63)')"
+    >>> (action,) = parse_actions(reply, size=(336, 252))
     >>> action == Action.click(0.25, 0.25)
     True
     """
@@ -104,9 +105,8 @@ def _parse_call(text: str, start: int, scale: tuple[int, int]) -> tuple[Action, 
     if call is None or call[1] not in _TYPES:
         raise ActionError(f"not an action: {_quote(text[start:])}")
     kind, position, values = _TYPES[call[1]], call.end(), {}
-    allowed = (
-        {*kind.arguments, "text"} if kind.ends else kind.arguments
-    )  # a closing remark is read, and left in the reply
+    # a closing remark is read, and left in the reply
+    allowed = {*kind.arguments, "text"} if kind.ends else kind.arguments
     while not (close := _CLOSE.match(text, position)):
         key = _KEY.match(text, position)
         argument = _ROLES.get(key[2]) if key and bool(key[1]) == bool(values) else None

@@ -1,6 +1,6 @@
-"""GRPO by its equations (paper, eq. 2 and 3): a group of plans for one state, its rewards and advantages, and the loss.
+"""GRPO by its equations (paper, eq. 2 and 3): a group of plans for one state, its advantages, the loss.
 
-`coda_lib.trainer` trains with TRL, whose loss equals `grpo_loss` (tests/coda_lib/test_grpo.py).
+`coda_lib.trainer` trains with TRL, whose loss equals `grpo_loss` (tests/coda_study/show/test_notebooks.py).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Group:
 def draw_groups(
     agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int
 ) -> list[Group]:
-    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward its actions.
+    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward it.
 
     UserError if there is no step.
     """

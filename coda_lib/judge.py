@@ -46,7 +46,7 @@ class Judge:
 
     @classmethod
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
-        """The judge of a profile, by default with its own checkpoint; `changes` replace arguments of `Judge`."""
+        """The judge of a profile, by default its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
         return cls(
             model,
@@ -93,7 +93,8 @@ def judge_messages(
     The prompts of the tiny judge (`compact`) also hold the plan behind each step; the paper's do not.
     """
     return render(
-        prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer, plans=list(plans)
+        prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer,
+        plans=list(plans)
     )  # fmt: skip
 
 
@@ -104,9 +105,8 @@ class VoteOutcome:
     success: bool  # enough votes say correct
     clean: bool  # enough votes say clean
     invalid: int  # votes that are no verdict
-    needless: frozenset[int] = (
-        frozenset()
-    )  # steps (from 1) that a vote of "correct" calls redundant or an error
+    # steps (from 1) that a vote of "correct" calls redundant or an error
+    needless: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -207,7 +207,8 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
 
     >>> from coda_lib.trajectory import Step, StopReason
     >>> steps, votes = (Step(b"", "Click 'Grid'.", "", ()),) * 3, (format_verdict(Verdict(correct=True)),) * 2
-    >>> clean = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, steps, b"", StopReason.DONE, verdicts=votes)
+    >>> done = StopReason.DONE
+    >>> clean = Trajectory("A-01", "algebra", "grid on", "base", 0, steps, b"", done, verdicts=votes)
     >>> positive_steps(clean, Rule("voting@2", (("judge", 2),), needed=2))
     (0, 1, 2)
     """
@@ -340,7 +341,7 @@ def _is_step(value: Any) -> bool:
 
 
 def format_verdict(verdict: Verdict, details: bool = True) -> str:
-    """A verdict as the JSON that `parse_verdict` reads; without `details` only the three fields that decide."""
+    """A verdict as JSON for `parse_verdict`; without `details` only the three fields that decide."""
     raw: dict[str, Any] = {
         "Correctness": verdict.correct,
         "Redundant": list(verdict.redundant),

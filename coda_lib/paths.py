@@ -17,7 +17,7 @@ REFERENCE = RESULTS / "reference"
 
 
 def checkpoint_path(name: str) -> str:
-    """Return what `from_pretrained` takes: a path of this repository made absolute, or a hub name as it is."""
+    """What `from_pretrained` takes: a path of this repository made absolute, or a hub name as it is."""
     is_path = name.startswith(("data/", "results/", "/", "./"))
     return str(REPO / name) if is_path else name
 
@@ -29,8 +29,10 @@ def require_checkpoint(role: str, name: str) -> str:
         raise UserError(f"the name of the {role} checkpoint is empty: give a folder or a name on the hub")
     if Path(path).is_absolute() and not (Path(path) / "config.json").is_file():
         profile = "desktop" if Path(path).parent.name == "desktop" else "laptop"
-        how = f"`coda reproduce --profile {profile} --run base-models --until base_models` trains that of profile {profile}"
-        raise UserError(f"the {role} checkpoint {name} is missing; {how}")
+        command = f"coda reproduce --profile {profile} --run base-models --until base_models"
+        raise UserError(
+            f"the {role} checkpoint {name} is missing; `{command}` trains that of profile {profile}"
+        )
     return path
 
 

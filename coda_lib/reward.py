@@ -28,9 +28,8 @@ from rapidfuzz.distance import Levenshtein
 
 from coda_lib.action import Action, ActionType
 
-DRAG_MARGIN = (
-    0.03  # fraction of the screen added on each side of a dragged box: half the height of a usual control
-)
+# fraction of the screen added on each side of a dragged box: half the height of a usual control
+DRAG_MARGIN = 0.03
 MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord has no meaning
 
 

@@ -24,6 +24,7 @@ from coda_lib.task import Task
 from coda_lib.trajectory import Step, StopReason, Trajectory, screenshot_png
 
 TRIES = 2  # of an episode whose environment breaks
+SEEDS_APART = 100_003  # between the random numbers of two steps
 
 
 @dataclass
@@ -33,14 +34,13 @@ class _Episode:
     task: Task
     run: int
     index: int  # in the list of jobs
+    limit: int  # steps
     attempt: int = 1
     env: Environment | None = None  # None: it waits
     broken: tuple[Environment, ...] = ()  # those in which it was tried before
     decision: Decision | None = None  # of the next step
-    limit: int = 0  # steps
-    current: Image.Image = field(
-        default_factory=lambda: Image.new("RGB", (1, 1))
-    )  # before the first screenshot
+    # before the first screenshot
+    current: Image.Image = field(default_factory=lambda: Image.new("RGB", (1, 1)))
     previous: Image.Image | None = None
     turns: list[Turn] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
@@ -54,6 +54,11 @@ class _Episode:
             self.current = self.env.begin(self.task)
         except EnvironmentFault as fault:
             self._break(fault)
+
+    def again(self) -> _Episode:
+        """The same episode from its start, in another environment than those in which it broke."""
+        broken = (*self.broken, self.env)
+        return _Episode(self.task, self.run, self.index, self.limit, self.attempt + 1, broken=broken)
 
     def _break(self, fault: EnvironmentFault) -> None:
         self.stop, self.success, self.fault = StopReason.ENVIRONMENT_ERROR, None, str(fault)
@@ -105,11 +110,13 @@ def play(
     `do` runs every call that touches the environment.  The random numbers depend on `seed`, the task and the
     run alone, not on other episodes or the machine.
     """
-    episode = _Episode(task, run, 0, env=env, limit=min(task.steps, step_limit or task.steps))
-    own = int.from_bytes(hashlib.sha256(f"{seed}/{task.id}/{run}".encode()).digest()[:4], "big") % 2**31
+    episode = _Episode(task, run, 0, limit=min(task.steps, step_limit or task.steps), env=env)
+    digest = hashlib.sha256(f"{seed}/{task.id}/{run}".encode()).digest()
+    episode_seed = int.from_bytes(digest[:4], "big") % 2**31
     do(episode.begin)
     while episode.stop is None:
-        (episode.decision,) = agent.decide([do(episode.observation)], own + 100_003 * len(episode.steps))
+        step_seed = episode_seed + SEEDS_APART * len(episode.steps)
+        (episode.decision,) = agent.decide([do(episode.observation)], step_seed)
         do(episode.apply)
     return episode.trajectory(agent.name), episode.fault
 
@@ -137,99 +144,125 @@ def rollout(
     >>> planner = Planner(ReplayModel(["Click 'View'.", "DONE"]), Sampling())
     >>> executor = Executor(ReplayModel(["click(start_box='(27,10)')"]), Sampling())
     >>> agent = DualAgent(planner, executor, "replay")
-    >>> (trajectory,) = rollout(agent, jobs(test_tasks("algebra")[:1], 1), lambda: ScienceDesk("algebra"), seed=7)
+    >>> tasks = test_tasks("algebra")[:1]
+    >>> (trajectory,) = rollout(agent, jobs(tasks, 1), lambda: ScienceDesk("algebra"), seed=7)
     >>> [step.plan for step in trajectory.steps], str(trajectory.stop), trajectory.success
     (["Click 'View'.", 'DONE'], 'DONE', False)
     """
-    waiting = deque(_Episode(task, run, index) for index, (task, run) in enumerate(jobs))
-    slots, free = min(concurrency, len(jobs)), []
-    active: list[_Episode] = []
-    done: dict[int, Trajectory] = {}
+    state = _Episodes(jobs, make_env, concurrency, step_limit, report)
     tick = 0
-    while waiting or active:
-        fresh: list[_Episode] = []
-        for _ in range(len(waiting)):
-            if len(active) + len(fresh) >= slots:
+    while state.waiting or state.active:
+        state.admit()
+        state.step(agent, seed + SEEDS_APART * tick)
+        state.retire(agent.name)
+        tick += 1
+        progress(len(state.trajectories), len(jobs))
+    state.close()
+    return [state.trajectories[index] for index in range(len(jobs))]
+
+
+class _Episodes:
+    """All episodes of a rollout: `admit` starts those that have a place, `step` plays one step of each, and
+    `retire` takes out those that have ended.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[tuple[Task, int]],
+        make_env: Callable[[], Environment],
+        concurrency: int,
+        step_limit: int | None,
+        report: Callable[[str], None],
+    ):
+        self.make_env, self.report = make_env, report
+        self.slots = min(concurrency, len(jobs))  # episodes that are played side by side
+        self.waiting = deque(
+            _Episode(task, run, index, limit=min(task.steps, step_limit or task.steps))
+            for index, (task, run) in enumerate(jobs)
+        )
+        self.active: list[_Episode] = []
+        self.free: list[Environment] = []
+        self.trajectories: dict[int, Trajectory] = {}  # by the index of the job
+
+    def admit(self) -> None:
+        """Begin waiting episodes while there is a slot and an environment for each."""
+        started: list[_Episode] = []
+        for _ in range(len(self.waiting)):
+            if len(self.active) + len(started) >= self.slots:
                 break
             try:
-                env = _place(waiting[0], free, make_env, bool(active or fresh))
+                env = self._environment(self.waiting[0], others_play=bool(self.active or started))
             except EnvironmentFault as fault:  # none is left: go on with the others
-                report(str(fault))
-                slots = len(active) + len(fresh)
+                self.report(str(fault))
+                self.slots = len(self.active) + len(started)
                 break
             if env is None:
-                waiting.rotate(-1)
+                self.waiting.rotate(-1)
             else:
-                fresh.append(replace(waiting.popleft(), env=env))
-        _each(fresh, _Episode.begin)
-        active += fresh
-        playing = [episode for episode in active if episode.stop is None]
-        decisions = (
-            agent.decide([episode.observation() for episode in playing], seed + 100_003 * tick)
-            if playing
-            else []
-        )
+                started.append(replace(self.waiting.popleft(), env=env))
+        _for_each(started, _Episode.begin)
+        self.active += started
+
+    def _environment(self, episode: _Episode, others_play: bool) -> Environment | None:
+        """An environment for an episode, elsewhere than it broke; None: it waits for one.
+
+        There it is tried again only if there is no other.  EnvironmentFault as from `make_env`.
+        """
+        for env in reversed(self.free):
+            if env not in episode.broken:
+                self.free.remove(env)
+                return env
+        try:
+            return self.make_env()
+        except EnvironmentFault:
+            if not self.free:
+                raise
+            return None if others_play else self.free.pop()
+
+    def step(self, agent: Agent, seed: int) -> None:
+        """Let the agent decide about all active episodes in one batch, and carry its decisions out."""
+        playing = [episode for episode in self.active if episode.stop is None]
+        if not playing:
+            return
+        decisions = agent.decide([episode.observation() for episode in playing], seed)
         for episode, decision in zip(playing, decisions, strict=True):
-            episode.decision, episode.limit = (
-                decision,
-                min(episode.task.steps, step_limit or episode.task.steps),
-            )
-        _each(playing, _Episode.apply)
-        ended = [episode for episode in active if episode.stop is not None]
-        active = [episode for episode in active if episode.stop is None]
+            episode.decision = decision
+        _for_each(playing, _Episode.apply)
+
+    def retire(self, planner: str) -> None:
+        """Keep trajectories and environments of ended episodes; those that broke wait once more."""
+        ended = [episode for episode in self.active if episode.stop is not None]
+        self.active = [episode for episode in self.active if episode.stop is None]
         for episode in ended:
             if episode.fault:
-                report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
+                self.report(f"{episode.task.id}, run {episode.run}: {episode.fault}")
             if episode.fault and episode.attempt < TRIES:
-                tried = (*episode.broken, episode.env)
-                waiting.append(
-                    _Episode(episode.task, episode.run, episode.index, episode.attempt + 1, broken=tried)
-                )
+                self.waiting.append(episode.again())
             else:
-                done[episode.index] = episode.trajectory(agent.name)
+                self.trajectories[episode.index] = episode.trajectory(planner)
             if episode.fault and episode.env.lost:
                 episode.env.close()
             else:
-                free.append(episode.env)
-        if not slots:
-            done |= {
-                e.index: replace(e, stop=StopReason.ENVIRONMENT_ERROR).trajectory(agent.name) for e in waiting
-            }
-            waiting.clear()
-        tick += 1
-        progress(len(done), len(jobs))
-    for env in free:
-        env.close()
-    return [done[index] for index in range(len(jobs))]
+                self.free.append(episode.env)
+        if not self.slots:  # no environment is left
+            for episode in self.waiting:
+                episode.stop = StopReason.ENVIRONMENT_ERROR
+                self.trajectories[episode.index] = episode.trajectory(planner)
+            self.waiting.clear()
+
+    def close(self) -> None:
+        for env in self.free:
+            env.close()
 
 
-def _place(
-    episode: _Episode, free: list[Environment], make_env: Callable[[], Environment], others_play: bool
-) -> Environment | None:
-    """An environment for an episode, elsewhere than it broke; None: it waits for one.
-
-    There it is tried again only if there is no other.  EnvironmentFault as from `make_env`.
-    """
-    for env in reversed(free):
-        if env not in episode.broken:
-            free.remove(env)
-            return env
-    try:
-        return make_env()
-    except EnvironmentFault:
-        if not free:
-            raise
-        return None if others_play else free.pop()
-
-
-def _each(episodes: Sequence[_Episode], do: Callable[[_Episode], None]) -> None:
-    """Apply `do` to every episode, in threads where the environments allow it."""
+def _for_each(episodes: Sequence[_Episode], call: Callable[[_Episode], None]) -> None:
+    """Call a function with every episode, in threads where the environments allow it."""
     if len(episodes) > 1 and episodes[0].env.threads:
         with ThreadPoolExecutor(len(episodes)) as pool:
-            list(pool.map(do, episodes))
+            list(pool.map(call, episodes))
     else:
         for episode in episodes:
-            do(episode)
+            call(episode)
 
 
 def jobs(tasks: Sequence[Task], runs: int) -> list[tuple[Task, int]]:
@@ -245,7 +278,8 @@ def episodes(
     return pd.DataFrame(
         [
             {"task_id": t.task_id, "app": t.app, "grade": grades[t.task_id], "run": t.run, "system": system,
-             "success": t.success, "stop": str(t.stop), "steps": len(t.steps), "answer": t.answer, "seed": seed}
+             "success": t.success, "stop": str(t.stop), "steps": len(t.steps), "answer": t.answer,
+             "seed": seed}
             for t in trajectories
         ]
     )  # fmt: skip

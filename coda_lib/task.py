@@ -111,8 +111,8 @@ def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | 
 
     >>> goal = {"type": "state", "key": "grid", "value": True}
     >>> task = Task("gis/A-90", "gis", "A", "Turn the grid on.", steps=5, initialize=(), evaluate=(goal,))
-    >>> check(task, {"grid": True}, StopReason.DONE, None), check(task, {"grid": False}, StopReason.DONE, None)
-    (True, False)
+    >>> [check(task, {"grid": on}, StopReason.DONE, None) for on in (True, False)]
+    [True, False]
     """
     return (
         None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)

@@ -64,7 +64,8 @@ class ActionReward:
 
     def carry_out(
         self, completions: Sequence[Any], images: Sequence[Sequence[Image.Image]], target: Sequence[str],
-        instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState, **_: Any,
+        instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState,
+        **_: Any,
     ) -> tuple[list[Observation], list[Decision], list[float]]:  # fmt: skip
         """State, decision and reward of each plan."""
         states = [
@@ -95,7 +96,8 @@ def _text_of(completion: Any) -> str:
 
 
 def specialize(
-    rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings, sampling: SamplingSettings,
+    rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings,
+    sampling: SamplingSettings,
     folder: Path, seed: int, distance: bool = True, rewarding: ActionReward | None = None,
     kind: type[SpecializeTrainer] | None = None, progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
@@ -112,7 +114,8 @@ def specialize(
     >>> from coda_lib.dataset import grpo_rows
     >>> from coda_lib.paths import CHECKPOINTS
     >>> from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
-    >>> screen, profile = encode_image(Image.new("RGB", (336, 252))), load_profile("smoke", ("specialize.steps=1",))
+    >>> screen = encode_image(Image.new("RGB", (336, 252)))
+    >>> profile = load_profile("smoke", ("specialize.steps=1",))
     >>> steps = (Step(screen, "DONE", "", parse_actions("finished()", (336, 252))),)
     >>> clean = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, steps, screen, StopReason.DONE)
     >>> rows, folder = grpo_rows([clean], profile.prompts, label=lambda trajectory: [0]), Path(mkdtemp())
@@ -189,14 +192,18 @@ def _common(
     steps, at_once = settings.steps or -1, settings.at_once or samples // processes
     if not at_once or samples % (processes * at_once):
         raise UserError(
-            f"{samples} samples a step cannot be divided among {processes} processes, {at_once} at once in each"
+            f"{samples} samples a step cannot be divided among {processes} processes, "
+            f"{at_once} at once in each"
         )
     return {
-        "per_device_train_batch_size": at_once, "gradient_accumulation_steps": samples // (processes * at_once),
-        "output_dir": str(folder / "checkpoints"), "max_steps": steps, "learning_rate": settings.learning_rate,
+        "per_device_train_batch_size": at_once,
+        "gradient_accumulation_steps": samples // (processes * at_once),
+        "output_dir": str(folder / "checkpoints"), "max_steps": steps,
+        "learning_rate": settings.learning_rate,
         "lr_scheduler_type": "constant_with_warmup" if settings.schedule == "constant" else settings.schedule,
         "warmup_steps": settings.warm_up, "seed": seed, "logging_steps": 1, "save_steps": max(10, steps // 4),
-        "save_total_limit": 1, "bf16": torch.cuda.is_available(), "gradient_checkpointing": torch.cuda.is_available(),
+        "save_total_limit": 1, "bf16": torch.cuda.is_available(),
+        "gradient_checkpointing": torch.cuda.is_available(),
         "use_cpu": not torch.cuda.is_available(), "dataloader_pin_memory": False,
         "report_to": settings.track, "disable_tqdm": True,
     }  # fmt: skip
@@ -219,7 +226,7 @@ def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, An
 
 
 def adapter_settings(settings: TrainingSettings) -> PeftConfig | None:
-    """Adapters on every linear layer of the language model, scaled by one; the vision tower stays as it is."""
+    """Adapters on every linear layer of the language model, scaled by one; none on the vision tower."""
     if not settings.lora:
         return None
     if not find_spec("peft"):
@@ -238,7 +245,8 @@ def together() -> PartialState:
 def _need(rows: Dataset, stage: str) -> None:
     if not len(rows):
         raise UserError(
-            f"{stage}: no positive step to learn from: the judge called no trajectory clean; explore more tasks"
+            f"{stage}: no positive step to learn from: the judge called no trajectory clean; "
+            "explore more tasks"
         )
 
 
@@ -253,7 +261,8 @@ def _reach(server: str | None, planner: str | Path) -> None:
     except httpx.HTTPError as error:
         raise UserError(
             f"specialize.vllm_server: {server} does not answer ({error}); start it with\n"
-            f'  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} --weight-transfer-config \'{{"backend": "nccl"}}\''
+            f"  VLLM_SERVER_DEV_MODE=1 vllm serve {planner} "
+            """--weight-transfer-config '{"backend": "nccl"}'"""
         ) from error
 
 
@@ -285,9 +294,8 @@ class GeneralizeTrainer(_Resuming, SFTTrainer):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self.model_accepts_loss_kwargs = (
-            True  # the mean is over the tokens of a step, in however many passes it is computed
-        )
+        # the mean is over the tokens of a step, in however many passes it is computed
+        self.model_accepts_loss_kwargs = True
         collate, end = self.data_collator, self.processing_class.tokenizer.eos_token_id
 
         def up_to_the_end(features: list[dict[str, Any]]) -> dict[str, Any]:

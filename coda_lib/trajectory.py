@@ -60,13 +60,11 @@ class Trajectory:
     final_screenshot: bytes  # o_{T+1} as PNG
     stop: StopReason
     answer: str | None = None  # what was submitted with ANS
-    success: bool | None = (
-        None  # the environment's own check; used for evaluation only, never for training labels
-    )
+    # the environment's own check; used for evaluation only, never for training labels
+    success: bool | None = None
     verdicts: tuple[str, ...] = field(default=())  # the judge's raw replies, one a vote
-    score: float | None = (
-        None  # in another project's log, if it is neither 0 nor 1; then `success` is whether it is 1 or more
-    )
+    # in another project's log, if it is neither 0 nor 1; then `success` is whether it is 1 or more
+    score: float | None = None
 
     @property
     def screenshots(self) -> list[bytes]:
@@ -126,16 +124,19 @@ def decode_image(png: bytes) -> Image.Image:
 
 
 _ACTION = pa.struct(
-    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()), ("y2", pa.float64()),
+    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()), ("y2",
+     pa.float64()),
      ("text", pa.string()), ("direction", pa.string())]
 )  # fmt: skip
 _STEP = pa.struct(
-    [("screenshot", pa.binary()), ("plan", pa.string()), ("reply", pa.string()), ("actions", pa.list_(_ACTION)),
+    [("screenshot", pa.binary()), ("plan", pa.string()), ("reply", pa.string()), ("actions",
+     pa.list_(_ACTION)),
      ("error", pa.string())]
 )  # fmt: skip
 _SCHEMA = pa.schema(
     [("task_id", pa.string()), ("app", pa.string()), ("instruction", pa.string()), ("planner", pa.string()),
-     ("run", pa.int64()), ("steps", pa.list_(_STEP)), ("final_screenshot", pa.binary()), ("stop", pa.string()),
+     ("run", pa.int64()), ("steps", pa.list_(_STEP)), ("final_screenshot", pa.binary()), ("stop",
+      pa.string()),
      ("answer", pa.string()), ("success", pa.bool_()), ("verdicts", pa.list_(pa.string()))]
 )  # fmt: skip
 
@@ -163,7 +164,8 @@ def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
     rows = trajectory_rows(path)
     if screens and any(len(row["final_screenshot"] or b"") == DIGEST for row in rows):
         raise UserError(
-            f"{path} has no screenshots, but their digests: look at its run, coda view RUN, which draws them again"
+            f"{path} has no screenshots, but their digests: look at its run, coda view RUN, "
+            "which draws them again"
         )
     with reading(path, "trajectory"):
         return [_trajectory(row) for row in rows]

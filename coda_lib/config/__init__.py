@@ -1,4 +1,4 @@
-"""Profiles: every number that sizes a run, read from profiles/NAME.yaml, validated, and stored with the run."""
+"""Profiles: every number that sizes a run, read from profiles/NAME.yaml, validated, stored with the run."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ from coda_lib.files import read_yaml
 from coda_lib.paths import PROFILES, display
 
 __all__ = [
-    "EXPLORERS", "SYSTEMS", "Count", "ExploreSettings", "FleetSettings", "GeneralizeSettings", "Hardware", "JudgeSettings",
-    "Models", "Profile", "Role", "SamplingSettings", "Section", "Serving", "SpecializeSettings", "System", "TrainingSettings",
-    "Variant", "load_profile", "profile_names", "profile_text", "read_profile",
+    "EXPLORERS", "SYSTEMS", "Count", "ExploreSettings", "FleetSettings", "GeneralizeSettings",
+    "Hardware", "JudgeSettings", "Models", "Profile", "Role", "SamplingSettings", "Section", "Serving",
+    "SpecializeSettings", "System", "TrainingSettings", "Variant", "load_profile", "profile_names",
+    "profile_text", "read_profile",
 ]  # fmt: skip
 
 
@@ -54,9 +55,8 @@ class Profile(Section):
 
     name: str
     seed: Annotated[Whole, Field(ge=0, le=LAST_SEED)]
-    explored: str | None = (
-        None  # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
-    )
+    # run beside this one whose draw of tasks, base rollouts and judgments it uses; None: its own
+    explored: str | None = None
     apps: Annotated[tuple[App, ...], Field(min_length=1)]
     models: Models
     serving: Serving = Serving()

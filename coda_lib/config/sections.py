@@ -82,9 +82,8 @@ class SamplingSettings(Section):
 
 class JudgeSettings(SamplingSettings):
     votes: Count  # independent replies about a trajectory, at most
-    rule: Literal["unanimous", "majority", "agreement", "single"] = (
-        "unanimous"  # all agree, over half, `agree`; one vote
-    )
+    # all agree, over half, `agree`; one vote
+    rule: Literal["unanimous", "majority", "agreement", "single"] = "unanimous"
     agree: Count | None = None  # votes that must agree under the rule `agreement`
     trim: bool = False  # an accepted attempt with redundant steps is learned from, too, without these
     repeats: Count = 1  # attempts at one task whose labelled plans must be the same
@@ -169,29 +168,22 @@ class TrainingSettings(Section):
     """What both stages of training share."""
 
     learning_rate: Positive
-    threads: Threads = (
-        1  # torch threads; part of the result to the last bit, hence here and not on the command line
-    )
-    at_once: Count | None = (
-        None  # of the samples behind an optimizer step, those in one pass of a device; None: its share
-    )
-    accelerate: str | None = (
-        None  # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
-    )
-    lora: Count | None = (
-        None  # rank of adapters on the language model, which alone are trained then; None: all weights are
-    )
+    # torch threads; part of the result to the last bit, hence here and not on the command line
+    threads: Threads = 1
+    # of the samples behind an optimizer step, those in one pass of a device; None: its share
+    at_once: Count | None = None
+    # train by several processes: a configuration of `accelerate launch`, as in profiles/accelerate
+    accelerate: str | None = None
+    # rank of adapters on the language model, which alone are trained then; None: all weights are
+    lora: Count | None = None
     frozen_vision: bool = False  # the vision tower stays as it is
-    endings: Annotated[Real, Field(ge=0, le=1)] = (
-        1.0  # largest share of states whose right plan ends the episode
-    )
-    schedule: Literal["constant", "cosine"] = (
-        "constant"  # of the learning rate, after `warm_up` steps in which it rises from 0
-    )
+    # largest share of states whose right plan ends the episode
+    endings: Annotated[Real, Field(ge=0, le=1)] = 1.0
+    # of the learning rate, after `warm_up` steps in which it rises from 0
+    schedule: Literal["constant", "cosine"] = "constant"
     warm_up: Number = 0
-    track: Literal["none", "tensorboard", "trackio", "wandb"] = (
-        "none"  # who is told of each step beside metrics.jsonl
-    )
+    # who is told of each step beside metrics.jsonl
+    track: Literal["none", "tensorboard", "trackio", "wandb"] = "none"
 
 
 class SpecializeSettings(TrainingSettings):
@@ -203,18 +195,14 @@ class SpecializeSettings(TrainingSettings):
     beta: NotNegative  # β of eq. 3, weight of the KL term
     epsilon: Share  # ε of eq. 3, clip range
     epsilon_high: Share | None = None  # its upper side; None: as the lower one
-    reach: Annotated[Real, Field(gt=0, le=2)] = (
-        2.0  # L1 distance, in sides of the screen, at which a point earns no r_dist
-    )
-    vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = (
-        None  # writes the plans; None: the network itself does
-    )
-    shared_prefix: bool = (
-        True  # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
-    )
-    draw: Literal["passes", "spread"] = (
-        "passes"  # states in shuffled passes, or by how much their task's runs differed
-    )
+    # L1 distance, in sides of the screen, at which a point earns no r_dist
+    reach: Annotated[Real, Field(gt=0, le=2)] = 2.0
+    # writes the plans; None: the network itself does
+    vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
+    # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient
+    shared_prefix: bool = True
+    # states in shuffled passes, or by how much their task's runs differed
+    draw: Literal["passes", "spread"] = "passes"
     refills: Number = 0  # times a step that states whose plans all earn the same are replaced
 
     @model_validator(mode="after")
@@ -230,17 +218,14 @@ class SpecializeSettings(TrainingSettings):
 class Variant(Section):
     """What an ablation changes in stage 1; all else is as in the run."""
 
-    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = (
-        "voting"  # who says "clean"
-    )
+    # who says "clean"
+    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"
     distance: bool = True  # with r_dist in the reward (eq. 1)
-    group_size: Annotated[Whole, Field(ge=2)] | None = (
-        None  # G of eq. 2; None: the run's, with as many plans a step in any case
-    )
+    # G of eq. 2; None: the run's, with as many plans a step in any case
+    group_size: Annotated[Whole, Field(ge=2)] | None = None
     coupled: bool = False  # the executor is trained as well, on the same rewards
-    joint: bool = (
-        False  # one planner for all applications, with as many steps as the specialists have together
-    )
+    # one planner for all applications, with as many steps as the specialists have together
+    joint: bool = False
 
 
 class GeneralizeSettings(TrainingSettings):

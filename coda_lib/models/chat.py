@@ -44,7 +44,7 @@ class ChatModel(Protocol):
 
 
 class ReplayModel:
-    """Recorded or scripted replies, so that everything that asks a model can be tested and shown without one."""
+    """Recorded or scripted replies, so that what asks a model can be tested and shown without one."""
 
     def __init__(self, replies: Iterable[str] | Callable[[list[Message]], str], name: str = "replay"):
         self.name = name

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
-from threading import Lock
+from collections.abc import Coroutine, Sequence
+from functools import cache, cached_property
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -49,35 +49,45 @@ class EndpointModel:
     ):
         self.name, self.url, self.concurrency = model, url, concurrency
         self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
-        self.usage, self._lock = Usage(), Lock()
-        client = BoundedClient(deadline_s)
-        self._client = openai.OpenAI(
-            base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries, http_client=client
+        self.usage = Usage()
+        self._client = openai.AsyncOpenAI(
+            base_url=url,
+            api_key=api_key,
+            timeout=deadline_s,
+            max_retries=retries,
+            http_client=BoundedClient(deadline_s),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
         return EndpointModel, self._made_of
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
-        """One reply for each conversation, in order; the first that fails ends it, and those not yet asked
-        are not asked.
-        """
-        if len(conversations) == 1:
-            return [reply_of(self.complete(conversations[0], sampling, seed))]
-        with ThreadPoolExecutor(self.concurrency) as pool:
-            asked = [
-                pool.submit(self.complete, messages, sampling, seed + i)
-                for i, messages in enumerate(conversations)
-            ]
-            try:
-                return [reply_of(future.result()) for future in asked]
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        """One reply for each conversation, in order; the first that fails ends it."""
+        return _wait_for(self._replies(conversations, sampling, seed))
+
+    async def _replies(
+        self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int
+    ) -> list[str]:
+        free = asyncio.Semaphore(self.concurrency)
+
+        async def reply(messages: list[Message], seed: int) -> str:
+            async with free:
+                return reply_of(await self._complete(messages, sampling, seed))
+
+        asked = [asyncio.create_task(reply(messages, seed + i)) for i, messages in enumerate(conversations)]
+        try:
+            return await asyncio.gather(*asked)
+        finally:
+            for task in asked:
+                task.cancel()
 
     def complete(self, messages: list[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         """The server's whole answer to one conversation (a chat completion as plain data)."""
+        return _wait_for(self._complete(messages, sampling, seed))
+
+    async def _complete(self, messages: list[Message], sampling: Sampling, seed: int) -> dict[str, Any]:
         try:
-            raw = self._client.chat.completions.with_raw_response.create(
+            raw = await self._client.chat.completions.with_raw_response.create(
                 model=self.name, messages=[], temperature=sampling.temperature, top_p=sampling.top_p,
                 max_tokens=sampling.max_new_tokens, seed=seed,
                 # unread: the client would look at every part
@@ -99,18 +109,33 @@ class EndpointModel:
             raise UserError(
                 f"{self.url} answered with {error}; is the address right (…/v1), and what stands between?"
             ) from error
-        with self._lock:
-            self.usage += used
+        self.usage += used
         return answer
 
     @cached_property
     def resize_rule(self) -> ResizeRule:
         """That of the checkpoint which the model is named after.  UserError if it cannot be found."""
-        from coda_lib.models.local import (
-            load_processor,  # takes torch along, which a client does without otherwise
-        )
+        # takes torch along, which a client does without otherwise
+        from coda_lib.models.local import load_processor
 
         return load_processor(self.name).image_processor.resize_rule
+
+
+def _wait_for(answers: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine, run in a thread of its own: this one may have an event loop (Jupyter)."""
+    running = asyncio.run_coroutine_threadsafe(answers, _loop())
+    try:
+        return running.result()
+    finally:
+        running.cancel()  # after Ctrl+C nothing more is asked
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all served models of this process."""
+    loop = asyncio.new_event_loop()
+    Thread(target=loop.run_forever, daemon=True).start()
+    return loop
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
@@ -122,10 +147,7 @@ def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(f"text that is no Unicode (a lone surrogate): {_quote(repr(body))}") from error
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # UnicodeDecodeError, and numbers of thousands of digits, too
+    except (ValueError, RecursionError) as error:  # also no UTF-8, or a number of thousands of digits
         raise ValueError(f"broken JSON ({_quote(str(error))}): {_quote(repr(body))}") from error
     choices = answer.get("choices") if isinstance(answer, dict) else None
     first = choices[0] if isinstance(choices, list) and choices else None

@@ -34,9 +34,8 @@ from coda_lib.models.chat import Message, ResizeRule, Sampling
 from coda_lib.models.shared_prefix import features, prompts_of, sample
 from coda_lib.trajectory import digest
 
-_LOADING = (
-    Lock()
-)  # transformers changes its classes while it loads, and keeps the change when two loads overlap
+# transformers changes its classes while it loads, and keeps the change when two loads overlap
+_LOADING = Lock()
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
@@ -112,7 +111,8 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
         if tokenizer.chat_template is None:
             raise UserError(
-                f"the checkpoint {path} has no chat template (chat_template.jinja): add that of its base model"
+                f"the checkpoint {path} has no chat template (chat_template.jinja): "
+                "add that of its base model"
             )
         processor = ImageTextProcessor(
             ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template
@@ -132,9 +132,7 @@ def _loading(path: str | Path, part: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except (
-        Exception
-    ) as error:  # transformers and what it stands on raise whatever they run into in a damaged folder
+    except Exception as error:  # transformers raises whatever it runs into in a damaged folder
         raise UserError(f"cannot load the checkpoint {path} ({part}): {one_line(error)}") from error
 
 
@@ -160,7 +158,8 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
     if network.generation_config.eos_token_id is None:
         raise UserError(
-            f"the checkpoint {path} names no end of a reply: eos_token_id is missing in generation_config.json"
+            f"the checkpoint {path} names no end of a reply: "
+            "eos_token_id is missing in generation_config.json"
         )
     embed_patches_by_product(network)
     return network.to(device).requires_grad_(trainable).train(trainable)
@@ -221,9 +220,8 @@ class LocalModel:
     begin with the same screen.
     """
 
-    _ROOM = (
-        2**28
-    )  # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
+    # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
+    _ROOM = 2**28
 
     def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
         self.name = str(path)
@@ -232,9 +230,8 @@ class LocalModel:
         self.network = load_network(path, trainable=False, device=self.device).eval()
         self.batch_size = batch_size
         self.shared = True  # False: transformers' own `generate` on every conversation, with the same replies
-        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = (
-            OrderedDict()
-        )  # features and grid of a picture
+        # features and grid of a picture
+        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """Sample replies; the same conversations, sampling and seed give the same replies on the same

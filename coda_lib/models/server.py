@@ -70,9 +70,8 @@ def served(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
             preexec_fn=dies_with_its_parent,
         )  # fmt: skip
-        engine_too = (
-            group_dies_with_us(process.pid) if engine == "vllm" else nullcontext()
-        )  # its engine is a process of its own
+        # its engine is a process of its own
+        engine_too = group_dies_with_us(process.pid) if engine == "vllm" else nullcontext()
         with engine_too, ended(process, PATIENCE_S):
             server = Server(EndpointModel(f"http://{HOST}:{port}/v1", str(model)), engine, process, log)
             _wait(server, f"http://{HOST}:{port}/health", deadline_s)
@@ -105,7 +104,8 @@ def _wait(server: Server, health: str, deadline_s: float) -> None:
             pass
         time.sleep(0.2)
     raise UserError(
-        f"the server of {server.model.name} does not answer after {deadline_s:.0f} s; its last words:\n{_last_words(server.log)}"
+        f"the server of {server.model.name} does not answer after {deadline_s:.0f} s; "
+        f"its last words:\n{_last_words(server.log)}"
     )
 
 

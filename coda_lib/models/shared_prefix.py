@@ -100,7 +100,8 @@ def features(
 
 
 def sample(
-    network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt], rows: Sequence[int], config: GenerationConfig,
+    network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt], rows: Sequence[int],
+    config: GenerationConfig,
     pictures: Sequence[Hashable] | None = None,
 ) -> torch.Tensor:  # fmt: skip
     """A reply for each of `rows`, which holds indices of `prompts`: token ids, replies x longest reply,
@@ -325,7 +326,6 @@ def _attention(real_SL: torch.Tensor, segment_SL: torch.Tensor) -> torch.Tensor:
     place_L = torch.arange(segment_SL.shape[1], device=segment_SL.device)
     own_SLL = (segment_SL[:, None] == -1) | (segment_SL[:, :, None] == segment_SL[:, None])
     before_LL = place_L <= place_L[:, None]
-    itself_LL = (
-        place_L == place_L[:, None]
-    )  # padding, too: a row of the softmax without a token would be no number
+    # padding, too: a row of the softmax without a token would be no number
+    itself_LL = place_L == place_L[:, None]
     return ((own_SLL & before_LL & real_SL[:, None]) | itself_LL)[:, None]

@@ -193,7 +193,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         return super()._compute_loss(model, inputs) * share
 
     def _get_per_token_logps_and_entropies(
-        self, model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
+        self, model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor,
+        logits_to_keep: int,
         batch_size: int | None = None, compute_entropy: bool = False, **fields: Any,
     ) -> Scores:  # fmt: skip
         """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x
@@ -248,7 +249,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         )
         with self.accelerator.autocast():
             scored = model(
-                input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL}, position_ids=rows.positions_3SL,
+                input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL},
+                position_ids=rows.positions_3SL,
                 labels=rows.labels_SL, fused_lm_head=True, **prompts,
             )  # fmt: skip
         row, column = rows.places_NT
