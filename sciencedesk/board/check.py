@@ -14,9 +14,9 @@ from sciencedesk.board.files import BoardTask, Database, Equation, File, Info, S
 from sciencedesk.board.lambdas import Lambda
 
 NEAR = 1e-6  # tolerance of the number of a `val` item
-STOPS = {"TIMEOUT": StopReason.STEP_LIMIT} | {
-    stop.name: stop for stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS)
-}
+STOPS = {
+    "TIMEOUT": StopReason.STEP_LIMIT, "DONE": StopReason.DONE, "FAIL": StopReason.FAIL, "ANS": StopReason.ANS,
+}  # fmt: skip
 
 
 class BoardState:
@@ -76,9 +76,8 @@ def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: st
 
 def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
     if isinstance(item, Stop):
-        return stop == STOPS[item.value] and (
-            not item.args or (answer or "").split() == " ".join(item.args).split()
-        )
+        answered = not item.args or (answer or "").split() == " ".join(item.args).split()
+        return stop == STOPS[item.value] and answered
     value = _query(item, task, state)
     try:
         return bool(_compare(item, value, task))
@@ -128,13 +127,10 @@ def _compare(item: Any, state: Any, task: BoardTask) -> bool:
             return state is not None and (Lambda(text)() if text.startswith("lambda") else text) in state
         case Info(value=lines) if task.type == "ChimeraX":
             return set(state) == set(lines)
-    actual = (
-        state
-        if item.key is None
-        else Lambda(item.key)(state)
-        if item.key.startswith("lambda")
-        else state[item.key]
-    )
+    if item.key is None:
+        actual = state
+    else:
+        actual = Lambda(item.key)(state) if item.key.startswith("lambda") else state[item.key]
     return Lambda(item.pred)(actual, item.value) if item.pred else actual == item.value
 
 

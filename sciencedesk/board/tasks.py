@@ -30,19 +30,9 @@ def app_task(path: Path) -> AppTask:
     board, grade = load_board_task(path), path.stem[:1]
     if grade not in GRADES:
         raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
+    app = APPLICATION_OF[board.type]
     identity = f"{board.type}/{path.stem}"
-    return AppTask(
-        identity,
-        APPLICATION_OF[board.type],
-        grade,
-        board.instruction,
-        board.steps,
-        (),
-        (),
-        board.ans,
-        (),
-        board,
-    )
+    return AppTask(identity, app, grade, board.instruction, board.steps, (), (), board.ans, (), board)
 
 
 def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:

@@ -27,7 +27,7 @@ _WINDOWS = ThreadPoolExecutor(1, thread_name_prefix="windows")
 
 
 class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
-    """One application of ScienceDesk; the first reset opens a window, which is closed with the environment."""
+    """One application of ScienceDesk, in a window from the first reset until `close`."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True  # each session has a window of its own
 
