@@ -122,7 +122,7 @@ def is_math(node: ast.AST) -> bool:
 
 
 def is_today(node: ast.AST) -> bool:
-    """Whether the node is a call of `strftime` of today's date, written as in `TODAY`, with a `DATE` format."""
+    """Whether the node is `strftime` of today's date, written as in `TODAY`, with a format of `DATE`."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=today, attr="strftime"),

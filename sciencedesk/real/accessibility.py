@@ -108,7 +108,8 @@ class Accessibility:
                 self._bus, [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
             )
             level = [
-                (*place, parent.children) for parent, (inner,) in zip(parents, found, strict=True) for place in _somebody(inner)
+                (*place, parent.children) for parent, (inner,) in zip(parents, found,
+                                                                      strict=True) for place in _somebody(inner)
             ]  # fmt: skip
             if not level:
                 break

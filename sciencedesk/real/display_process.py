@@ -107,8 +107,10 @@ class DisplayProcess:
         """Start a program; return the line that it writes to the descriptor which `option` names."""
         read, write = os.pipe()
         argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
-        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env,
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent,
+                         env=self.env,
+                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)  # fmt: skip
         os.close(write)
         line, end = b"", time.monotonic() + START_S
         while not line.endswith(b"\n"):
@@ -123,8 +125,9 @@ class DisplayProcess:
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         with open(Path(self.home.name) / "log", "ab") as output:
             process = subprocess.Popen(
-                command, env=self.env | dict(env or {}), preexec_fn=dies_with_its_parent, start_new_session=True,
-                cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                command, env=self.env | dict(env or {}), preexec_fn=dies_with_its_parent,
+                start_new_session=True, cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output,
+                stderr=output,
             )  # fmt: skip
         self.started[process.pid] = process
         return process.pid

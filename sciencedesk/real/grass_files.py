@@ -23,9 +23,10 @@ def facts_of(mapset: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any
     rasters = _names(mapset / "cell")
     shown = {layer["name"].partition("@")[0]: layer["checked"] for layer in layers}
     return {
-        "edges": {edge: float(region[name]) for edge, name in _EDGES.items()}, "resolution": float(region["n-s resol"]),
-        "regions": _names(mapset / "windows"), "rasters": rasters, "made": {name: made_by(mapset, name) for name in rasters},
-        "vectors": _names(mapset / "vector"), "layers": list(shown), "shown": shown,
+        "edges": {edge: float(region[name]) for edge, name in _EDGES.items()},
+        "resolution": float(region["n-s resol"]), "regions": _names(mapset / "windows"), "rasters": rasters,
+        "made": {name: made_by(mapset, name) for name in rasters}, "vectors": _names(mapset / "vector"),
+        "layers": list(shown), "shown": shown,
     }  # fmt: skip
 
 

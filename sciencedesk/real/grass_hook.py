@@ -21,7 +21,8 @@ from queue import Queue
 
 SECRET = os.environ.pop("CODA_SECRET")  # hidden from programs that a window starts
 LONGEST_S = 20.0  # no waiting for a module that runs longer
-MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame", "datacatalog.catalog",
+MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame",
+           "datacatalog.catalog",
            "gui_core.goutput", "gui_core.forms")  # fmt: skip
 sys.path.insert(0, sys.argv[2])
 import wx  # noqa: E402
@@ -171,8 +172,9 @@ def shown():
     for number, tree in enumerate(trees()):
         display, region = tree.GetMapDisplay(), tree.Map.region
         displays.append({
-            "name": pages.GetPageText(number), "current": number == pages.GetSelection(), "layers": list(layers(tree)),
-            **{edge: float(region[edge]) for edge in "nsew"}, "overlays": [item.cmd for item in display.decorations.values()],
+            "name": pages.GetPageText(number), "current": number == pages.GetSelection(),
+            "layers": list(layers(tree)), **{edge: float(region[edge]) for edge in "nsew"},
+            "overlays": [item.cmd for item in display.decorations.values()],
         })  # fmt: skip
     return displays
 

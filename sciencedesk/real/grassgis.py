@@ -36,13 +36,15 @@ ANSWER_S = 30.0  # for an answer of the window, and for a module that this file 
 WORK_S = 25.0  # most time that a step waits for the window's modules
 GTK_S = 0.26  # delay of GTK between a key or a resting mouse and its effect on a button or a menu
 READS: Mapping[str, Sequence[str]] = {
-    "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",), "r.colors.out": ("map",),
-    "r.info": ("map",), "r.report": ("map", "units"), "r.stats": ("input",), "r.univar": ("map", "zones"),
-    "r.what": ("map", "coordinates"), "v.db.select": ("map", "columns", "where"), "v.info": ("map",),
-    "v.report": ("map", "option", "units"), "v.univar": ("map", "column"),
+    "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",),
+    "r.colors.out": ("map",), "r.info": ("map",), "r.report": ("map", "units"), "r.stats": ("input",),
+    "r.univar": ("map", "zones"), "r.what": ("map", "coordinates"),
+    "v.db.select": ("map", "columns", "where"), "v.info": ("map",), "v.report": ("map", "option", "units"),
+    "v.univar": ("map", "column"),
 }  # modules and options for a task's `evaluate`; none of them writes  # fmt: skip
 WRITES = frozenset(
-    ("g.copy", "g.region", "g.remove", "g.rename", "r.buffer", "r.category", "r.colors", "r.contour", "r.mapcalc", "r.mask",
+    ("g.copy", "g.region", "g.remove", "g.rename", "r.buffer", "r.category", "r.colors", "r.contour",
+     "r.mapcalc", "r.mask",
      "r.reclass", "r.slope.aspect", "r.support", "v.buffer", "v.colors", "v.extract")
 )  # modules for a task's `initialize`  # fmt: skip
 SETTINGS = {"general": {"singleWindow": {"enabled": True}}}
@@ -97,9 +99,10 @@ class GrassGIS(App):
     def launch(self) -> int:
         self._secret, place = secrets.token_hex(), super().home
         self._env = {
-            "GISBASE": str(BASE), "GISRC": str(place / "rc"), "GRASS_PYTHON": "/usr/bin/python3", "GRASS_VERSION": "8.2.1",
-            "PATH": f"{BASE}/bin:{BASE}/scripts:/usr/bin:/bin", "LD_LIBRARY_PATH": f"{BASE}/lib", "LC_NUMERIC": "C",
-            "PYTHONPATH": f"{BASE}/etc/python", "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"),
+            "GISBASE": str(BASE), "GISRC": str(place / "rc"), "GRASS_PYTHON": "/usr/bin/python3",
+            "GRASS_VERSION": "8.2.1", "PATH": f"{BASE}/bin:{BASE}/scripts:/usr/bin:/bin",
+            "LD_LIBRARY_PATH": f"{BASE}/lib", "LC_NUMERIC": "C", "PYTHONPATH": f"{BASE}/etc/python",
+            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"),
             "GRASS_ADDON_BASE": str(self.home / "addons"), "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
         self._make(place / "rc")
@@ -120,7 +123,8 @@ class GrassGIS(App):
         folder.mkdir(parents=True)
         rc.write_text(f"GISDBASE: {folder}\nLOCATION_NAME: valley\nMAPSET: PERMANENT\nGUI: wxpython\n")
         for path, text in {
-            ".grass8/rc": rc.read_text(), ".grass8/wx.json": json.dumps(SETTINGS), ".config/gtk-3.0/settings.ini": LOOK,
+            ".grass8/rc": rc.read_text(), ".grass8/wx.json": json.dumps(SETTINGS),
+            ".config/gtk-3.0/settings.ini": LOOK,
         }.items():  # fmt: skip
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_text(text, encoding="utf-8")
@@ -182,7 +186,8 @@ class GrassGIS(App):
     def _start(self, command: Sequence[str]) -> subprocess.Popen:
         env = self.display.env | self._env
         program = next(place for part in ("bin", "scripts") if (place := BASE / part / command[0]).exists())
-        return subprocess.Popen([program, *command[1:]], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        return subprocess.Popen([program, *command[1:]], env=env, text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE)  # fmt: skip
 
     def _output(self, module: subprocess.Popen, text: str | None = None) -> tuple[str, str]:
@@ -306,9 +311,10 @@ class GrassGIS(App):
         about = {one: _values(output, WITHOUT) for one, output in zip(maps, outputs, strict=True)}
         displays = self._ask("shown")
         return {
-            "region": _values(region), "displays": displays, "layers": displays[0]["layers"] if displays else [],
-            "regions": names["region"],
-            **{f"{kind}s": {name: about[kind, name] for name in names[kind]} for kind in ("raster", "vector")},
+            "region": _values(region), "displays": displays,
+            "layers": displays[0]["layers"] if displays else [], "regions": names["region"],
+            **{f"{kind}s": {name: about[kind, name] for name in names[kind]} for kind in ("raster",
+                                                                                          "vector")},
         }  # fmt: skip
 
 

@@ -35,11 +35,12 @@ class KAlgebra(App):
     kind = "KAlgebra"
     sleeps = True  # its web view has timers
     needs = {
-        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
+        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra",
+        "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
     }  # fmt: skip
     defaults = {
-        "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid", "surface": "",
-        "search": "",
+        "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid",
+        "surface": "", "search": "",
     }  # fmt: skip
     speech: Accessibility | None = None  # of the display
     _list: Control | None = None  # the frame of the plots' list, read once a start

@@ -14,7 +14,8 @@ from sciencedesk.real.accessibility import Control
 if TYPE_CHECKING:
     from sciencedesk.desk.elements import Element
 
-_ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
+_ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab",
+          "text": "field",
           "spin box": "field"}  # fmt: skip
 
 

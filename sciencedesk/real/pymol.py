@@ -37,9 +37,9 @@ QUIT_S = 3.0  # for it to end after it has stopped answering
 DATA = "/usr/share/pymol/data/"
 EXAMPLES = {"1hpv": "tut/1hpv.pdb", "il2": "demo/il2.pdb", "pept": "demo/pept.pdb"}  # part of its package
 COMMANDS = frozenset((
-    "angle", "bg_color", "bond", "cartoon", "center", "clip", "color", "copy", "create", "delete", "deselect", "dihedral",
-    "disable", "distance", "dss", "enable", "extract", "fab", "group", "h_add", "hide", "move", "orient", "remove", "scene",
-    "select", "set_name", "show", "show_as", "turn", "zoom",
+    "angle", "bg_color", "bond", "cartoon", "center", "clip", "color", "copy", "create", "delete",
+    "deselect", "dihedral", "disable", "distance", "dss", "enable", "extract", "fab", "group", "h_add",
+    "hide", "move", "orient", "remove", "scene", "select", "set_name", "show", "show_as", "turn", "zoom",
 ))  # for a task's `initialize`: none reads or writes a file or evaluates an argument  # fmt: skip
 PLAIN_COMMANDS = frozenset(("fragment", "set"))  # these do, but not with arguments like _PLAIN
 _PLAIN = re.compile(r"[\w .+-]*")

@@ -154,10 +154,12 @@ def serve() -> None:
             "measurements": {name: measured(name) for name in cmd.get_names_of_type("object:measurement")},
             "settings": {
                 name: value(kind, content[0] if len(content) == 1 else content)
-                for name, (kind, content) in ((name, cmd.get_setting_tuple(name)) for name in setting.get_name_list())
+                for name, (kind, content) in ((name,
+                                               cmd.get_setting_tuple(name)) for name in setting.get_name_list())
             },
-            "view": cmd.get_view(), "scenes": cmd.get_scene_list(), "wizard": wizard and type(wizard).__name__,
-            "frames": cmd.count_frames(), "frame": cmd.get_frame(), "playing": bool(cmd.get_movie_playing()),
+            "view": cmd.get_view(), "scenes": cmd.get_scene_list(),
+            "wizard": wizard and type(wizard).__name__, "frames": cmd.count_frames(),
+            "frame": cmd.get_frame(), "playing": bool(cmd.get_movie_playing()),
         })  # fmt: skip
 
     def place(widget, box):

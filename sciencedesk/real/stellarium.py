@@ -36,48 +36,55 @@ CONFIG = {
     "main": {"version": "0.22.2"},
     "plugins_load_at_startup": {"RemoteControl": "true"},
     "RemoteControl": {"autostart": "true", "port": "0", "use_password": "true"},  # port 0: any free one
-    "video": {"fullscreen": "false", "screen_w": "640", "screen_h": "480", "minimum_fps": str(FPS), "maximum_fps": str(FPS)},
+    "video": {"fullscreen": "false", "screen_w": "640", "screen_h": "480", "minimum_fps": str(FPS),
+              "maximum_fps": str(FPS)},
     "localization": {"app_locale": "en", "sky_locale": "en"},
-    "navigation": {"startup_time_mode": "preset", "preset_sky_time": "2460325.375", "auto_move_duration": "0.1"},
-    "init_location": {"location": "Paris, Western Europe"},
-    "stars": {"flag_star_twinkle": "false"},
-    "astro": {"meteor_zhr": "0"},
-    "landscape": {"atmosphere_fade_duration": "0.1"},
+    "navigation": {"startup_time_mode": "preset", "preset_sky_time": "2460325.375",
+                   "auto_move_duration": "0.1"},
+    "init_location": {"location": "Paris, Western Europe"}, "stars": {"flag_star_twinkle": "false"},
+    "astro": {"meteor_zhr": "0"}, "landscape": {"atmosphere_fade_duration": "0.1"},
     "viewing": {"constellation_art_fade_duration": "0.1"},
     "search": {"flag_search_online": "false", "recentSearchSize": "0"},
     "gui": {
-        "auto_hide_horizontal_toolbar": "false", "auto_hide_vertical_toolbar": "false", "flag_show_fps": "false",
-        "flag_show_tz": "false", "flag_show_fullscreen_button": "false", "flag_show_quit_button": "false",
-        "flag_show_goto_selected_button": "false", "flag_enable_kinetic_scrolling": "false", "gui_font_size": "11",
-        "selected_object_info": "custom", "light_pollution_unit": "mpsas", "light_pollution_widget_mode": "manual",
+        "auto_hide_horizontal_toolbar": "false", "auto_hide_vertical_toolbar": "false",
+        "flag_show_fps": "false", "flag_show_tz": "false", "flag_show_fullscreen_button": "false",
+        "flag_show_quit_button": "false", "flag_show_goto_selected_button": "false",
+        "flag_enable_kinetic_scrolling": "false", "gui_font_size": "11", "selected_object_info": "custom",
+        "light_pollution_unit": "mpsas", "light_pollution_widget_mode": "manual",
     },
     "custom_selected_info": dict.fromkeys(
-        ("flag_show_name", "flag_show_type", "flag_show_magnitude", "flag_show_altaz", "flag_show_distance", "flag_show_size",
+        ("flag_show_name", "flag_show_type", "flag_show_magnitude", "flag_show_altaz", "flag_show_distance",
+         "flag_show_size",
          "flag_show_constellation", "flag_show_rts_time"), "true",
     ),
     "DialogPositions": {"View": "0,0", "Configuration": "0,0", "AstroCalc": "0,0", "Location": "0,0"},
 }  # fmt: skip
 PROPERTIES = {
-    "constellation_lines": "ConstellationMgr.linesDisplayed", "constellation_labels": "ConstellationMgr.namesDisplayed",
-    "constellation_art": "ConstellationMgr.artDisplayed", "constellation_boundaries": "ConstellationMgr.boundariesDisplayed",
+    "constellation_lines": "ConstellationMgr.linesDisplayed",
+    "constellation_labels": "ConstellationMgr.namesDisplayed",
+    "constellation_art": "ConstellationMgr.artDisplayed",
+    "constellation_boundaries": "ConstellationMgr.boundariesDisplayed",
     "asterism_lines": "AsterismMgr.linesDisplayed", "asterism_labels": "AsterismMgr.namesDisplayed",
-    "equatorial_grid": "GridLinesMgr.equatorGridDisplayed", "azimuthal_grid": "GridLinesMgr.azimuthalGridDisplayed",
-    "galactic_grid": "GridLinesMgr.galacticGridDisplayed", "ecliptic_grid": "GridLinesMgr.eclipticGridDisplayed",
-    "equator": "GridLinesMgr.equatorLineDisplayed", "ecliptic": "GridLinesMgr.eclipticLineDisplayed",
-    "meridian": "GridLinesMgr.meridianLineDisplayed", "horizon": "GridLinesMgr.horizonLineDisplayed",
-    "galactic_equator": "GridLinesMgr.galacticEquatorLineDisplayed", "zenith_nadir": "GridLinesMgr.zenithNadirDisplayed",
-    "atmosphere": "LandscapeMgr.atmosphereDisplayed", "landscape": "LandscapeMgr.landscapeDisplayed",
-    "landscape_name": "LandscapeMgr.currentLandscapeID", "fog": "LandscapeMgr.fogDisplayed",
-    "cardinal_points": "LandscapeMgr.cardinalPointsDisplayed", "stars": "StarMgr.flagStarsDisplayed",
-    "star_labels": "StarMgr.flagLabelsDisplayed", "planets": "SolarSystem.planetsDisplayed",
-    "planet_labels": "SolarSystem.labelsDisplayed", "planet_hints": "SolarSystem.flagHints",
-    "planet_orbits": "SolarSystem.flagOrbits", "planet_trails": "SolarSystem.trailsDisplayed",
-    "moon_enlarged": "SolarSystem.flagMoonScale", "nebula_hints": "NebulaMgr.flagHintDisplayed",
-    "milky_way": "MilkyWay.flagMilkyWayDisplayed", "zodiacal_light": "ZodiacalLight.flagZodiacalLightDisplayed",
-    "night_mode": "StelApp.nightMode", "projection": "StelCore.currentProjectionTypeKey",
-    "flipped_horizontally": "StelCore.flipHorz", "flipped_vertically": "StelCore.flipVert",
-    "equatorial_mount": "StelMovementMgr.equatorialMount", "tracking": "StelMovementMgr.tracking",
-    "sky_culture": "StelSkyCultureMgr.currentSkyCultureID", "time_zone": "StelCore.currentTimeZone",
+    "equatorial_grid": "GridLinesMgr.equatorGridDisplayed",
+    "azimuthal_grid": "GridLinesMgr.azimuthalGridDisplayed",
+    "galactic_grid": "GridLinesMgr.galacticGridDisplayed",
+    "ecliptic_grid": "GridLinesMgr.eclipticGridDisplayed", "equator": "GridLinesMgr.equatorLineDisplayed",
+    "ecliptic": "GridLinesMgr.eclipticLineDisplayed", "meridian": "GridLinesMgr.meridianLineDisplayed",
+    "horizon": "GridLinesMgr.horizonLineDisplayed",
+    "galactic_equator": "GridLinesMgr.galacticEquatorLineDisplayed",
+    "zenith_nadir": "GridLinesMgr.zenithNadirDisplayed", "atmosphere": "LandscapeMgr.atmosphereDisplayed",
+    "landscape": "LandscapeMgr.landscapeDisplayed", "landscape_name": "LandscapeMgr.currentLandscapeID",
+    "fog": "LandscapeMgr.fogDisplayed", "cardinal_points": "LandscapeMgr.cardinalPointsDisplayed",
+    "stars": "StarMgr.flagStarsDisplayed", "star_labels": "StarMgr.flagLabelsDisplayed",
+    "planets": "SolarSystem.planetsDisplayed", "planet_labels": "SolarSystem.labelsDisplayed",
+    "planet_hints": "SolarSystem.flagHints", "planet_orbits": "SolarSystem.flagOrbits",
+    "planet_trails": "SolarSystem.trailsDisplayed", "moon_enlarged": "SolarSystem.flagMoonScale",
+    "nebula_hints": "NebulaMgr.flagHintDisplayed", "milky_way": "MilkyWay.flagMilkyWayDisplayed",
+    "zodiacal_light": "ZodiacalLight.flagZodiacalLightDisplayed", "night_mode": "StelApp.nightMode",
+    "projection": "StelCore.currentProjectionTypeKey", "flipped_horizontally": "StelCore.flipHorz",
+    "flipped_vertically": "StelCore.flipVert", "equatorial_mount": "StelMovementMgr.equatorialMount",
+    "tracking": "StelMovementMgr.tracking", "sky_culture": "StelSkyCultureMgr.currentSkyCultureID",
+    "time_zone": "StelCore.currentTimeZone",
 }  # our names for its properties, as in the state  # fmt: skip
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
 PARIS = {
@@ -106,8 +113,8 @@ _FOLLOWS = (
 )
 _WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
 _FACTS = {
-    "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra", "dec": "dec",
-    "constellation": "iauConstellation", "above_horizon": "above-horizon",
+    "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra",
+    "dec": "dec", "constellation": "iauConstellation", "above_horizon": "above-horizon",
 }  # our names for facts of the selected object  # fmt: skip
 
 
@@ -230,7 +237,8 @@ class Stellarium(App):
 
     # -- calls for a task's `initialize` -----------------------------------------------------------------------------------
     def prepare(self, item: Any) -> None:
-        calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look, "fov": self._zoom,
+        calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look,
+                 "fov": self._zoom,
                  "select": self._named}  # fmt: skip
         if item.func != "call":
             return super().prepare(item)
@@ -299,15 +307,16 @@ class Stellarium(App):
         about = {} if info.is_error else info.json()
         moment, (before, after) = status["time"], _WINDOW
         return {
-            "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"], "local": moment["local"],
-            "location": {name: status["location"][name] for name in PARIS},
+            "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"],
+            "local": moment["local"], "location": {name: status["location"][name] for name in PARIS},
             "view": {
                 "azimuth": round(math.degrees(math.atan2(y, -x)) % 360, 6),
                 "altitude": round(math.degrees(math.atan2(z, math.hypot(x, y))), 6),
             },
             "fov": status["view"]["fov"],
             "selection": about and {
-                "name": about["localized-name"] or about["name"], **{ours: about.get(its) for ours, its in _FACTS.items()}
+                "name": about["localized-name"] or about["name"],
+                **{ours: about.get(its) for ours, its in _FACTS.items()}
             },
             "dialogs": [
                 name.removeprefix(before).removesuffix(after) for name, on in properties.items()

@@ -55,7 +55,8 @@ def test_facts_are_what_the_modules_tell(env):
     for module in (
         ["g.region", "n=5203000", "res=25"], ["g.region", "save=before"], ["g.copy", "raster=rain,wet"],
         ["r.mapcalc", f"expression={long}"], ["g.rename", "raster=wet,damp"], ["g.region", "e=505000"],
-        ["g.remove", "-f", "type=raster", "name=landuse"], ["v.buffer", "input=roads", "output=near", "distance=100"],
+        ["g.remove", "-f", "type=raster", "name=landuse"],
+        ["v.buffer", "input=roads", "output=near", "distance=100"],
     ):  # fmt: skip
         env._run(module)
     env._state = None
