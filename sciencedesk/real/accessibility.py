@@ -62,10 +62,8 @@ class Accessibility:
 
     def __init__(self, session_bus: str):
         self._session = open_dbus_connection(bus=session_bus)
-        self._bus = open_dbus_connection(
-            bus=self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")[0]
-        )
-
+        (address,) = self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")
+        self._bus = open_dbus_connection(bus=address)
         self._roles: dict[tuple[str, str], str] = {}  # of controls by owner and path, which keep theirs
 
     def close(self) -> None:
@@ -79,15 +77,10 @@ class Accessibility:
 
     def program(self, pid: int) -> tuple[str, str] | None:
         """Name and path of a program on the bus; None before it has registered."""
-        for owner, path in _somebody(
-            self._call(self._bus, *_ROOT, f"{_SPEECH}.Accessible", "GetChildren")[0]
-        ):
-            if (
-                self._call(
-                    self._bus, *_DBUS, "org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", (owner,)
-                )[0]
-                == pid
-            ):
+        (children,) = self._call(self._bus, *_ROOT, f"{_SPEECH}.Accessible", "GetChildren")
+        process_of = _DBUS[0], "GetConnectionUnixProcessID", "s"
+        for owner, path in _somebody(children):
+            if self._call(self._bus, *_DBUS, *process_of, (owner,))[0] == pid:
                 return owner, path
         return None
 
@@ -99,23 +92,22 @@ class Accessibility:
         """
         level: list[tuple[str, str, list[Control]]] = [(owner, path, top := [])]
         for deep in range(depth + 1):
-            places = [(of, at) for of, at, _ in level]
-            controls = self._told(places)
+            controls = self._read([(owner, path) for owner, path, _ in level])
             for (_, _, siblings), control in zip(level, controls, strict=True):
                 siblings.append(control)
             parents = [control for control in controls if deep < depth and control.role not in without]
-            found = self._answers(
-                self._bus, [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
-            )
+            questions = [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
+            answers = self._answers(self._bus, questions)
             level = [
-                (*place, parent.children) for parent, (inner,) in zip(parents, found,
-                                                                      strict=True) for place in _somebody(inner)
-            ]  # fmt: skip
+                (*place, parent.children)
+                for parent, (children,) in zip(parents, answers, strict=True)
+                for place in _somebody(children)
+            ]
             if not level:
                 break
         return top[0]
 
-    def _told(self, places: Sequence[tuple[str, str]]) -> list[Control]:
+    def _read(self, places: Sequence[tuple[str, str]]) -> list[Control]:
         """The controls at these places, without what is in them."""
         new = [place for place in places if place not in self._roles]
         roles = self._answers(self._bus, [_message(*place, "Accessible", "GetRoleName") for place in new])
@@ -176,11 +168,10 @@ class Accessibility:
                         waiting -= 1
             except (OSError, TimeoutError) as error:
                 raise EnvironmentFault(f"the application's accessibility bus: {error}") from error
-            if broken := [
-                reply for reply in replies.values() if reply.header.message_type is MessageType.error
-            ]:
-                raise EnvironmentFault(f"the application's accessibility bus: {broken[0].body}")
-            bodies += [reply.body for reply in replies.values()]
+            for reply in replies.values():
+                if reply.header.message_type is MessageType.error:
+                    raise EnvironmentFault(f"the application's accessibility bus: {reply.body}")
+                bodies.append(reply.body)
         return bodies
 
 

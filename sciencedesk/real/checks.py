@@ -124,11 +124,11 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
     after the last.
     """
     rows = []
-    for kind, own in rounds.groupby("kind", sort=False):
-        first, last = own.iloc[0], own.iloc[-1]
+    for kind, played in rounds.groupby("kind", sort=False):
+        first, last = played.iloc[0], played.iloc[-1]
         rows.append({
-            "kind": kind, "episodes": int(own.tasks.sum()), "solved": int(own.solved.sum()),
-            "failed": [failed for failed in own.failed if failed],
+            "kind": kind, "episodes": int(played.tasks.sum()), "solved": int(played.solved.sum()),
+            "failed": [failed for failed in played.failed if failed],
             "memory_mb": [float(first.memory_mb), float(last.memory_mb)],
             "processes": [int(first.processes), int(last.processes)],
             "flat": bool(last.memory_mb <= FLAT * first.memory_mb and last.processes <= first.processes),
@@ -139,7 +139,7 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
 def strays() -> list[str]:
     """The processes on this machine that run in the home of one of the kit's displays."""
     listed = [process.info for process in psutil.process_iter(["pid", "name", "environ"])]
-    homes = {
-        f"{info['pid']} {info['name']}": (info["environ"] or {}).get("HOME", "") for info in listed
-    }  # other users': None
-    return [process for process, home in homes.items() if Path(home).name.startswith(HOME_PREFIX)]
+    homes = [(info, (info["environ"] or {}).get("HOME", "")) for info in listed]  # other users': None
+    return [
+        f"{info['pid']} {info['name']}" for info, home in homes if Path(home).name.startswith(HOME_PREFIX)
+    ]

@@ -43,27 +43,17 @@ class Display:
 
     def __init__(self, size: tuple[int, int]):
         if missing := lacking():
-            packages = " ".join(missing.values())
-            raise UserError(
-                f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}"
-            )
+            install = f"apt-get install {' '.join(missing.values())}"
+            raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: {install}")
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            "sciencedesk.real.display_process",
-            *map(str, size),
-            str(theirs.fileno()),
-        ]
+        command = [sys.executable, "-m", "sciencedesk.real.display_process"]
+        arguments = [*map(str, size), str(theirs.fileno())]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._buffer = b""
         with theirs:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                [*command, *arguments], **pipes, pass_fds=[theirs.fileno()], start_new_session=True
             )
         self.env: dict[str, str] = self._answer("start")
         self.isolated: bool = self._ask("isolated")
@@ -126,7 +116,7 @@ class Display:
         return self._ask("listening", pid)
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to a port of the display's network.  ConnectionRefusedError if nothing listens there."""
+        """A connection to a port of the display's network.  ConnectionRefusedError if nothing listens."""
         if not self._ask("connect", port):
             raise ConnectionRefusedError(f"nothing listens on port {port} of display {self.env['DISPLAY']}")
         _, (descriptor,), _, _ = socket.recv_fds(self._channel, 1, 1)

@@ -1,4 +1,4 @@
-"""KAlgebra 22.12 of Debian 12.  AT-SPI gives its state, its command-line calculator the points of its plots."""
+"""KAlgebra 22.12 of Debian 12: its state from AT-SPI, the points of its plots from its calculator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coda_lib.errors import UserError
 from sciencedesk.board.files import Equation
 from sciencedesk.pyautogui import Call
 from sciencedesk.real.accessibility import Accessibility, Control
-from sciencedesk.real.app import App
+from sciencedesk.real.app import App, number_or_text
 from sciencedesk.real.kalgebra_scene import pairs, scene, view
 
 RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
@@ -94,10 +94,10 @@ class KAlgebra(App):
         if not text.isascii() or not text.isprintable():
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
         calls: list[Call] = [
-            ("click", (left + width // 2, top + height // 2), {}),
-            ("hotkey", ("ctrl", "a"), {}),
-        ]
-        self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
+            ("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {}),
+            ("write", (text,), {}), ("press", ("enter",), {}),
+        ]  # fmt: skip
+        self.display.act(calls)
         self.settled()
 
     def set(self, key: str, value: Any) -> None:
@@ -130,9 +130,8 @@ class KAlgebra(App):
     def facts(self) -> dict[str, Any]:
         """The state, with the variables' values as numbers where they are numbers."""
         state = self.now()
-        return state | {
-            "variables": {name: _number(value) for name, value in state.get("variables", {}).items()}
-        }
+        variables = state.get("variables", {})
+        return state | {"variables": {name: number_or_text(value) for name, value in variables.items()}}
 
     def named(self) -> tuple[list[Any], str | None]:
         """Its controls, as it tells them to assistive technology."""
@@ -140,7 +139,7 @@ class KAlgebra(App):
         self._state = now.state  # read along with them
         return list(now.elements), now.typing
 
-    # -- state -----------------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
     def controls(self) -> Control:
         """All its controls, without the entries of lists."""
         return self.speech.controls(*self.program, without=("list",))
@@ -150,9 +149,8 @@ class KAlgebra(App):
 
     def _functions(self) -> Control:
         self._list = self._list or self.controls().one("frame", "Functions")
-        return self.speech.controls(
-            self._list.owner, self._list.path, without=("list",)
-        )  # not the whole window: it takes long
+        # not the whole window: it takes long
+        return self.speech.controls(self._list.owner, self._list.path, without=("list",))
 
     def state(self) -> dict[str, Any]:
         return self.state_of(self.controls())
@@ -162,10 +160,9 @@ class KAlgebra(App):
         """The state as its controls show it."""
         main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
         pages = view(controls).one("layered pane").children
-        menus = {menu.name: menu for menu in main.one("menu bar").children}
         chosen = {
-            name: [entry.name for entry in menu.all("menu item") if entry.checked]
-            for name, menu in menus.items()
+            menu.name: [entry.name for entry in menu.all("menu item") if entry.checked]
+            for menu in main.one("menu bar").children
         }
         entries = pairs(functions.one("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
@@ -187,9 +184,8 @@ class KAlgebra(App):
         """Values from the table; complex values from the console, since the table shows their real part
         alone.
         """
-        results = {
-            line.partition(":=")[0]: result for line, result in self.now().get("console", ()) if ":=" in line
-        }
+        console = self.now().get("console", ())
+        results = {line.partition(":=")[0]: result for line, result in console if ":=" in line}
         return {
             name: results[name] if re.search(r"\bi\b", results.get(name, "")) else value
             for name, value in self.now().get("variables", {}).items()
@@ -208,11 +204,8 @@ class KAlgebra(App):
         known = [f"{name}:={value}" for name, value in self.variables().items() if "->" in value]
         if len(points[0]) == 3:
             return [self._passes(state["surface"], points, known) | {"style": STYLES.get(state["style"])}]
-        colored = any(
-            "color" in item.value
-            for item in self.task.board.evaluate
-            if isinstance(item, Equation) and item.value
-        )
+        equations = [item for item in self.task.board.evaluate if isinstance(item, Equation) and item.value]
+        colored = any("color" in equation.value for equation in equations)
         colors = self._colors() if colored else [None] * len(state["plots"])
         about = {"res": RESOLUTIONS.get(state["resolution"])}
         return [
@@ -221,10 +214,9 @@ class KAlgebra(App):
         ]
 
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
-        if not re.search("->|=", plot) and "->" in (
-            function := calculate([*known, plot])[-1]
-        ):  # such as diff(x^2:x)
-            plot = function
+        if not re.search("->|=", plot):  # perhaps one that gives a function, such as diff(x^2:x)
+            result = calculate([*known, plot])[-1]
+            plot = result if "->" in result else plot
         questions = [question(plot, point) for point in points]
         answers = calculate([*known, *(line for line, _ in questions)])[len(known) :]
         return {
@@ -247,13 +239,6 @@ class KAlgebra(App):
         return colors
 
 
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
     """A question for the calculator, and its answer if the plot goes through the point.
 
@@ -265,17 +250,14 @@ def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
         plot = f"({', '.join(names)})->{plot}" if len(names) > 1 else f"{(names or 'x')[0]}->{plot}"
     if parameters := _PARAMETERS.match(plot):
         names = [name.strip() for name in parameters[1].split(",")]
-        names = (
-            names if set(names) <= set(at) else list("xyz"[: len(names)])
-        )  # a function of an angle is evaluated as one of x
+        if not set(names) <= set(at):  # a function of an angle is evaluated as one of x
+            names = list("xyz"[: len(names)])
         given = {name: at.get(name, 0.0) for name in names}
-        return f"({plot})({', '.join(map(str, given.values()))})", next(
-            (at[name] for name in at if name not in given), 0.0
-        )
+        expected = next((at[name] for name in at if name not in given), 0.0)
+        return f"({plot})({', '.join(map(str, given.values()))})", expected
     left, _, right = _EQUALS.sub("\n", plot, count=1).partition("\n")
-    free = len(point) == 3 and not re.search(
-        r"\bz\b", plot
-    )  # then the equation gives the height of the surface
+    # where there is no z, the equation gives the height of the surface
+    free = len(point) == 3 and not re.search(r"\bz\b", plot)
     line = f"(({', '.join(at)})->({left})-({right or 0}))({', '.join(map(str, point))})"
     return line, point[-1] if free else 0.0
 
@@ -296,10 +278,8 @@ def calculate(lines: Sequence[str]) -> list[str]:
 
 
 def _near(answer: str, expected: float) -> bool:
-    try:
-        return isclose(float(answer), expected, rel_tol=NEAR, abs_tol=NEAR)
-    except ValueError:  # an error message, or no number
-        return False
+    number = number_or_text(answer)  # a text is an error message
+    return not isinstance(number, str) and isclose(number, expected, rel_tol=NEAR, abs_tol=NEAR)
 
 
 def _pair(paragraph: Control) -> tuple[str, str]:

@@ -15,10 +15,6 @@ def element(name: str, role: str, box: Sequence[float], text: str, size: tuple[i
     of ScienceDesk.
     """
     across, down = WIDTH / size[0], HEIGHT / size[1]
-    left, top, right, bottom = (
-        box[0] * across,
-        box[1] * down,
-        (box[0] + box[2]) * across,
-        (box[1] + box[3]) * down,
-    )
+    left, top = box[0] * across, box[1] * down
+    right, bottom = (box[0] + box[2]) * across, (box[1] + box[3]) * down
     return Element(name, role, (round(left), round(top), round(right - left), round(bottom - top)), text)

@@ -24,7 +24,6 @@ import numpy as np
 import psutil
 
 from coda_lib.environment import EnvironmentFault
-from coda_lib.errors import UserError
 from sciencedesk.real.app import App
 from sciencedesk.real.connection import Transport
 from sciencedesk.real.isolation import HOST
@@ -54,8 +53,7 @@ CONFIG = {
     },
     "custom_selected_info": dict.fromkeys(
         ("flag_show_name", "flag_show_type", "flag_show_magnitude", "flag_show_altaz", "flag_show_distance",
-         "flag_show_size",
-         "flag_show_constellation", "flag_show_rts_time"), "true",
+         "flag_show_size", "flag_show_constellation", "flag_show_rts_time"), "true",
     ),
     "DialogPositions": {"View": "0,0", "Configuration": "0,0", "AstroCalc": "0,0", "Location": "0,0"},
 }  # fmt: skip
@@ -87,30 +85,22 @@ PROPERTIES = {
     "time_zone": "StelCore.currentTimeZone",
 }  # our names for its properties, as in the state  # fmt: skip
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
-PARIS = {
-    "name": "Paris",
-    "latitude": 48.8534,
-    "longitude": 2.3488,
-    "altitude": 42,
-    "planet": "Earth",
-}  # degrees, m
+# degrees, m
+PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}
 START = "2024-01-15T20:00"  # UTC; nine in the evening in Paris
 VIEW = {"azimuth": 180.0, "altitude": 15.0}  # degrees; azimuth from the north to the east
 FOV = 60.0  # degrees
 DAY_S = 86_400
 UNIX_JD = 2440587.5  # Julian day of the Unix epoch
 ANSWER_S = 30.0
-INVISIBLE = [
-    chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))
-]  # of no width: a dialog shows the password
+# of no width: a dialog shows the password
+INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]
 QUIT_S = 3.0  # for it to end after its server has ended
 ACTED_S = 0.05  # processor time after which it has handled a key or a click
 _FOLLOWS = (
-    "StelToneReproducer.",
-    "StelSkyDrawer.lightPollutionLuminance",
-    "LandscapeMgr.currentLandscapeHtml",
+    "StelToneReproducer.", "StelSkyDrawer.lightPollutionLuminance", "LandscapeMgr.currentLandscapeHtml",
     "HipsMgr.",
-)
+)  # fmt: skip
 _WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
 _FACTS = {
     "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra",
@@ -148,11 +138,8 @@ class Stellarium(App):
             config.write(file)
         self.pid = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"])
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
-        self.client = httpx.Client(
-            base_url=f"http://{HOST}:{ports[0]}/api/",
-            auth=("", password),
-            transport=Transport(self.display, ANSWER_S),
-        )
+        address, transport = f"http://{HOST}:{ports[0]}/api/", Transport(self.display, ANSWER_S)
+        self.client = httpx.Client(base_url=address, auth=("", password), transport=transport)
         self._begin_sky()
         self.display.settled(self.still_s, ANSWER_S)
         self.first, self.written = self._properties(), self._written()
@@ -210,9 +197,7 @@ class Stellarium(App):
             if not self.closed and self.display.ended(self.pid) is None:
                 self._settle()
         except _SwitchedOff:  # it may be ending
-            end = time.monotonic() + QUIT_S
-            while self.display.ended(self.pid) is None and time.monotonic() < end:
-                time.sleep(0.02)
+            self.ended_soon(QUIT_S)
         except EnvironmentFault:
             self.close()
             raise
@@ -235,7 +220,7 @@ class Stellarium(App):
         self._ask("main/status")
         return self.display.screenshot()
 
-    # -- calls for a task's `initialize` -----------------------------------------------------------------------------------
+    # -- calls for a task's `initialize` ---------------------------------------------------------------
     def prepare(self, item: Any) -> None:
         calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look,
                  "fov": self._zoom,
@@ -243,14 +228,12 @@ class Stellarium(App):
         if item.func != "call":
             return super().prepare(item)
         if item.name not in calls:
-            raise UserError(
-                f"task {self.task.id}: initialize: no call {item.name!r}; there are {', '.join(calls)}"
-            )
+            raise self.refusal(f"no call {item.name!r}; there are {', '.join(calls)}")
         try:
             given = signature(calls[item.name]).bind(*item.args, **item.kwargs)
             calls[item.name](*given.args, **given.kwargs)
         except (TypeError, ValueError) as error:
-            raise UserError(f"task {self.task.id}: initialize: {item.name}: {error}") from error
+            raise self.refusal(f"{item.name}: {error}") from error
 
     def _set(self, name: str, value: bool | str) -> None:
         """A property by our name for it."""
@@ -269,14 +252,10 @@ class Stellarium(App):
         self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth"
     ) -> None:
         """Degrees (north and east), m."""
-        where = {
-            "latitude": latitude,
-            "longitude": longitude,
-            "altitude": altitude,
-            "name": name,
-            "planet": planet,
-        }
-        self._do("location/setlocationfields", **where)
+        self._do(
+            "location/setlocationfields", latitude=latitude, longitude=longitude, altitude=altitude,
+            name=name, planet=planet,
+        )  # fmt: skip
 
     def _look(self, azimuth: float, altitude: float) -> None:
         """Degrees; azimuth from the north to the east."""
@@ -296,7 +275,7 @@ class Stellarium(App):
         # The plugin's own request for this fails in this version.
         self._do("scripts/direct", code=f"core.selectObjectByName({json.dumps(name)}, false);")
 
-    # -- state -----------------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
         try:
             status, properties = self._ask("main/status").json(), self._properties()

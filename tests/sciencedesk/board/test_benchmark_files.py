@@ -61,7 +61,7 @@ def put(state, key, value):
 
 
 def celestia(item, holds):
-    """A value of an item's key with which it holds, or not: far outside of the tolerance, or the other one."""
+    """A value of an item's key with which it holds or not: far outside of the tolerance, or the other one."""
     if holds:
         return item["value"]
     return not item["value"] if isinstance(item["value"], bool) else item["value"] + 1e30

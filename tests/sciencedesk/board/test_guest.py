@@ -224,7 +224,8 @@ def test_machines_come_from_a_file(tmp_path):
     with pytest.raises(UserError, match="there is no file"):
         load_machines(path)
     path.write_text(
-        "- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n- {address: '10.0.0.8:5001'}\n"
+        "- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n"
+        "- {address: '10.0.0.8:5001'}\n"
     )
     assert [m.address for m in load_machines(path)] == ["10.0.0.7", "10.0.0.8:5001"]
     path.write_text("- {address: 10.0.0.7}\n- {address: 10.0.0.8}\n- {address: 10.0.0.7}\n")

@@ -31,7 +31,8 @@ DUMP = {
 LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: dump['time']['value']",
     "lambda dump: dump['entity']['Sol']['position'][-1]",
-    "lambda dump: (a := dump['entity']['Sol']['position'], b := [x**2 for x in a], __import__('math').sqrt(sum(b)))[-1]",
+    "lambda dump: (a := dump['entity']['Sol']['position'], b := [x**2 for x in a], "
+    "__import__('math').sqrt(sum(b)))[-1]",
     "lambda dump: math.hypot(3, 4) // 2 % 2",
     "lambda dump: 'on ' + __import__('datetime').datetime.today().strftime('%Y-%m-%d')",
     "lambda dump: any([row['name'] == 'b' for row in dump['rows']])",
@@ -39,7 +40,8 @@ LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: sorted({len(key) for key in dump.keys()}, reverse=True)[:2]",
     "lambda dump: {row['name']: row['value'] for row in dump['rows'] if row['name'] != 'a'}",
     "lambda dump: [(k, v) for k, v in dump['time'].items()]",
-    "lambda dump: max(abs(x) for x in dump['entity']['Earth']['position']) if not dump['time']['pause'] else None",
+    "lambda dump: max(abs(x) for x in dump['entity']['Earth']['position']) "
+    "if not dump['time']['pause'] else None",
     "lambda dump: 0 < dump['time']['value'] <= 3e6 and 'Mars' not in dump['entity'] or -1",
     "lambda dump: round(float('1.26'), 1) == 1.3 and str(7) + 'x' * 2 == '7xx'",
     "lambda dump: dump.get('nothing', {}).get('more')",
@@ -47,13 +49,17 @@ LIKE = [  # of each kind that the benchmark's files have, in our own words
     "lambda dump: '%s is %.2f%% of %-5d|%+03i %x %r %c' % ('a', 2.345, 7, 3, 255, 'b', 'c')",
     "lambda dump: '%(value)s and %(pause)r' % dump['time'] + '%s' % None + '%5s' % True + '%%' % ()",
     "lambda dump: [row['name'] for row in dump['rows'] if '%s!' % row['name'] == 'b!'] + ['%*d' % (6, 42)]",
-    "lambda dump: b'bytes'.decode() + 'text'.encode().decode('utf-8') + b'\\xff'.hex() + str(b'ab') + str(b'ab', 'ascii')",
-    "lambda dump: (b'%d-%s' % (3, b'x'), b'a,b'.split(b','), bytes([65, 66]), bytes('é', 'utf-8'), bytes(3), b'abc'[1:])",
+    "lambda dump: b'bytes'.decode() + 'text'.encode().decode('utf-8') + b'\\xff'.hex() + str(b'ab') "
+    "+ str(b'ab', 'ascii')",
+    "lambda dump: (b'%d-%s' % (3, b'x'), b'a,b'.split(b','), bytes([65, 66]), bytes('é', 'utf-8'), "
+    "bytes(3), b'abc'[1:])",
     "lambda dump: (lambda low: [low(row['name']) for row in dump['rows']])(lambda name: name.lower() == 'a')",
     "lambda dump: (lambda a, twice: twice(twice(a)) + len(dump))(3, lambda n: 2 * n)",
-    "lambda dump: [isinstance(v, dict) or isinstance(v, (list, str)) for v in (1, 'a')] + [isinstance(True, int)]",
+    "lambda dump: [isinstance(v, dict) or isinstance(v, (list, str)) for v in (1, 'a')] "
+    "+ [isinstance(True, int)]",
     "lambda dump: [key for key, value in dump.items() if isinstance(value, (list, str))]",
-    "lambda dump: b'b' in b'abc' and 98 in b'abc' and b'ab' + b'c' == b'abc' and sum(b'ab') and b'a' * 3 and list(b'ab')",
+    "lambda dump: b'b' in b'abc' and 98 in b'abc' and b'ab' + b'c' == b'abc' and sum(b'ab') "
+    "and b'a' * 3 and list(b'ab')",
 ]
 
 
