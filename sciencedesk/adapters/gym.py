@@ -46,9 +46,7 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # a frame is a step
 
     def __init__(self, app: str, region: str | None = None, render_mode: str | None = None):
-        """UserError for an unknown application or region, and for a region of an application without a task
-        space.
-        """
+        """UserError for an unknown application or region, and for a region where there is no task space."""
         self.desk: ScienceDesk | None = ScienceDesk(app)
         region = region or ("train" if has_space(app) else TEST_SET)
         if region not in (*REGIONS, TEST_SET):

@@ -33,9 +33,7 @@ class DeskTools:
         self._reward, self._over = 0.0, True
 
     def reset(self, task: str | None = None, seed: int | None = None, **columns: Any) -> Content:
-        """Begin the test task with this id, or one that the seed draws; other columns of the data set are
-        ignored.
-        """
+        """Begin the test task with this id, or one that the seed draws; other columns are ignored."""
         observation, _ = self._env.reset(seed=seed, options={"task": task} if task else None)
         self._reward, self._over = 0.0, False
         return self._screen(f"{observation['instruction']}\n")
@@ -64,9 +62,7 @@ class DeskTools:
         return self._screen("")
 
     def get_reward(self) -> float:
-        """1.0 if the task was solved when the rollout ended, else 0.0; a rollout that never ends its task
-        earns nothing.
-        """
+        """1.0 if the task was solved when the rollout ended, else 0.0, also for one that never ended."""
         return self._reward
 
     def _size(self) -> tuple[int, int]:

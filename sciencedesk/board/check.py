@@ -20,9 +20,7 @@ STOPS = {
 
 
 class BoardState:
-    """The queries to an application's state; EnvironmentFault if one fails, UserError for one that the
-    application lacks.
-    """
+    """The queries to an application's state; EnvironmentFault if one fails, UserError if it has none such."""
 
     kind: str
     task: Any
@@ -32,9 +30,7 @@ class BoardState:
         raise self._unanswered("val and var")
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """KAlgebra's plots of the points' dimension: for each, whether a point (a tuple as text) lies on it,
-        and its style.
-        """
+        """KAlgebra's plots of that dimension: whether each point (a tuple as text) is on it; style."""
         raise self._unanswered("eqn")
 
     def plots(self) -> int:
@@ -88,9 +84,7 @@ def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answ
 
 
 def _query(item: Any, task: BoardTask, state: BoardState) -> Any:
-    """The part of the state that an item is about; outside of any `try`, because a fault of the environment
-    is no failed task.
-    """
+    """What an item is about; outside of any `try`, since a fault of the environment is no failed task."""
     match item:
         case Value() | Variable():
             return state.variables()

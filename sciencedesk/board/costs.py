@@ -45,9 +45,7 @@ def quote(source: str) -> str:
 
 
 class Budget:
-    """What is left for one call of an expression.  Every method raises LambdaError, which quotes it, when
-    that is used up.
-    """
+    """What is left for one call of an expression.  Methods raise LambdaError once it is used up."""
 
     def __init__(self, source: str) -> None:
         self.source, self.steps, self.memory, self.large = source, STEPS, MEMORY, 0
@@ -109,9 +107,7 @@ class Budget:
         return value
 
     def listed(self, value: Any) -> Any:
-        """An iterator as a weighed list, any other value as it is: what becomes keys is counted before it is
-        hashed.
-        """
+        """An iterator as a weighed list, other values as they are: keys are counted before hashing."""
         return self.weighed(list(value)) if isinstance(value, Iterator) else value
 
     def product(self, left: Any, right: Any) -> None:

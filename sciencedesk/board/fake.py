@@ -105,9 +105,7 @@ class FakeMachine:
 
     @property
     def machine(self) -> Machine:
-        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor
-        would offer.
-        """
+        """Its row in a list of machines, with waits that suit it and a revert command like a hypervisor's."""
         revert = (sys.executable, "-c", _POST, f"http://{self.address}{_REVERT}")
         return Machine(address=self.address, state_port=self.port, revert=revert, timing=QUICK)
 

@@ -110,18 +110,14 @@ class Condition(Part):
 
 
 class Info(Condition):
-    """A value in the dump of the state server; with ChimeraX the lines that its command `info KEY` gives, in
-    any order.
-    """
+    """A value in the state server's dump; with ChimeraX the lines of its `info KEY`, in any order."""
 
     type: Literal["info"]
     key: Key
 
 
 class States(Part):
-    """A value in ChimeraX's states, of a key or of the key that `find` and `key` give; null: the key must be
-    absent.
-    """
+    """A value in ChimeraX's states at `key`, or at what `find` and `key` give; null: no such key."""
 
     type: Literal["states"]
     key: Key
@@ -145,9 +141,7 @@ class Database(Condition):
 
 
 class File(Part):
-    """A file in the guest at `key` whose text contains `value`, or the text that the expression `value`
-    gives.
-    """
+    """A file in the guest at `key` whose text contains `value`, or what it gives as an expression."""
 
     type: Literal["file"]
     key: Text
@@ -171,9 +165,7 @@ class Variable(Part):
 
 
 class Equation(Part):
-    """A plot that contains or misses each of these points, and its color, resolution or style; or the number
-    of plots.
-    """
+    """A plot's points (on it or not) and its color, resolution or style; or the number of plots."""
 
     type: Literal["eqn"]
     key: list[Point] | Literal["#SIZE"]
@@ -221,9 +213,7 @@ class BoardTask(Part):
 
 
 def board_files(folder: Path) -> list[Path]:
-    """All task files below a folder, sorted, those in linked folders as well, each once.  UserError if there
-    is none.
-    """
+    """The task files below a folder and its links, each once, sorted.  UserError if there is none."""
     paths, walked = [], set()
     for place, inner, names in os.walk(folder, followlinks=True):
         if (real := os.path.realpath(place)) in walked:  # as in a loop of links

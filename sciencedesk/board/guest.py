@@ -54,9 +54,7 @@ class Timing(Section):
 
 
 class Guest:
-    """One machine, at the address `host` or `host:port`.  Every failure is an EnvironmentFault that names
-    machine and request.
-    """
+    """A machine at `host` or `host:port`.  Failures are EnvironmentFaults that name machine and request."""
 
     def __init__(self, address: str, timing: Timing):
         host, _, port = address.partition(":")
@@ -135,9 +133,7 @@ class Guest:
         return answer
 
     def act(self, calls: Sequence[Call]) -> None:
-        """Carry out pyautogui calls.  Long text takes long: it is sent in parts, each with the time that it
-        needs.
-        """
+        """Carry out pyautogui calls.  Long text is sent in parts, each with the time that it needs."""
         for start in range(0, len(calls), TOGETHER):
             part = calls[start : start + TOGETHER]
             body = {"command": ["python", "-c", program(part)], "shell": False}

@@ -1,6 +1,4 @@
-"""Which lambda expressions of ScienceBoard's task files are read: an allow-listed part of Python's syntax
-tree.
-"""
+"""What may stand in the lambdas of ScienceBoard's files: an allow-listed part of Python's syntax tree."""
 
 from __future__ import annotations
 
@@ -111,9 +109,7 @@ def types_of(node: ast.Call) -> list[ast.Name]:
 
 
 def is_math(node: ast.AST) -> bool:
-    """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing:
-    `__import__('math').NAME`.
-    """
+    """Whether the node is `math.NAME` or, as ScienceBoard's files have it, `__import__('math').NAME`."""
     return (
         isinstance(node, ast.Attribute)
         and node.attr in MATH

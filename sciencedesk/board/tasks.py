@@ -24,9 +24,7 @@ class AppTask(Task):
 
 
 def app_task(path: Path) -> AppTask:
-    """The task of a file such as KAlgebra/A-01.json.  UserError as in `load_board_task`, and for a name
-    without a grade.
-    """
+    """The task of a file such as KAlgebra/A-01.json.  UserError as in `load_board_task`, or for no grade."""
     board, grade = load_board_task(path), path.stem[:1]
     if grade not in GRADES:
         raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
@@ -41,9 +39,7 @@ def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:
 
 
 def solution(task: AppTask, size: tuple[int, int]) -> list[Action]:
-    """The actions of a task's script on a screen of `size` (width, height).  UserError names a task with an
-    invalid script.
-    """
+    """The actions of a task's script on a screen (width, height).  UserError names an invalid task."""
     try:
         return [action for line in task.board.solution for action in parse_actions(line, size)]
     except ActionError as error:

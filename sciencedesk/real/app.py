@@ -64,9 +64,7 @@ class App(Screen, BoardState):
         """Start the application on the display, wait until it is ready, return its process number."""
 
     def wait_until(self, ready: Callable[[], Any], pid: int) -> Any:
-        """The first true result of `ready`.  EnvironmentFault if the application ends, or is not ready in
-        `START_S`.
-        """
+        """The first true result of `ready`.  EnvironmentFault if the application ends or takes `START_S`."""
         end = time.monotonic() + START_S
         while not (result := ready()):
             if time.monotonic() > end or self.display.ended(pid) is not None:

@@ -40,9 +40,7 @@ class Check:
 
 
 def check_app(kind: str) -> Check:
-    """Start an application, take a screenshot, read its state, reset and close it; a fault is part of the
-    result.
-    """
+    """Start an application, take a screenshot, read its state, reset and close it; a fault is a result."""
     try:
         app, task = app_class(kind)(), app_tasks(kind)[0]
     except UserError as error:
@@ -76,9 +74,7 @@ def memory_of(app: App) -> int:
 
 
 def script_agent(tasks: Sequence[AppTask]) -> ScriptAgent:
-    """The agent that plays the scripts of these tasks, whose coordinates are pixels of the application's
-    display.
-    """
+    """The agent that plays the tasks' scripts, whose coordinates are pixels of the application's display."""
     scripts = {task.instruction: task.board.solution for task in tasks}
     return ScriptAgent(scripts, lambda line, observation: (line, parse_actions(line, SIZE)))
 
@@ -120,9 +116,7 @@ def _failure(app: App, task: AppTask) -> str | None:
 
 
 def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
-    """The result of a soak, one row for each application: memory and processes after its first round and
-    after the last.
-    """
+    """A soak by application: its memory and processes after the first round and after the last."""
     rows = []
     for kind, played in rounds.groupby("kind", sort=False):
         first, last = played.iloc[0], played.iloc[-1]

@@ -85,9 +85,7 @@ class Display:
         return reply["ok"]
 
     def _read(self, enough: Callable[[], int]) -> bytes:
-        """The first `enough()` bytes of the process's output (0: not yet known); empty if it ends or takes
-        too long.
-        """
+        """The first `enough()` bytes of the output (0: not yet known); empty at its end or too late."""
         end, pipe = time.monotonic() + ANSWER_S, self._process.stdout.fileno()
         while not (count := enough()):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))

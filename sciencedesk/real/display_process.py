@@ -126,9 +126,7 @@ class DisplayProcess:
         return False
 
     def reap(self) -> None:
-        """Collect the exit status of descendants that were adopted when their parents ended, and have ended
-        since.
-        """
+        """Collect the exit status of ended descendants that were adopted when their parents ended."""
         for thread in Path("/proc/self/task").iterdir():
             for pid in map(int, (thread / "children").read_text().split()):
                 if pid not in self.started:
@@ -184,9 +182,7 @@ class DisplayProcess:
 
 
 def _permit(number: str, cookie: bytes) -> bytes:
-    """The content of an .Xauthority file that permits programs with this cookie to use the display of that
-    number.
-    """
+    """An .Xauthority file's content: programs with this cookie may use the display of that number."""
     parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
     return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
@@ -215,9 +211,7 @@ def _end(processes: Sequence[psutil.Process]) -> None:
 
 
 def main() -> None:
-    """Serve until the input ends.  Replies are {"ok": ...} or {"error": ...}; a picture's bytes follow its
-    reply.
-    """
+    """Serve until the input ends.  Replies: {"ok": ...}, then a picture's bytes, or {"error": ...}."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
     for name in ("SIGINT", "SIGTERM"):

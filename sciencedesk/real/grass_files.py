@@ -1,6 +1,4 @@
-"""What GRASS GIS keeps of a mapset in files, read directly: its modules tell the same, and each takes a
-process of its own.
-"""
+"""A mapset of GRASS GIS read from its files: its modules tell the same, but each takes a process."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def facts_of(mapset: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any
 
 
 def made_by(mapset: Path, raster: str) -> str:
-    """The expression that a raster was made by, as `r.info -e` gives it; empty for a raster without a
-    history.
-    """
+    """The expression that made a raster, as `r.info -e` gives it; empty for a raster without a history."""
     history = mapset / "hist" / raster
     return "".join(history.read_text().splitlines()[_ABOUT:]) if history.exists() else ""
 

@@ -228,9 +228,7 @@ class GrassGIS(App):
         self._ask("layer", type=kind, name=f"{name}@PERMANENT", checked=checked, opacity=opacity)
 
     def set(self, key: str, value: Any) -> None:
-        """`copies` of the elevation by these names; `layers` from bottom to top; the region's `resolution` in
-        metres.
-        """
+        """`copies` of the elevation by name; `layers` from bottom to top; the region's `resolution` (m)."""
         match key, value:
             case "layers", list() if all(_NAME.fullmatch(str(name)) for name in value):
                 for name in value:

@@ -1,6 +1,4 @@
-"""A network for one display: its programs reach nothing outside, and only its process (`display_process`)
-reaches them.
-"""
+"""A network for one display: its programs reach nothing outside, only `display_process` reaches them."""
 
 from __future__ import annotations
 

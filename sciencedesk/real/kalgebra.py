@@ -42,11 +42,13 @@ class KAlgebra(App):
         "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid",
         "surface": "", "search": "",
     }  # fmt: skip
-    speech: Accessibility | None = None  # of the display
+    accessibility: Accessibility | None = None  # of the display
     _list: Control | None = None  # the frame of the plots' list, read once a start
 
     def launch(self) -> int:
-        self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
+        if self.accessibility is None:
+            self.accessibility = Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
+        bus = self.accessibility
         # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as
         # well.
         env = {
@@ -56,18 +58,18 @@ class KAlgebra(App):
         pid = self.display.start(["/usr/bin/kalgebra"], env)
 
         def registered() -> tuple[str, str] | None:
-            if (program := speech.program(pid)) and speech.controls(*program, depth=2).all("status bar"):
+            if (program := bus.program(pid)) and bus.controls(*program, depth=2).all("status bar"):
                 return program
-            speech.switch(False)  # a program that starts meanwhile may have missed the signal
-            speech.switch(True)
+            bus.switch(False)  # a program that starts meanwhile may have missed the signal
+            bus.switch(True)
 
         self.program, self._list = self.wait_until(registered, pid), None
         return pid
 
     def close(self) -> None:
-        if self.speech:
-            self.speech.close()
-            self.speech = None
+        if self.accessibility:
+            self.accessibility.close()
+            self.accessibility = None
         super().close()
 
     def prepare(self, item: Any) -> None:
@@ -77,7 +79,7 @@ class KAlgebra(App):
             case "func_2d":
                 self._plot(item.expr)
             case "func_3d":
-                self._write(self._page(2).one("text"), item.expr)
+                self._write(self._page(2).first("text"), item.expr)
             case "touch":
                 self.place(item.path).write_text(item.text, encoding="utf-8")
             case _:
@@ -85,12 +87,12 @@ class KAlgebra(App):
 
     def _plot(self, expression: str) -> None:
         """Add a plot in the plane, whose page is open."""
-        self.speech.press(self._functions().one("page tab", "Add"))  # after a plot, the list is open
+        self.accessibility.press(self._functions().first("page tab", "Add"))  # after a plot, the list is open
         self.settled()
         self._write(self._functions().all("text")[1], expression)
 
     def _write(self, control: Control, text: str) -> None:
-        left, top, width, height = self.speech.box(control)
+        left, top, width, height = self.accessibility.box(control)
         if not text.isascii() or not text.isprintable():
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
         calls: list[Call] = [
@@ -101,9 +103,7 @@ class KAlgebra(App):
         self.settled()
 
     def set(self, key: str, value: Any) -> None:
-        """`plots` in the plane; a `surface`; `variables` as lines such as a:=5; `tab`, `grid`, `resolution`,
-        `style`, `mode`.
-        """
+        """`plots`, `surface`, `variables` (lines like a:=5), `tab`, `grid`, `resolution`, `style`, `mode`."""
         match key, value:
             case "plots", list():
                 self._turn_to(1)
@@ -111,20 +111,22 @@ class KAlgebra(App):
                     self._plot(str(plot))
             case "surface", str():
                 self._turn_to(2)
-                self._write(self._page(2).one("text"), value)
+                self._write(self._page(2).first("text"), value)
             case "variables", list():
                 for line in value:
                     self._write(self._page(0).all("text")[0], str(line))
             case "tab", str() if value in TABS:
                 self._turn_to(TABS.index(value))
             case ("grid", bool()) | ("resolution" | "style" | "mode", str()):
-                self.speech.press(self.controls().one("menu item", "Grid" if key == "grid" else value))
+                self.accessibility.press(
+                    self.controls().first("menu item", "Grid" if key == "grid" else value)
+                )
                 self.settled()
             case _:
                 super().set(key, value)
 
     def _turn_to(self, tab: int) -> None:
-        self.speech.press(view(self.controls()).one("page tab list").all("page tab")[tab])
+        self.accessibility.press(view(self.controls()).first("page tab list").all("page tab")[tab])
         self.settled()
 
     def facts(self) -> dict[str, Any]:
@@ -134,23 +136,22 @@ class KAlgebra(App):
         return state | {"variables": {name: number_or_text(value) for name, value in variables.items()}}
 
     def named(self) -> tuple[list[Any], str | None]:
-        """Its controls, as it tells them to assistive technology."""
-        now = scene(self)
-        self._state = now.state  # read along with them
-        return list(now.elements), now.typing
+        """Its controls, as it tells them to assistive technology; the state is read along with them."""
+        elements, typing, self._state = scene(self)
+        return elements, typing
 
     # -- state -----------------------------------------------------------------------------------------
     def controls(self) -> Control:
         """All its controls, without the entries of lists."""
-        return self.speech.controls(*self.program, without=("list",))
+        return self.accessibility.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
-        return view(self.controls()).one("layered pane").children[index]
+        return view(self.controls()).first("layered pane").children[index]
 
     def _functions(self) -> Control:
-        self._list = self._list or self.controls().one("frame", "Functions")
+        self._list = self._list or self.controls().first("frame", "Functions")
         # not the whole window: it takes long
-        return self.speech.controls(self._list.owner, self._list.path, without=("list",))
+        return self.accessibility.controls(self._list.owner, self._list.path, without=("list",))
 
     def state(self) -> dict[str, Any]:
         return self.state_of(self.controls())
@@ -158,32 +159,32 @@ class KAlgebra(App):
     @staticmethod
     def state_of(controls: Control) -> dict[str, Any]:
         """The state as its controls show it."""
-        main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
-        pages = view(controls).one("layered pane").children
+        main, functions, variables = (
+            controls.first("frame", name) for name in ("", "Functions", "Variables")
+        )
+        pages = view(controls).first("layered pane").children
         chosen = {
             menu.name: [entry.name for entry in menu.all("menu item") if entry.checked]
-            for menu in main.one("menu bar").children
+            for menu in main.first("menu bar").children
         }
-        entries = pairs(functions.one("tree").all("tree item"))
+        entries = pairs(functions.first("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
-            "tab": view(controls).one("page tab list").name,
+            "tab": view(controls).first("page tab list").name,
             "console": [_pair(paragraph) for paragraph in pages[0].all("paragraph")],
             "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
             "plots": [plot.name for _, plot in entries],
             "shown": [plot.name for name, plot in entries if name.checked],
-            "surface": pages[2].one("text").text,
+            "surface": pages[2].first("text").text,
             "mode": only(("Calculate", "Evaluate"), chosen["Calculator"]),
             "resolution": only(RESOLUTIONS, chosen["2D Graph"]),
             "grid": "Grid" in chosen["2D Graph"],
             "style": only(("Dots", "Lines", "Solid"), chosen["3D Graph"]),
-            "search": controls.one("frame", "Operations").one("text").text,
+            "search": controls.first("frame", "Operations").first("text").text,
         }
 
     def variables(self) -> Mapping[str, str]:
-        """Values from the table; complex values from the console, since the table shows their real part
-        alone.
-        """
+        """Values from the table, complex ones from the console: the table shows their real part alone."""
         console = self.now().get("console", ())
         results = {line.partition(":=")[0]: result for line, result in console if ":=" in line}
         return {
@@ -195,9 +196,7 @@ class KAlgebra(App):
         return len(self.now().get("plots", ()))
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """For each plot whether it goes through each point, and its style, in the form of ScienceBoard's
-        server.
-        """
+        """For each plot whether it goes through each point, and its style, as from ScienceBoard's server."""
         state = self.now()
         if not state:
             return []
@@ -226,12 +225,12 @@ class KAlgebra(App):
 
     def _colors(self) -> list[str]:
         """The colors of the plots, from the picture of their list, which is opened for it."""
-        self.speech.press(self._functions().one("page tab", "List"))
+        self.accessibility.press(self._functions().first("page tab", "List"))
         picture = self.settled().astype(float)
         colors = []
-        for name, plot in pairs(self._functions().one("tree").all("tree item")):
-            left, top, _, height = self.speech.box(name)
-            right = sum(self.speech.box(plot)[::2]) - 2
+        for name, plot in pairs(self._functions().first("tree").all("tree item")):
+            left, top, _, height = self.accessibility.box(name)
+            right = sum(self.accessibility.box(plot)[::2]) - 2
             color, behind = picture[top + height // 2, [left + _SWATCH, right]]
             if (behind < 255).any():  # Qt mixes the color of the selection into the icon of a selected entry
                 color = (color - _MIXED * behind) / (1 - _MIXED)

@@ -97,9 +97,7 @@ class PyMOL(App):
                 super().prepare(item)
 
     def set(self, key: str, value: Any) -> None:
-        """`peptide`: a molecule `prot` of this sequence; `fragments`: benzene rings of these names;
-        `background`; a setting.
-        """
+        """`peptide`: `prot` by sequence; `fragments`: benzene rings by name; `background`; `settings`."""
         match key, value:
             case "peptide", str() if set(value) <= set(LETTERS.values()):
                 given = "fab", [value, "prot"]

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 
 def serve() -> None:
-    """Serve from inside PyMOL.  PyMOL's Python runs the source of this function, without the rest of this
-    module.
-    """
+    """Serve from inside PyMOL, whose Python gets the source of this function alone."""
     import json
     import math
     import os
@@ -160,9 +158,7 @@ def serve() -> None:
         return focused and QtWidgets.QApplication.activePopupWidget() is None
 
     def named():
-        """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is
-        left out.
-        """
+        """What can be clicked and no menu covers: (name, role, box on the screen in px, text)."""
         popups = [menu for menu in QtWidgets.QApplication.topLevelWidgets()
                   if isinstance(menu, QtWidgets.QMenu) and menu.isVisible()]  # fmt: skip
         covered = [place(menu, menu.rect()) for menu in popups]
