@@ -112,9 +112,7 @@ def _compare(item: Any, state: Any, task: BoardTask) -> bool:
         case Equation(key=str(), value=count):
             return state == count
         case Equation(value=wanted):
-            return any(
-                all(name in plot and plot[name] == value for name, value in wanted.items()) for plot in state
-            )
+            return any(wanted.items() <= plot.items() for plot in state)
         case States():
             return _states_hold(item, state)
         case File(value=text):

@@ -34,7 +34,7 @@ from PIL import Image
 from sciencedesk.board.files import BoardTask
 from sciencedesk.board.guest import Timing
 from sciencedesk.board.machine import Machine
-from sciencedesk.board.tasks import AppTask
+from sciencedesk.board.tasks import AppTask, board_task
 
 HOST = "127.0.0.1"
 SIZE, REAL_SIZE = (160, 120), (1280, 800)  # (width, height) of the screen in pixels
@@ -241,9 +241,7 @@ def typing_task(words: int = 2) -> AppTask:
             "evaluate": [{"type": "val", "key": "n", "value": words}],
         }
     )  # fmt: skip
-    return AppTask(
-        f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board
-    )
+    return board_task(board, f"A-{words:02d}")
 
 
 @cache
@@ -259,9 +257,7 @@ def _run(coroutine):
 
 
 if __name__ == "__main__":
-    machines = [
-        FakeMachine(size=REAL_SIZE, screenshot_s=SCREENSHOT_S, action_s=ACTION_S)
-        for _ in range(int(sys.argv[1]))
-    ]
+    slow = {"size": REAL_SIZE, "screenshot_s": SCREENSHOT_S, "action_s": ACTION_S}
+    machines = [FakeMachine(**slow) for _ in range(int(sys.argv[1]))]
     print(json.dumps([machine.port for machine in machines]), flush=True)
     sys.stdin.read()

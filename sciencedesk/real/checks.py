@@ -133,7 +133,6 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
 def strays() -> list[str]:
     """The processes on this machine that run in the home of one of the kit's displays."""
     listed = [process.info for process in psutil.process_iter(["pid", "name", "environ"])]
-    homes = [(info, (info["environ"] or {}).get("HOME", "")) for info in listed]  # other users': None
-    return [
-        f"{info['pid']} {info['name']}" for info, home in homes if Path(home).name.startswith(HOME_PREFIX)
-    ]
+    homes = [Path((info["environ"] or {}).get("HOME", "")).name for info in listed]  # other users': None
+    found = zip(listed, homes, strict=True)
+    return [f"{info['pid']} {info['name']}" for info, home in found if home.startswith(HOME_PREFIX)]

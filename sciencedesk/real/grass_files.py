@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 _EDGES = {"n": "north", "s": "south", "e": "east", "w": "west"}
-# lines of a raster's history before its comments: date, title, mapset, creator, type, two sources,
-# description
+# lines of a raster's history before its comments: date, title, mapset, creator, type, 2 sources, description
 _ABOUT = 8
 
 

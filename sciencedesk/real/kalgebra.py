@@ -49,8 +49,7 @@ class KAlgebra(App):
         if self.accessibility is None:
             self.accessibility = Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
         bus = self.accessibility
-        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as
-        # well.
+        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page.
         env = {
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
@@ -118,9 +117,8 @@ class KAlgebra(App):
             case "tab", str() if value in TABS:
                 self._turn_to(TABS.index(value))
             case ("grid", bool()) | ("resolution" | "style" | "mode", str()):
-                self.accessibility.press(
-                    self.controls().first("menu item", "Grid" if key == "grid" else value)
-                )
+                entry = "Grid" if key == "grid" else value
+                self.accessibility.press(self.controls().first("menu item", entry))
                 self.settled()
             case _:
                 super().set(key, value)
@@ -159,9 +157,7 @@ class KAlgebra(App):
     @staticmethod
     def state_of(controls: Control) -> dict[str, Any]:
         """The state as its controls show it."""
-        main, functions, variables = (
-            controls.first("frame", name) for name in ("", "Functions", "Variables")
-        )
+        main, functions, variables = (controls.first("frame", f) for f in ("", "Functions", "Variables"))
         pages = view(controls).first("layered pane").children
         chosen = {
             menu.name: [entry.name for entry in menu.all("menu item") if entry.checked]
@@ -267,9 +263,8 @@ def calculate(lines: Sequence[str]) -> list[str]:
         raise ValueError("one line each")
     source = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
     try:
-        done = subprocess.run(
-            ["/usr/bin/calgebra"], input=source, capture_output=True, text=True, timeout=CALCULATE_S
-        )
+        program = ["/usr/bin/calgebra"]
+        done = subprocess.run(program, input=source, capture_output=True, text=True, timeout=CALCULATE_S)
     except subprocess.TimeoutExpired:
         return [""] * len(lines)
     answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # it answers on stderr

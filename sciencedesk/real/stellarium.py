@@ -27,63 +27,8 @@ from coda_lib.environment import EnvironmentFault
 from sciencedesk.real.app import App
 from sciencedesk.real.connection import Transport
 from sciencedesk.real.isolation import HOST
+from sciencedesk.real.stellarium_settings import CONFIG, FACTS, FOLLOWING, FPS, PROPERTIES
 
-FPS = 25
-# A still sky, no network, no slow fading or turning, no button that leaves the program, dialogs at the left
-# edge.
-CONFIG = {
-    "main": {"version": "0.22.2"},
-    "plugins_load_at_startup": {"RemoteControl": "true"},
-    "RemoteControl": {"autostart": "true", "port": "0", "use_password": "true"},  # port 0: any free one
-    "video": {"fullscreen": "false", "screen_w": "640", "screen_h": "480", "minimum_fps": str(FPS),
-              "maximum_fps": str(FPS)},
-    "localization": {"app_locale": "en", "sky_locale": "en"},
-    "navigation": {"startup_time_mode": "preset", "preset_sky_time": "2460325.375",
-                   "auto_move_duration": "0.1"},
-    "init_location": {"location": "Paris, Western Europe"}, "stars": {"flag_star_twinkle": "false"},
-    "astro": {"meteor_zhr": "0"}, "landscape": {"atmosphere_fade_duration": "0.1"},
-    "viewing": {"constellation_art_fade_duration": "0.1"},
-    "search": {"flag_search_online": "false", "recentSearchSize": "0"},
-    "gui": {
-        "auto_hide_horizontal_toolbar": "false", "auto_hide_vertical_toolbar": "false",
-        "flag_show_fps": "false", "flag_show_tz": "false", "flag_show_fullscreen_button": "false",
-        "flag_show_quit_button": "false", "flag_show_goto_selected_button": "false",
-        "flag_enable_kinetic_scrolling": "false", "gui_font_size": "11", "selected_object_info": "custom",
-        "light_pollution_unit": "mpsas", "light_pollution_widget_mode": "manual",
-    },
-    "custom_selected_info": dict.fromkeys(
-        ("flag_show_name", "flag_show_type", "flag_show_magnitude", "flag_show_altaz", "flag_show_distance",
-         "flag_show_size", "flag_show_constellation", "flag_show_rts_time"), "true",
-    ),
-    "DialogPositions": {"View": "0,0", "Configuration": "0,0", "AstroCalc": "0,0", "Location": "0,0"},
-}  # fmt: skip
-PROPERTIES = {
-    "constellation_lines": "ConstellationMgr.linesDisplayed",
-    "constellation_labels": "ConstellationMgr.namesDisplayed",
-    "constellation_art": "ConstellationMgr.artDisplayed",
-    "constellation_boundaries": "ConstellationMgr.boundariesDisplayed",
-    "asterism_lines": "AsterismMgr.linesDisplayed", "asterism_labels": "AsterismMgr.namesDisplayed",
-    "equatorial_grid": "GridLinesMgr.equatorGridDisplayed",
-    "azimuthal_grid": "GridLinesMgr.azimuthalGridDisplayed",
-    "galactic_grid": "GridLinesMgr.galacticGridDisplayed",
-    "ecliptic_grid": "GridLinesMgr.eclipticGridDisplayed", "equator": "GridLinesMgr.equatorLineDisplayed",
-    "ecliptic": "GridLinesMgr.eclipticLineDisplayed", "meridian": "GridLinesMgr.meridianLineDisplayed",
-    "horizon": "GridLinesMgr.horizonLineDisplayed",
-    "galactic_equator": "GridLinesMgr.galacticEquatorLineDisplayed",
-    "zenith_nadir": "GridLinesMgr.zenithNadirDisplayed", "atmosphere": "LandscapeMgr.atmosphereDisplayed",
-    "landscape": "LandscapeMgr.landscapeDisplayed", "landscape_name": "LandscapeMgr.currentLandscapeID",
-    "fog": "LandscapeMgr.fogDisplayed", "cardinal_points": "LandscapeMgr.cardinalPointsDisplayed",
-    "stars": "StarMgr.flagStarsDisplayed", "star_labels": "StarMgr.flagLabelsDisplayed",
-    "planets": "SolarSystem.planetsDisplayed", "planet_labels": "SolarSystem.labelsDisplayed",
-    "planet_hints": "SolarSystem.flagHints", "planet_orbits": "SolarSystem.flagOrbits",
-    "planet_trails": "SolarSystem.trailsDisplayed", "moon_enlarged": "SolarSystem.flagMoonScale",
-    "nebula_hints": "NebulaMgr.flagHintDisplayed", "milky_way": "MilkyWay.flagMilkyWayDisplayed",
-    "zodiacal_light": "ZodiacalLight.flagZodiacalLightDisplayed", "night_mode": "StelApp.nightMode",
-    "projection": "StelCore.currentProjectionTypeKey", "flipped_horizontally": "StelCore.flipHorz",
-    "flipped_vertically": "StelCore.flipVert", "equatorial_mount": "StelMovementMgr.equatorialMount",
-    "tracking": "StelMovementMgr.tracking", "sky_culture": "StelSkyCultureMgr.currentSkyCultureID",
-    "time_zone": "StelCore.currentTimeZone",
-}  # our names for its properties, as in the state  # fmt: skip
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
 # degrees, m
 PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}
@@ -97,15 +42,7 @@ ANSWER_S = 30.0
 INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]
 QUIT_S = 3.0  # for it to end after its server has ended
 ACTED_S = 0.05  # processor time after which it has handled a key or a click
-_FOLLOWS = (
-    "StelToneReproducer.", "StelSkyDrawer.lightPollutionLuminance", "LandscapeMgr.currentLandscapeHtml",
-    "HipsMgr.",
-)  # fmt: skip
 _WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
-_FACTS = {
-    "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra",
-    "dec": "dec", "constellation": "iauConstellation", "above_horizon": "above-horizon",
-}  # our names for facts of the selected object  # fmt: skip
 
 
 class _SwitchedOff(EnvironmentFault):
@@ -188,7 +125,7 @@ class Stellarium(App):
         return {
             name: value
             for name, value in self.first.items()
-            if now[name] != value and not name.startswith(_FOLLOWS)
+            if now[name] != value and not name.startswith(FOLLOWING)
         }
 
     def settled(self) -> np.ndarray:
@@ -295,7 +232,7 @@ class Stellarium(App):
             "fov": status["view"]["fov"],
             "selection": about and {
                 "name": about["localized-name"] or about["name"],
-                **{ours: about.get(its) for ours, its in _FACTS.items()}
+                **{ours: about.get(its) for ours, its in FACTS.items()}
             },
             "dialogs": [
                 name.removeprefix(before).removesuffix(after) for name, on in properties.items()
