@@ -7,7 +7,8 @@ from pathlib import Path
 from coda_lib.errors import UserError
 
 REPO = Path(__file__).resolve().parent.parent
-DATA = REPO / "data"
+INSTALLED = Path(__file__).with_name("data")  # of the distribution coda-lib, which takes the tasks along
+DATA = INSTALLED if INSTALLED.is_dir() else REPO / "data"
 CHECKPOINTS = DATA / "checkpoints"
 TASKS = DATA / "tasks"
 NOTEBOOKS = REPO / "notebooks"

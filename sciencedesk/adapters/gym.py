@@ -1,8 +1,7 @@
 """ScienceDesk for anything that speaks Gymnasium: an episode is a task, and its reward is 1 if the task is
 solved in the end.
 
-Importing this module registers `coda/ScienceDesk-v0`;
-`gymnasium.make("sciencedesk.adapters.gym:coda/ScienceDesk-v0", app="gis")` imports it and makes one.
+`import sciencedesk` registers the ids; `gymnasium.make("sciencedesk/GIS-v0")` makes one.
 """
 
 from __future__ import annotations
@@ -20,11 +19,8 @@ from coda_lib.trajectory import StopReason
 from sciencedesk.env import ScienceDesk, desk_class
 from sciencedesk.space import REGIONS, draw, has_space, space
 
-ID = "coda/ScienceDesk-v0"
-LONGEST, CHARACTERS = (
-    2000,
-    "\n" + "".join(map(chr, range(0x20, 0x500))),
-)  # of an instruction: Latin, Greek and Cyrillic
+LONGEST = 2000  # characters of an instruction
+CHARACTERS = "\n" + "".join(map(chr, range(0x20, 0x500)))  # Latin, Greek and Cyrillic
 TEST_SET = "tasks"  # the committed test tasks; the others are regions of the task space
 
 
@@ -37,10 +33,10 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
     solved then, all others are 0.0. `info` has the task's id and the application's state.
 
     Each reset draws a task of `region`: "train", "development" or "test" of the task space, or "tasks", the
-    committed test tasks. `reset(options={"task": ...})` plays a `Task`, or the committed test task with that
-    id, instead.
+    committed test tasks.  By default it is "train", or "tasks" where nothing is trained.
+    `reset(options={"task": ...})` plays a `Task`, or the committed test task with that id, instead.
 
-    >>> env = gymnasium.make(ID, app="gis", region="tasks")
+    >>> env = gymnasium.make("sciencedesk/GIS-v0", region="tasks")
     >>> observation, info = env.reset(options={"task": "gis/A-01"})
     >>> observation["instruction"], observation["screenshot"].shape
     ('Move Peaks above Slope.', (252, 336, 3))
@@ -49,11 +45,10 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 2}  # a frame is a step
 
-    def __init__(self, app: str, region: str = "train", render_mode: str | None = None):
-        """UserError for an unknown application or region, and for a region of an application without a task
-        space.
-        """
+    def __init__(self, app: str, region: str | None = None, render_mode: str | None = None):
+        """UserError for an unknown application or region, and for a region where there is no task space."""
         self.desk: ScienceDesk | None = ScienceDesk(app)
+        region = region or ("train" if has_space(app) else TEST_SET)
         if region not in (*REGIONS, TEST_SET):
             raise UserError(f"unknown region {region!r}: choose one of {', '.join((*REGIONS, TEST_SET))}")
         if region != TEST_SET and not has_space(app):
@@ -61,9 +56,12 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
                 f"{app} has no task space: nothing is trained on it; make it with region={TEST_SET!r}"
             )
         self.app, self.region, self.render_mode = app, region, render_mode
-        words = gymnasium.spaces.Text(LONGEST, charset=CHARACTERS)
-        pictures = picture_space(self.desk.render().shape)
-        self.observation_space = gymnasium.spaces.Dict({"screenshot": pictures, "instruction": words})
+        self.observation_space = gymnasium.spaces.Dict(
+            {
+                "screenshot": picture_space(self.desk.render().shape),
+                "instruction": gymnasium.spaces.Text(LONGEST, charset=CHARACTERS),
+            }
+        )
         self.action_space = ActionSpace()
         self.task: Task | None = None
         self.steps = 0
@@ -114,7 +112,3 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
         return {"task": self.task.id, "state": info["state"]}
-
-
-if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point="sciencedesk.adapters.gym:TaskEnv")

@@ -33,12 +33,10 @@ class DeskTools:
         self._reward, self._over = 0.0, True
 
     def reset(self, task: str | None = None, seed: int | None = None, **columns: Any) -> Content:
-        """Begin the test task with this id, or one that the seed draws; other columns of the data set are
-        ignored.
-        """
+        """Begin the test task with this id, or one that the seed draws; other columns are ignored."""
         observation, _ = self._env.reset(seed=seed, options={"task": task} if task else None)
         self._reward, self._over = 0.0, False
-        return self._told(f"{observation['instruction']}\n")
+        return self._screen(f"{observation['instruction']}\n")
 
     def act(self, action: str) -> Content:
         """Do one action on the screen with mouse or keyboard, or end the task.
@@ -56,30 +54,30 @@ class DeskTools:
             actions = parse_actions(action, self._size())
         except ActionError as error:
             return f"no action: {error}"
-        for one in actions:
-            _, self._reward, terminated, truncated, _ = self._env.step(one)
+        for step in actions:
+            _, self._reward, terminated, truncated, _ = self._env.step(step)
             self._over = terminated or truncated
             if self._over:
                 return "the task is over"
-        return self._told("")
+        return self._screen("")
 
     def get_reward(self) -> float:
-        """1.0 if the task was solved when the rollout ended, else 0.0; a rollout that never ends its task
-        earns nothing.
-        """
+        """1.0 if the task was solved when the rollout ended, else 0.0, also for one that never ended."""
         return self._reward
 
     def _size(self) -> tuple[int, int]:
         height, width, _ = self._env.observation_space["screenshot"].shape
         return width, height
 
-    def _told(self, before: str) -> Content:
+    def _screen(self, before: str) -> Content:
         if self._pictures:
             return [
                 {"type": "text", "text": before},
                 {"type": "image", "image": Image.fromarray(self._env.desk.render())},
             ]
         width, height = self._size()
-        lines = [f"{e.name} {e.role} ({e.center[0] * width:.0f},{e.center[1] * height:.0f}) {e.text}".strip()
-                 for e in self._env.desk.elements()]  # fmt: skip
+        lines = [
+            f"{e.name} {e.role} ({e.center[0] * width:.0f},{e.center[1] * height:.0f}) {e.text}".strip()
+            for e in self._env.desk.elements()
+        ]
         return before + "\n".join(lines)

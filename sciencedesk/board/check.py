@@ -14,15 +14,13 @@ from sciencedesk.board.files import BoardTask, Database, Equation, File, Info, S
 from sciencedesk.board.lambdas import Lambda
 
 NEAR = 1e-6  # tolerance of the number of a `val` item
-STOPS = {"TIMEOUT": StopReason.STEP_LIMIT} | {
-    stop.name: stop for stop in (StopReason.DONE, StopReason.FAIL, StopReason.ANS)
-}
+STOPS = {
+    "TIMEOUT": StopReason.STEP_LIMIT, "DONE": StopReason.DONE, "FAIL": StopReason.FAIL, "ANS": StopReason.ANS,
+}  # fmt: skip
 
 
 class BoardState:
-    """The queries to an application's state; EnvironmentFault if one fails, UserError for one that the
-    application lacks.
-    """
+    """The queries to an application's state; EnvironmentFault if one fails, UserError if it has none such."""
 
     kind: str
     task: Any
@@ -32,9 +30,7 @@ class BoardState:
         raise self._unanswered("val and var")
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """KAlgebra's plots of the points' dimension: for each, whether a point (a tuple as text) lies on it,
-        and its style.
-        """
+        """KAlgebra's plots of that dimension: whether each point (a tuple as text) is on it; style."""
         raise self._unanswered("eqn")
 
     def plots(self) -> int:
@@ -76,9 +72,8 @@ def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: st
 
 def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
     if isinstance(item, Stop):
-        return stop == STOPS[item.value] and (
-            not item.args or (answer or "").split() == " ".join(item.args).split()
-        )
+        answered = not item.args or (answer or "").split() == " ".join(item.args).split()
+        return stop == STOPS[item.value] and answered
     value = _query(item, task, state)
     try:
         return bool(_compare(item, value, task))
@@ -89,9 +84,7 @@ def _holds(item: Any, task: BoardTask, state: BoardState, stop: StopReason, answ
 
 
 def _query(item: Any, task: BoardTask, state: BoardState) -> Any:
-    """The part of the state that an item is about; outside of any `try`, because a fault of the environment
-    is no failed task.
-    """
+    """What an item is about; outside of any `try`, since a fault of the environment is no failed task."""
     match item:
         case Value() | Variable():
             return state.variables()
@@ -119,22 +112,17 @@ def _compare(item: Any, state: Any, task: BoardTask) -> bool:
         case Equation(key=str(), value=count):
             return state == count
         case Equation(value=wanted):
-            return any(
-                all(name in plot and plot[name] == value for name, value in wanted.items()) for plot in state
-            )
+            return any(wanted.items() <= plot.items() for plot in state)
         case States():
             return _states_hold(item, state)
         case File(value=text):
             return state is not None and (Lambda(text)() if text.startswith("lambda") else text) in state
         case Info(value=lines) if task.type == "ChimeraX":
             return set(state) == set(lines)
-    actual = (
-        state
-        if item.key is None
-        else Lambda(item.key)(state)
-        if item.key.startswith("lambda")
-        else state[item.key]
-    )
+    if item.key is None:
+        actual = state
+    else:
+        actual = Lambda(item.key)(state) if item.key.startswith("lambda") else state[item.key]
     return Lambda(item.pred)(actual, item.value) if item.pred else actual == item.value
 
 

@@ -28,14 +28,10 @@ ITEMS, SCAN = 4, 1_000  # items of a list, and characters of a text, that are re
 NEEDLE = 100  # characters of a text looked for that can make a search in another text slower
 PATTERN_S = 0.3  # seconds of a processor that a search takes
 PATTERN_SIZE = 100_000_000  # bytes of its process
-PATTERN_LENGTH, SEARCHED = (
-    1_000,
-    1_000_000,
-)  # characters of a pattern, and of the text that it is looked for in
+PATTERN_LENGTH, SEARCHED = 1_000, 1_000_000  # characters of a pattern, and of the text that is searched
 ENCODINGS = ("utf-8", "utf8", "ascii", "latin-1")  # others can be slow
-_FIELD = re.compile(
-    r"%(?:\(([^()]*)\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?)", re.DOTALL
-)  # of a text that `%` fills
+# a field of a text that `%` fills: name, width, precision, kind
+_FIELD = re.compile(r"%(?:\(([^()]*)\))?[-+ #0]*(\*|\d*)(?:\.(\*|\d*))?[hlL]?(.?)", re.DOTALL)
 VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 SIZED = (list, tuple, set, dict, range, *VIEWS)
 
@@ -49,15 +45,17 @@ def quote(source: str) -> str:
 
 
 class Budget:
-    """What is left for one call of an expression.  Every method raises LambdaError, which quotes it, when
-    that is used up.
-    """
+    """What is left for one call of an expression.  Methods raise LambdaError once it is used up."""
 
     def __init__(self, source: str) -> None:
         self.source, self.steps, self.memory, self.large = source, STEPS, MEMORY, 0
 
     def too_much(self) -> LambdaError:
         return LambdaError(f"costs too much: {quote(self.source)}")
+
+    def limit(self, size: int, most: int) -> None:
+        if size > most:
+            raise self.too_much()
 
     def pay(self, steps: int) -> None:
         self.steps -= steps
@@ -72,8 +70,8 @@ class Budget:
 
     def kept(self, value: Any) -> Any:
         """The same new value, of which its own size counts, without that of its items."""
-        if isinstance(value, int) and value.bit_length() > BITS:
-            raise self.too_much()
+        if isinstance(value, int):
+            self.limit(value.bit_length(), BITS)
         self.afford(sys.getsizeof(value) + (ITEM * len(value) if isinstance(value, SIZED) else 0))
         return value
 
@@ -109,41 +107,33 @@ class Budget:
         return value
 
     def listed(self, value: Any) -> Any:
-        """An iterator as a weighed list, any other value as it is: what becomes keys is counted before it is
-        hashed.
-        """
+        """An iterator as a weighed list, other values as they are: keys are counted before hashing."""
         return self.weighed(list(value)) if isinstance(value, Iterator) else value
 
     def product(self, left: Any, right: Any) -> None:
         """Before `left * right`: that of two integers, or a repeated sequence."""
         if isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() + right.bit_length() > BITS:
-                raise self.too_much()
+            self.limit(left.bit_length() + right.bit_length(), BITS)
             return
         items, times = (right, left) if isinstance(left, int) else (left, right)
-        if (
-            isinstance(items, str | bytes | list | tuple)
-            and isinstance(times, int)
-            and len(items) * times > SIZE
-        ):
-            raise self.too_much()
+        if isinstance(items, str | bytes | list | tuple) and isinstance(times, int):
+            self.limit(len(items) * times, SIZE)
 
     def power(self, left: Any, right: Any) -> None:
         """Before `left ** right`."""
-        if isinstance(left, int) and isinstance(right, int) and left.bit_length() * abs(right) > BITS:
-            raise self.too_much()
+        if isinstance(left, int) and isinstance(right, int):
+            self.limit(left.bit_length() * abs(right), BITS)
 
     def sum(self, left: Any, right: Any) -> None:
         """Before `left + right` of two sequences."""
         if isinstance(left, str | bytes | list | tuple) and isinstance(right, type(left)):
             width = 4 if isinstance(left, str | bytes) else ITEM
-            if width * (len(left) + len(right)) > self.memory:
-                raise self.too_much()
+            self.limit(width * (len(left) + len(right)), self.memory)
 
     def rounded(self, value: Any, digits: Any = None) -> None:
         """Before `round(value, digits)`, which computes a power of 10."""
-        if isinstance(digits, int) and abs(digits) > DIGITS:
-            raise self.too_much()
+        if isinstance(digits, int):
+            self.limit(abs(digits), DIGITS)
 
     def formatted(self, form: str | bytes, values: Any) -> None:
         """Before `form % values`."""
@@ -155,18 +145,15 @@ class Budget:
             given += [values for name, *_, kind in fields if not name and kind != "%"]
         for value in given:
             if not isinstance(value, str | bytes | int | float | None):
-                raise LambdaError(
-                    f"not allowed: a {type(value).__name__} in a text with '%' in {quote(self.source)}"
-                )
+                kind = type(value).__name__
+                raise LambdaError(f"not allowed: a {kind} in a text with '%' in {quote(self.source)}")
         starred = any("*" in field for field in fields)
         widths = [int(number[:9]) for _, *numbers, _ in fields for number in numbers if number.isdecimal()]
         widths += [abs(value) for value in given if starred and isinstance(value, int)]
-        if max(widths, default=0) > DIGITS:
-            raise self.too_much()
+        self.limit(max(widths, default=0), DIGITS)
         longest = max((len(value) for value in given if isinstance(value, str | bytes)), default=0)
-        size = len(form) + len(fields) * (
-            2 * DIGITS + BITS // 3 + 10 * longest
-        )  # an escaped character has at most 10
+        # an escaped character has at most 10
+        size = len(form) + len(fields) * (2 * DIGITS + BITS // 3 + 10 * longest)
         self.pay(len(fields) + size // SCAN)
         self.afford(4 * size)
 
@@ -179,15 +166,14 @@ class Budget:
     def ranged(self, bounds: Sequence[Any]) -> None:
         """Before `range(*bounds)`."""
         try:
-            if len(range(*bounds)) > SIZE:
-                raise self.too_much()
+            self.limit(len(range(*bounds)), SIZE)
         except OverflowError as error:  # of `len`
             raise self.too_much() from error
 
     def joined(self, between: str, parts: Sequence[Any]) -> None:
         """Before `between.join(*parts)`."""
-        if len(parts) == 1 and sum(len(part) + len(between) for part in parts[0]) > SIZE:
-            raise self.too_much()
+        if len(parts) == 1:
+            self.limit(sum(len(part) + len(between) for part in parts[0]), SIZE)
 
     def scanned(self, text: str | bytes, words: Sequence[Any], stripped: bool) -> None:
         """Before a text is searched for others, or freed of their characters."""

@@ -34,30 +34,23 @@ from PIL import Image
 from sciencedesk.board.files import BoardTask
 from sciencedesk.board.guest import Timing
 from sciencedesk.board.machine import Machine
-from sciencedesk.board.tasks import AppTask
+from sciencedesk.board.tasks import AppTask, board_task
 
 HOST = "127.0.0.1"
 SIZE, REAL_SIZE = (160, 120), (1280, 800)  # (width, height) of the screen in pixels
 SCREENSHOT_S, ACTION_S, RESET_S = 0.3, 1.5, 40.0  # of a real machine
 FAULTS = ("latency", "hang", "error", "reset before", "reset after", "truncated", "stale")
 LATENCY_S = 0.02  # of the fault of that name
-CLIENTS = (
-    248  # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
-)
+# screenshots, each of which leaks a client of the X server, until a revert or the server's restart
+CLIENTS = 248
 _STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
+# addresses that answer OK
+_ORDERS = ("/opt", "/write", "/tab", "/add/2d", "/add/3d", "/init/map", "/init/layer", "/init/scale")
 _LARGEST = 1 << 20  # bytes of a request
 QUICK = Timing(
-    connect=0.5,
-    answer=0.4,
-    action=0.4,
-    prepare=0.4,
-    item=0,
-    boot=2.0,
-    pause=0.01,
-    after=0,
-    wait=0.1,
+    connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, wait=0.1,
     settle=0.2,
-)
+)  # fmt: skip
 _REVERT = "/fake/revert"
 _POST = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 _DONE = b'{"status": "success", "output": "", "error": "", "returncode": 0}'
@@ -84,17 +77,20 @@ class FakeMachine:
     """
 
     def __init__(
-        self, rates: Mapping[str, float] | None = None, seed: int = 0, *, size: tuple[int, int] = SIZE, screenshot_s: float = 0.0,
-        action_s: float = 0.0, hang_s: float = 0.6, boot_s: float = 0.0,
-    ):  # fmt: skip
+        self,
+        rates: Mapping[str, float] | None = None,
+        seed: int = 0,
+        *,
+        size: tuple[int, int] = SIZE,
+        screenshot_s: float = 0.0,
+        action_s: float = 0.0,
+        hang_s: float = 0.6,
+        boot_s: float = 0.0,
+    ):
         self.rates, self.rng, self.size = rates or {}, random.Random(seed), size
         self.delays = {"/screenshot": screenshot_s, "/execute": action_s}  # seconds
-        self.hang_s, self.boot_s, self.effect_s, self.call_s = (
-            hang_s,
-            boot_s,
-            0.0,
-            0.0,
-        )  # of an action, and of each of its calls
+        self.hang_s, self.boot_s = hang_s, boot_s
+        self.effect_s = self.call_s = 0.0  # of an action, and of each of its calls
         self.actions: list[str] = []  # all that were carried out, even if the reply was lost
         self.episodes: list[list[str]] = []  # the same, a list for each launch of the application
         self.faults: Counter[str] = Counter()
@@ -109,9 +105,7 @@ class FakeMachine:
 
     @property
     def machine(self) -> Machine:
-        """Its row in a list of machines, with waits that suit it; the revert command is one that a hypervisor
-        would offer.
-        """
+        """Its row in a list of machines, with waits that suit it and a revert command like a hypervisor's."""
         revert = (sys.executable, "-c", _POST, f"http://{self.address}{_REVERT}")
         return Machine(address=self.address, state_port=self.port, revert=revert, timing=QUICK)
 
@@ -141,21 +135,18 @@ class FakeMachine:
         path = received.split()[1].decode().partition("?")[0]
         while _lacks(received) and not path.startswith(_STATE) and (more := await reader.read(_LARGEST)):
             received += more
+        reply = None
         if _lacks(received):
             await asyncio.sleep(self.hang_s)
-            reply = None
         else:
             reply = await self._reply(path, received.partition(b"\r\n\r\n")[2])
         if reply is None:  # with this option the other side sees a reset
-            writer.get_extra_info("socket").setsockopt(
-                socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-            )
+            linger = struct.pack("ii", 1, 0)
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         else:
             status, content = reply
-            writer.write(
-                f"HTTP/1.1 {status} -\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode()
-                + content
-            )
+            head = f"HTTP/1.1 {status} -\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n"
+            writer.write(head.encode() + content)
         writer.close()
 
     async def _reply(self, path: str, body: bytes) -> tuple[int, bytes] | None:
@@ -172,11 +163,8 @@ class FakeMachine:
         if self.dead or fault == "reset before" or time.monotonic() < self.booted:
             return None
         typing_s = self.call_s * body.count(b"pyautogui.") if path == "/execute" else 0.0
-        await asyncio.sleep(
-            typing_s
-            + self.delays.get(path, 0.0)
-            + {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0)
-        )
+        fault_s = {"latency": LATENCY_S, "hang": self.hang_s}.get(fault, 0.0)
+        await asyncio.sleep(typing_s + self.delays.get(path, 0.0) + fault_s)
         if fault == "error":
             return 500, b'{"status": "error", "message": "injected"}'
         with self.lock:
@@ -206,10 +194,8 @@ class FakeMachine:
             case "/vars":
                 actions = self.episodes[-1]
                 return 200, json.dumps({"n": str(len(actions)), "typed": " ".join(actions)}).encode()
-            case "/func/2d":
-                return 200, b"[]"
-            case "/func/3d":
-                return 200, b"{}"
+            case "/func/2d" | "/func/3d":
+                return 200, b"[]" if path == "/func/2d" else b"{}"
             case "/setup/launch":
                 self._launch()
                 return 200, b"app launched successfully"
@@ -217,16 +203,7 @@ class FakeMachine:
                 if "reset.sh" in str(json.loads(body)["command"]):
                     self.restarts, self.clients = self.restarts + 1, 0
                 return 200, _DONE
-            case (
-                "/opt"
-                | "/write"
-                | "/tab"
-                | "/add/2d"
-                | "/add/3d"
-                | "/init/map"
-                | "/init/layer"
-                | "/init/scale"
-            ):
+            case _ if path in _ORDERS:
                 return 200, b"OK"
             case "/chimerax/run":
                 return 200, _CHIMERAX
@@ -257,13 +234,14 @@ def typing_task(words: int = 2) -> AppTask:
     """A task for a fake machine: type some words, one a step.  Its check counts the actions, clicks too."""
     script = [f"type(content='word {number}')" for number in range(words)]
     board = BoardTask.model_validate(
-        {"type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.", "version": "0",
-         "snapshot": "clean", "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
-         "evaluate": [{"type": "val", "key": "n", "value": words}], "solution": [*script, "finished()"]}
+        {
+            "type": "KAlgebra", "sort": "VM", "steps": words + 1, "instruction": f"Type {words} words.",
+            "version": "0", "snapshot": "clean", "solution": [*script, "finished()"],
+            "initialize": [{"func": "launch", "command": "app «PORTLIKE»", "shell": True}],
+            "evaluate": [{"type": "val", "key": "n", "value": words}],
+        }
     )  # fmt: skip
-    return AppTask(
-        f"KAlgebra/A-{words:02d}", "algebra", "A", board.instruction, board.steps, (), (), None, (), board
-    )
+    return board_task(board, f"A-{words:02d}")
 
 
 @cache
@@ -279,9 +257,7 @@ def _run(coroutine):
 
 
 if __name__ == "__main__":
-    machines = [
-        FakeMachine(size=REAL_SIZE, screenshot_s=SCREENSHOT_S, action_s=ACTION_S)
-        for _ in range(int(sys.argv[1]))
-    ]
+    slow = {"size": REAL_SIZE, "screenshot_s": SCREENSHOT_S, "action_s": ACTION_S}
+    machines = [FakeMachine(**slow) for _ in range(int(sys.argv[1]))]
     print(json.dumps([machine.port for machine in machines]), flush=True)
     sys.stdin.read()

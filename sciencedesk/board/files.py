@@ -10,15 +10,7 @@ import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    create_model,
-    model_validator,
-)
+from pydantic import AfterValidator, BaseModel, Field, ValidationError, create_model, model_validator
 
 from coda_lib.applications import RealApp
 from coda_lib.errors import UserError
@@ -32,25 +24,21 @@ Scalar = bool | int | float | str
 class Part(BaseModel):
     """A part of a task file; other fields are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = {"frozen": True, "extra": "forbid"}
 
 
 def _expression(source: str) -> str:
-    Lambda(source)
-    return source
-
-
-def _key(source: str) -> str:
-    return _expression(source) if source.startswith("lambda") else source
+    return Lambda(source).source
 
 
 Text = Annotated[str, Field(min_length=1)]
 Number = int | float
 Expression = Annotated[Text, AfterValidator(_expression)]
-Key = Annotated[Text, AfterValidator(_key)]  # a name, or an expression that gives the value
+# a name, or an expression that gives the value
+Key = Annotated[Text, AfterValidator(lambda key: _expression(key) if key.startswith("lambda") else key)]
 Point = Annotated[list[Number], Field(min_length=2, max_length=3)]
 
-# -- initialize ----------------------------------------------------------------------------------------------------------
+# -- initialize ----------------------------------------------------------------------------------------
 
 
 class Init(Part):
@@ -102,7 +90,7 @@ Initialize = Annotated[
     Field(discriminator="func"),
 ]
 
-# -- evaluate ------------------------------------------------------------------------------------------------------------
+# -- evaluate ------------------------------------------------------------------------------------------
 
 
 class Stop(Part):
@@ -114,7 +102,7 @@ class Stop(Part):
 
 
 class Condition(Part):
-    """A condition on a value, or on the part of it that `key` gives: equal to `value`, or true under `pred`."""
+    """A condition on a value or on the part that `key` gives: equal to `value`, or true under `pred`."""
 
     key: Key | None = None
     value: Any
@@ -122,18 +110,14 @@ class Condition(Part):
 
 
 class Info(Condition):
-    """A value in the dump of the state server; with ChimeraX the lines that its command `info KEY` gives, in
-    any order.
-    """
+    """A value in the state server's dump; with ChimeraX the lines of its `info KEY`, in any order."""
 
     type: Literal["info"]
     key: Key
 
 
 class States(Part):
-    """A value in ChimeraX's states, of a key or of the key that `find` and `key` give; null: the key must be
-    absent.
-    """
+    """A value in ChimeraX's states at `key`, or at what `find` and `key` give; null: no such key."""
 
     type: Literal["states"]
     key: Key
@@ -157,9 +141,7 @@ class Database(Condition):
 
 
 class File(Part):
-    """A file in the guest at `key` whose text contains `value`, or the text that the expression `value`
-    gives.
-    """
+    """A file in the guest at `key` whose text contains `value`, or what it gives as an expression."""
 
     type: Literal["file"]
     key: Text
@@ -183,9 +165,7 @@ class Variable(Part):
 
 
 class Equation(Part):
-    """A plot that contains or misses each of these points, and its color, resolution or style; or the number
-    of plots.
-    """
+    """A plot's points (on it or not) and its color, resolution or style; or the number of plots."""
 
     type: Literal["eqn"]
     key: list[Point] | Literal["#SIZE"]
@@ -217,38 +197,31 @@ class BoardTask(Part):
     initialize: list[Initialize]
     evaluate: Annotated[list[Evaluate], Field(min_length=1)]
     ans: str | None = None  # a solution in words, for readers
-    solution: list[
-        Text
-    ] = []  # a script of UI-TARS actions for a local display; tests play it, no agent sees it
+    solution: list[Text] = []  # UI-TARS actions for a local display; tests play them, no agent sees them
     query: list[dict[str, Any]] | dict[str, Any] | None = None  # of Celestia's state server
-    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = (
-        None  # 'k:n': after k invalid steps n steps are lost
-    )
+    # 'k:n': after k invalid steps n steps are lost
+    penalty: Annotated[str, Field(pattern=r"^\d+:\d+$")] | None = None
 
     @model_validator(mode="after")
     def _lines_for_chimerax(self) -> BoardTask:
         for item in self.evaluate if self.type == "ChimeraX" else ():
             lines = item.value if isinstance(item, Info) else []
             if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
-                raise ValueError(
-                    f"evaluate: the value of info {item.key!r} must be the lines that ChimeraX prints"
-                )
+                value = f"the value of info {item.key!r}"
+                raise ValueError(f"evaluate: {value} must be the lines that ChimeraX prints")
         return self
 
 
 def board_files(folder: Path) -> list[Path]:
-    """All task files below a folder, sorted, those in linked folders as well, each once.  UserError if there
-    is none.
-    """
+    """The task files below a folder and its links, each once, sorted.  UserError if there is none."""
     paths, walked = [], set()
     for place, inner, names in os.walk(folder, followlinks=True):
         if (real := os.path.realpath(place)) in walked:  # as in a loop of links
             inner.clear()
             continue
         walked.add(real)
-        paths += [
-            Path(place, name) for name in (*names, *inner) if name.endswith(".json")
-        ]  # a folder of that name is an error
+        # a folder of that name is an error
+        paths += [Path(place, name) for name in (*names, *inner) if name.endswith(".json")]
         inner[:] = [name for name in inner if not name.endswith(".json")]
     if not paths:
         raise UserError(f"no task files in {folder}: expected ScienceBoard's, such as KAlgebra/A-01.json")
@@ -256,7 +229,7 @@ def board_files(folder: Path) -> list[Path]:
 
 
 def load_board_task(path: Path) -> BoardTask:
-    """A task file.  UserError names the file, the field and, in an expression, the part that is not allowed."""
+    """A task file.  UserError names the file, the field, and what is not allowed in an expression."""
     raw = read_json(path)
     try:
         return BoardTask.model_validate(raw)

@@ -25,9 +25,8 @@ from sciencedesk.board.transport import OneSegment
 from sciencedesk.pyautogui import Call, code_of
 
 PORT = 5000
-SHOTS = (
-    220  # screenshots that a server gives: each leaks a client of the X server, and after about 248 it ends
-)
+# screenshots that a server gives: each leaks a client of the X server, and after about 248 it ends
+SHOTS = 220
 RESERVE = 60  # screenshots before that from which on a screen is looked at once
 # calls in one request: each is followed by pyautogui's pause of 0.1 s, and the guest gives up after 120 s
 TOGETHER = 300
@@ -45,21 +44,17 @@ class Timing(Section):
     boot: float = Field(300.0, gt=0)  # limit from a revert until the server answers
     pause: float = Field(1.0, ge=0)  # between two tries
     tries: int = Field(3, ge=1)  # of a query
-    after: float = Field(
-        2.0, ge=0
-    )  # from an action to the picture; 1 in the benchmark, which misses what comes after 1.5
-    still: float = Field(
-        0.0, ge=0
-    )  # time without change after which the screen counts as settled; 0: one screenshot a step
+    # from an action to the picture; 1 in the benchmark, which misses what comes after 1.5
+    after: float = Field(2.0, ge=0)
+    # time without change after which the screen counts as settled; 0: one screenshot a step
+    still: float = Field(0.0, ge=0)
     settle: float = Field(3.0, ge=0)  # limit for a screen that never settles
     look: float = Field(0.1, ge=0)  # between two screenshots
     wait: float = Field(5.0, ge=0)  # of the action WAIT; 5 in the paper
 
 
 class Guest:
-    """One machine, at the address `host` or `host:port`.  Every failure is an EnvironmentFault that names
-    machine and request.
-    """
+    """A machine at `host` or `host:port`.  Failures are EnvironmentFaults that name machine and request."""
 
     def __init__(self, address: str, timing: Timing):
         host, _, port = address.partition(":")
@@ -72,6 +67,9 @@ class Guest:
     def close(self) -> None:
         self._client.close()
 
+    def _address(self, path: str, port: int | None) -> str:
+        return (f"http://{self.host}:{port}" if port else self._url) + path
+
     def query(
         self, method: str, path: str, port: int | None = None, none: int = 0, **body: Any
     ) -> httpx.Response:
@@ -80,8 +78,7 @@ class Guest:
 
         `none` is a status that is an answer as well: there is nothing.
         """
-        url = (f"http://{self.host}:{port}" if port else self._url) + path
-        why = ""
+        url, why = self._address(path, port), ""
         for attempt in range(self.timing.tries):
             if attempt:
                 time.sleep(self.timing.pause)
@@ -101,20 +98,19 @@ class Guest:
         self, path: str, port: int | None = None, deadline_s: float | None = None, **body: Any
     ) -> httpx.Response:
         """A request that changes something: it reaches the machine at most once."""
-        url = (f"http://{self.host}:{port}" if port else self._url) + path
+        url = self._address(path, port)
+        timeout = httpx.Timeout(deadline_s or self.timing.answer, connect=self.timing.connect)
         for attempt in range(self.timing.tries):
             if attempt:
                 time.sleep(self.timing.pause)
             try:
-                timeout = httpx.Timeout(deadline_s or self.timing.answer, connect=self.timing.connect)
                 response = self._client.post(url, timeout=timeout, **body)
                 break
             except (httpx.ConnectError, httpx.ConnectTimeout) as error:  # not sent
                 why = error
             except httpx.HTTPError as error:
-                raise EnvironmentFault(
-                    f"{url}: it is unknown whether it was carried out ({type(error).__name__})"
-                ) from error
+                unknown = f"it is unknown whether it was carried out ({type(error).__name__})"
+                raise EnvironmentFault(f"{url}: {unknown}") from error
         else:
             raise EnvironmentFault(f"{url} cannot be reached: {why}")
         if not response.is_success:
@@ -128,25 +124,21 @@ class Guest:
             raise EnvironmentFault(f"{answer.request.url} did not answer OK but {answer.text[:200]!r}")
 
     def chimerax(self, command: str, port: int) -> dict[str, Any]:
-        """The answer of ChimeraX to one of its commands: `error`, null if there is none, and `log messages`."""
+        """ChimeraX's answer to one of its commands: `error`, null if there is none, and `log messages`."""
         body = {"port": port, "command": command}
         answer = _read(self.command("/chimerax/run", deadline_s=self.timing.prepare, json=body))
         if not isinstance(answer, dict):
-            raise EnvironmentFault(
-                f"{self._url}: ChimeraX's answer to {command[:100]!r} is {str(answer)[:200]}"
-            )
+            wrong = f"ChimeraX's answer to {command[:100]!r} is {str(answer)[:200]}"
+            raise EnvironmentFault(f"{self._url}: {wrong}")
         return answer
 
     def act(self, calls: Sequence[Call]) -> None:
-        """Carry out pyautogui calls.  Long text takes long: it is sent in parts, each with the time that it
-        needs.
-        """
+        """Carry out pyautogui calls.  Long text is sent in parts, each with the time that it needs."""
         for start in range(0, len(calls), TOGETHER):
             part = calls[start : start + TOGETHER]
             body = {"command": ["python", "-c", program(part)], "shell": False}
-            answer = _read(
-                self.command("/execute", deadline_s=self.timing.action + CALL_S * (len(part) - 1), json=body)
-            )
+            deadline_s = self.timing.action + CALL_S * (len(part) - 1)
+            answer = _read(self.command("/execute", deadline_s=deadline_s, json=body))
             if not isinstance(answer, dict) or answer.get("returncode", 0):
                 raise EnvironmentFault(f"{self._url}: an action failed in the machine: {str(answer)[-200:]}")
 
@@ -156,7 +148,8 @@ class Guest:
         for _ in range(self.timing.tries):
             if self.shots >= SHOTS:
                 raise EnvironmentFault(
-                    f"{self._url} gave {SHOTS} screenshots and would soon end: revert it, or restart its server, between episodes"
+                    f"{self._url} gave {SHOTS} screenshots and would soon end: "
+                    "revert it, or restart its server, between episodes"
                 )
             self.shots += 1
             content = self.query("GET", "/screenshot").content
@@ -165,11 +158,7 @@ class Guest:
                     Image.open(io.BytesIO(content)).verify()
                 self._last = content
                 return content
-            except (
-                OSError,
-                ValueError,
-                SyntaxError,
-            ) as error:  # SyntaxError: Pillow's error for a broken PNG
+            except (OSError, ValueError, SyntaxError) as error:  # the last one: Pillow's for a broken PNG
                 why = error
                 time.sleep(self.timing.pause)
         raise EnvironmentFault(f"{self._url}/screenshot gives no complete picture: {why}")
@@ -189,9 +178,8 @@ class Guest:
             except httpx.HTTPError:
                 pass
             if time.monotonic() > end:
-                raise EnvironmentFault(
-                    f"{self._url} does not answer {self.timing.boot:g} s after the machine was started"
-                )
+                late = f"does not answer {self.timing.boot:g} s after the machine was started"
+                raise EnvironmentFault(f"{self._url} {late}")
             time.sleep(self.timing.pause)
 
     def run(self, command: str | Sequence[str], shell: bool = False) -> str:
@@ -199,11 +187,9 @@ class Guest:
 
         Its exit status is not looked at: tasks remove files that need not be there.
         """
-        answer = self.command(
-            "/setup/execute", deadline_s=self.timing.prepare, json={"command": command, "shell": shell}
-        )
-        said = _read(answer)
-        return str(said.get("output", "")) if isinstance(said, dict) else ""
+        body = {"command": command, "shell": shell}
+        answer = _read(self.command("/setup/execute", deadline_s=self.timing.prepare, json=body))
+        return str(answer.get("output", "")) if isinstance(answer, dict) else ""
 
     def launch(self, command: str | Sequence[str], shell: bool = False) -> None:
         self.command("/setup/launch", json={"command": command, "shell": shell})
@@ -222,9 +208,8 @@ def _read(response: httpx.Response) -> Any:
     try:
         return response.json()
     except ValueError as error:
-        raise EnvironmentFault(
-            f"{response.request.method} {response.url} answered no JSON: {response.text[:200]!r}"
-        ) from error
+        wrong = f"answered no JSON: {response.text[:200]!r}"
+        raise EnvironmentFault(f"{response.request.method} {response.url} {wrong}") from error
 
 
 def decoded(png: bytes) -> np.ndarray:

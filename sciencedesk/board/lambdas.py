@@ -15,22 +15,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from sciencedesk.board import syntax
 from sciencedesk.board.costs import ITEM, SIZED, Budget, LambdaError, quote
-from sciencedesk.board.syntax import (
-    BINARY,
-    COMPARE,
-    COPYING,
-    FUNCTIONS,
-    MAKING,
-    MATH,
-    METHODS,
-    SHALLOW,
-    TYPES,
-    UNARY,
-    is_math,
-    parse,
-    types_of,
-)
 
 
 class Lambda:
@@ -40,7 +26,7 @@ class Lambda:
     """
 
     def __init__(self, source: str) -> None:
-        self.source, self.tree = source, parse(source)
+        self.source, self.tree = source, syntax.parse(source)
         self.parameters = [argument.arg for argument in self.tree.args.args]
 
     def __call__(self, *values: Any) -> Any:
@@ -72,7 +58,7 @@ class _Evaluation(Budget):
         return names[node.id]
 
     def _attribute(self, node: ast.Attribute, names: dict[str, Any]) -> Any:
-        return MATH[node.attr]
+        return syntax.MATH[node.attr]
 
     def _namedexpr(self, node: ast.NamedExpr, names: dict[str, Any]) -> Any:
         names[node.target.id] = value = self.of(node.value, names)
@@ -97,10 +83,10 @@ class _Evaluation(Budget):
             before(left, right)
         if kind is ast.Sub and isinstance(left, set):
             self.counted(left)
-        return self.kept(self.weighed(BINARY[kind](left, right)))
+        return self.kept(self.weighed(syntax.BINARY[kind](left, right)))
 
     def _unaryop(self, node: ast.UnaryOp, names: dict[str, Any]) -> Any:
-        return UNARY[type(node.op)](self.of(node.operand, names))
+        return syntax.UNARY[type(node.op)](self.of(node.operand, names))
 
     def _boolop(self, node: ast.BoolOp, names: dict[str, Any]) -> Any:
         value, last = None, isinstance(node.op, ast.Or)
@@ -114,23 +100,18 @@ class _Evaluation(Budget):
         left, value = self.of(node.left, names), True
         for kind, part in zip(node.ops, node.comparators, strict=True):
             right = self.of(part, names)
-            self._before_comparing(kind, left, right)
-            value = COMPARE[type(kind)](left, right)
+            if not isinstance(kind, ast.Is | ast.IsNot):
+                self.weighed(left)
+                within = isinstance(kind, ast.In | ast.NotIn)
+                if within and isinstance(right, str | bytes):
+                    self.scanned(right, [left], stripped=False)
+                elif not (within and isinstance(right, dict | set)):  # these find by hash
+                    self.weighed(right)
+            value = syntax.COMPARE[type(kind)](left, right)
             if not value:
                 break
             left = right
         return value
-
-    def _before_comparing(self, kind: ast.cmpop, left: Any, right: Any) -> None:
-        if isinstance(kind, ast.Is | ast.IsNot):
-            return
-        self.weighed(left)
-        if isinstance(kind, ast.In | ast.NotIn) and isinstance(right, str | bytes):
-            self.scanned(right, [left], stripped=False)
-        elif not isinstance(kind, ast.In | ast.NotIn) or not isinstance(
-            right, dict | set
-        ):  # which find by hash
-            self.weighed(right)
 
     def _ifexp(self, node: ast.IfExp, names: dict[str, Any]) -> Any:
         return self.of(node.body if self.of(node.test, names) else node.orelse, names)
@@ -149,25 +130,20 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(dict(zip(keys, values, strict=True))))
 
     def _call(self, node: ast.Call, names: dict[str, Any]) -> Any:
-        if (
-            isinstance(node.func, ast.Attribute) and node.func.attr == "strftime"
-        ):  # `parse` allows it for today's date alone
-            self.pay(5)
-            return datetime.now().strftime(
-                node.args[0].value
-            )  # of the machine that judges, as in the benchmark
-        if kinds := types_of(node):
-            return isinstance(self.of(node.args[0], names), tuple(TYPES[kind.id] for kind in kinds))
-        if isinstance(node.func, ast.Lambda) or (
-            isinstance(node.func, ast.Name) and node.func.id not in FUNCTIONS
-        ):
-            call = self.of(node.func, names)
-        elif isinstance(node.func, ast.Name):
-            call = partial(self._of_function, FUNCTIONS[node.func.id])
-        elif is_math(node.func):
-            call = MATH[node.func.attr]
-        else:
-            call = partial(self._of_method, self.of(node.func.value, names), node.func.attr)
+        if kinds := syntax.types_of(node):
+            return isinstance(self.of(node.args[0], names), tuple(syntax.TYPES[kind.id] for kind in kinds))
+        match node.func:
+            case ast.Name(id=name) if name in syntax.FUNCTIONS:
+                call = partial(self._of_function, syntax.FUNCTIONS[name])
+            case ast.Attribute(attr="strftime"):  # `parse` allows it for today's date alone
+                self.pay(5)
+                return datetime.now().strftime(node.args[0].value)  # where it is judged, as in the benchmark
+            case ast.Attribute(attr=name) if syntax.is_math(node.func):
+                call = syntax.MATH[name]
+            case ast.Attribute(value=value, attr=name):
+                call = partial(self._of_method, self.of(value, names), name)
+            case _:  # a function of the expression's own
+                call = self.of(node.func, names)
         given = self._all(node.args, names)
         return call(*given, **{keyword.arg: self.of(keyword.value, names) for keyword in node.keywords})
 
@@ -187,7 +163,7 @@ class _Evaluation(Budget):
         if function in (dict, enumerate, set, zip):
             given = [self.listed(value) for value in given]
         for value in given:
-            (self.counted if function in SHALLOW else self.weighed)(value)
+            (self.counted if function in syntax.SHALLOW else self.weighed)(value)
         if function is range:
             self.ranged(given)
         elif function is round:
@@ -198,7 +174,7 @@ class _Evaluation(Budget):
             raise LambdaError(f"not allowed: str of a {type(given[0]).__name__} in {quote(self.source)}")
         elif function is sum and not all(isinstance(start, int | float) for start in given[1:]):
             raise LambdaError(f"not allowed: sum of what is no number in {quote(self.source)}")
-        if function not in MAKING:
+        if function not in syntax.MAKING:
             return function(*given, **named)
         if function in (str, bytes):
             self.encoded(given[1:])
@@ -207,14 +183,14 @@ class _Evaluation(Budget):
 
     def _of_method(self, value: Any, name: str, *given: Any, **named: Any) -> Any:
         kind = dict if isinstance(value, Mapping) else type(value)
-        if name not in METHODS.get(kind, ()):
+        if name not in syntax.METHODS.get(kind, ()):
             raise AttributeError(f"{type(value).__name__!r} object has no attribute {name!r}")
         given = [self.weighed(self.listed(part)) for part in given]
         if name in ("encode", "decode"):
             self.encoded(given)
         if kind in (str, bytes):
             self.scanned(value, given or [""], stripped="strip" in name)
-            self.afford({"split": ITEM}.get(name, 4) * len(value) if name in COPYING else 0)
+            self.afford({"split": ITEM}.get(name, 4) * len(value) if name in syntax.COPYING else 0)
         elif kind is not dict:
             self.weighed(value)
         if name == "join":
@@ -223,9 +199,7 @@ class _Evaluation(Budget):
         return self.kept(self.weighed(made)) if kind in (str, bytes, set) else made
 
     def _listcomp(self, node: ast.ListComp, names: dict[str, Any]) -> list[Any]:
-        return self.kept(
-            self.weighed([self.of(node.elt, inner) for inner in self._loops(node.generators, names)])
-        )
+        return self.kept(self.weighed(list(self._generatorexp(node, names))))
 
     def _setcomp(self, node: ast.SetComp, names: dict[str, Any]) -> set[Any]:
         return self.kept(set(self._listcomp(node, names)))
@@ -234,10 +208,9 @@ class _Evaluation(Budget):
         return (self.of(node.elt, inner) for inner in self._loops(node.generators, names))
 
     def _dictcomp(self, node: ast.DictComp, names: dict[str, Any]) -> dict[Any, Any]:
-        turns = self._loops(node.generators, names)
-        return self.kept(
-            dict(self.weighed([(self.of(node.key, inner), self.of(node.value, inner)) for inner in turns]))
-        )
+        loops = self._loops(node.generators, names)
+        items = [(self.of(node.key, inner), self.of(node.value, inner)) for inner in loops]
+        return self.kept(dict(self.weighed(items)))
 
     def _loops(
         self, generators: Sequence[ast.comprehension], names: dict[str, Any]

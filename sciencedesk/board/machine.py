@@ -44,9 +44,8 @@ class Machine(Section):
     """One virtual machine, a row of a YAML file such as data/machines.example.yaml."""
 
     address: str  # 'HOST' or 'HOST:PORT' of the server inside
-    revert: tuple[
-        str, ...
-    ] = ()  # the command, word by word, that reverts to the snapshot {snapshot}; empty: none
+    # the command, word by word, that reverts to the snapshot {snapshot}; empty: none
+    revert: tuple[str, ...] = ()
     start: tuple[str, ...] = ()  # the command that starts the machine after that
     command_s: float = Field(300.0, gt=0)  # time limit of each command in seconds
     state_port: int = STATE_PORT
@@ -58,13 +57,11 @@ class Machine(Section):
 def load_machines(path: Path) -> list[Machine]:
     """The machines of a file.  UserError names the file and the invalid field."""
     if not path.is_file():
-        raise UserError(
-            f"there is no file {path}: list your machines there, as in data/machines.example.yaml"
-        )
+        example = "data/machines.example.yaml"
+        raise UserError(f"there is no file {path}: list your machines there, as in {example}")
     machines = load_rows(path, Machine)
-    if repeated := [
-        address for address, count in Counter(machine.address for machine in machines).items() if count > 1
-    ]:
+    counts = Counter(machine.address for machine in machines)
+    if repeated := [address for address, count in counts.items() if count > 1]:
         raise UserError(f"{path} lists {repeated[0]} twice: each machine plays one episode at a time")
     return machines
 
@@ -73,14 +70,9 @@ class ScienceBoard(Screen):
     """One virtual machine.  Its failures are EnvironmentFaults, never failures of the agent."""
 
     def __init__(self, machine: Machine, timing: Timing | None = None, fit: Fit | None = None):
+        self.machine, self.fit, self.task = machine, fit, None
         self.timing = timing or machine.timing
-        self.machine, self.guest, self.task, self.fit = (
-            machine,
-            Guest(machine.address, self.timing),
-            None,
-            fit,
-        )
-        self.wait_s = self.timing.wait
+        self.guest, self.wait_s = Guest(machine.address, self.timing), self.timing.wait
         self.size: tuple[int, int] | None = None  # of the screen, (width, height)
         self.begun = 0  # episodes since the last one with an outcome
 
@@ -106,9 +98,8 @@ class ScienceBoard(Screen):
                 break
             except EnvironmentFault as fault:
                 if attempt == tries:
-                    raise EnvironmentFault(
-                        f"task {task.id} was not prepared in {tries} tries, last: {fault}"
-                    ) from fault
+                    failed = f"task {task.id} was not prepared in {tries} tries, last: {fault}"
+                    raise EnvironmentFault(failed) from fault
         return self.picture()
 
     def _restart(self, snapshot: str) -> None:
@@ -116,14 +107,13 @@ class ScienceBoard(Screen):
         for command in (self.machine.revert, self.machine.start):
             self._command([word.replace("{snapshot}", snapshot) for word in command])
         self.guest.wait_until_up()
-        script, said = shlex.quote(self.machine.reset), ""
+        script, output = shlex.quote(self.machine.reset), ""
         if self.machine.reset:
+            command = f"if [ -e {script} ]; then /bin/bash {script}; else echo {_ABSENT}; fi"
             with suppress(EnvironmentFault):  # the server that it restarts is the one that answers
-                said = self.guest.run(
-                    f"if [ -e {script} ]; then /bin/bash {script}; else echo {_ABSENT}; fi", shell=True
-                )
+                output = self.guest.run(command, shell=True)
             self.guest.wait_until_up()
-        if self.machine.revert or (self.machine.reset and _ABSENT not in said):
+        if self.machine.revert or (self.machine.reset and _ABSENT not in output):
             self.guest.shots = 0
 
     def _prepare(self, board: BoardTask) -> None:
@@ -153,14 +143,11 @@ class ScienceBoard(Screen):
         return np.asarray(self.picture())
 
     def picture(self) -> Image.Image:
-        """The settled screen; its PNG is not decoded unless it is resized, because decoding takes 17 ms at
-        1280 x 800.
-        """
+        """The settled screen; a PNG is decoded only to be resized: it takes 17 ms at 1280 x 800."""
         screen = from_png(self.guest.settled())
         if screen.size != (self.size or screen.size):
-            raise EnvironmentFault(
-                f"{self.machine.address}: the screen was {self.size} and is {screen.size} now"
-            )
+            changed = f"the screen was {self.size} and is {screen.size} now"
+            raise EnvironmentFault(f"{self.machine.address}: {changed}")
         wanted = self.fit(screen.size) if self.fit else screen.size
         if self.size is None:
             self.size, self.observation_space = screen.size, picture_space((wanted[1], wanted[0], 3))
@@ -196,11 +183,12 @@ def prepare(guest: Guest, item: Any, port: int) -> None:
     fields = item.model_dump(exclude={"func", "wait"})
     match item.func:
         case "launch" | "execute":
-            is_line = isinstance(item.command, str)
-            words = [
-                word.replace(_PORTLIKE, str(port)) for word in ([item.command] if is_line else item.command)
-            ]
-            (guest.launch if item.func == "launch" else guest.run)(words[0] if is_line else words, item.shell)
+            command = item.command
+            if isinstance(command, str):
+                command = command.replace(_PORTLIKE, str(port))
+            else:
+                command = [word.replace(_PORTLIKE, str(port)) for word in command]
+            (guest.launch if item.func == "launch" else guest.run)(command, item.shell)
         case "opt":
             guest.order("/opt", json=fields)
         case "touch":
@@ -247,9 +235,7 @@ class GuestState(BoardState):
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
         plots = self.guest.json("POST", f"/func/{len(points[0])}d", self.port, json=points)
-        return (
-            [plots] if isinstance(plots, dict) else plots
-        )  # of three dimensions there is one plot, not a list of them
+        return [plots] if isinstance(plots, dict) else plots  # of three dimensions there is one plot, no list
 
     def plots(self) -> int:
         return len(self.guest.json("POST", "/func/2d", self.port, json=[]))
@@ -258,9 +244,8 @@ class GuestState(BoardState):
         if task.type == "ChimeraX":
             stamp = uuid.uuid4().hex
             if error := self.guest.chimerax(f"states /tmp {stamp}", self.port).get("error"):
-                raise EnvironmentFault(
-                    f"{self.guest.host}: ChimeraX does not tell its states: {str(error)[:200]}"
-                )
+                silent = f"ChimeraX does not tell its states: {str(error)[:200]}"
+                raise EnvironmentFault(f"{self.guest.host}: {silent}")
             return self.guest.json("GET", "/read", params={"path": f"/tmp/{stamp}.json"})
         if task.type == "Celestia":
             return self.guest.json("POST", "/dump", self.port, json=task.query or [])
@@ -271,8 +256,8 @@ class GuestState(BoardState):
         return answer.get("stdout") if isinstance(answer, dict) else None
 
     def info(self, key: str) -> Sequence[str]:
-        said = self.guest.chimerax(f"info {key}", self.port).get("log messages")
-        notes = said.get("note", []) if isinstance(said, dict) else []
+        messages = self.guest.chimerax(f"info {key}", self.port).get("log messages")
+        notes = messages.get("note", []) if isinstance(messages, dict) else []
         return [line for note in notes for line in str(note).strip().split("\n") if line]
 
     def file(self, path: str) -> str | None:

@@ -1,6 +1,4 @@
-"""Which lambda expressions of ScienceBoard's task files are read: an allow-listed part of Python's syntax
-tree.
-"""
+"""What may stand in the lambdas of ScienceBoard's files: an allow-listed part of Python's syntax tree."""
 
 from __future__ import annotations
 
@@ -21,64 +19,44 @@ BINARY = {
 }  # fmt: skip
 UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_}
 COMPARE = {
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
-    ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.In: lambda a, b: a in b,
-    ast.NotIn: lambda a, b: a not in b,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 FUNCTIONS = {
     f.__name__: f for f in
-    (abs, all, any, bool, bytes, dict, enumerate, float, int, isinstance, len, list, max, min, range, round, set, sorted, str,
-     sum, tuple, zip)
+    (abs, all, any, bool, bytes, dict, enumerate, float, int, isinstance, len, list, max, min, range, round,
+     set, sorted, str, sum, tuple, zip)
 }  # fmt: skip
-TYPES = {
-    t.__name__: t for t in (bool, bytes, dict, float, int, list, set, str, tuple)
-}  # second argument of `isinstance`
+# those that may be the second argument of `isinstance`
+TYPES = {t.__name__: t for t in (bool, bytes, dict, float, int, list, set, str, tuple)}
 MAKING = (bytes, dict, list, set, sorted, str, tuple)  # functions whose result is new
-SHALLOW = (
-    any,
-    all,
-    bool,
-    dict,
-    enumerate,
-    len,
-    list,
-    range,
-    tuple,
-    zip,
-)  # those that look at no item's items
+SHALLOW = (any, all, bool, dict, enumerate, len, list, range, tuple, zip)  # that look at no item's items
 METHODS = {
-    str: {"count", "encode", "endswith", "find", "index", "isdigit", "join", "lower", "lstrip", "rstrip", "split", "startswith",
-          "strip", "upper"},
-    bytes: {"count", "decode", "endswith", "find", "hex", "index", "isdigit", "join", "lower", "lstrip", "rstrip", "split",
-            "startswith", "strip", "upper"},
+    str: {"count", "encode", "endswith", "find", "index", "isdigit", "join", "lower", "lstrip", "rstrip",
+          "split", "startswith", "strip", "upper"},
+    bytes: {"count", "decode", "endswith", "find", "hex", "index", "isdigit", "join", "lower", "lstrip",
+            "rstrip", "split", "startswith", "strip", "upper"},
     list: {"count", "index"},
     tuple: {"count", "index"},
     dict: {"get", "items", "keys", "values"},
     set: {"difference", "intersection", "issubset", "issuperset", "union"},
 }  # fmt: skip
-COPYING = (
-    "decode",
-    "encode",
-    "hex",
-    "lower",
-    "split",
-    "upper",
-)  # methods of texts whose results may be large
+COPYING = ("decode", "encode", "hex", "lower", "split", "upper")  # methods of texts with large results
 _METHOD_NAMES = frozenset().union(*METHODS.values())
 MATH = {
     name: getattr(math, name) for name in
-    ("sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "exp", "log", "log10", "pi", "e", "hypot", "floor", "ceil",
-     "fabs", "degrees", "radians", "isclose")
+    ("sqrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "exp", "log", "log10", "pi", "e", "hypot",
+     "floor", "ceil", "fabs", "degrees", "radians", "isclose")
 }  # fmt: skip
 TODAY = tuple(f"__import__('datetime').datetime.{name}()" for name in ("today", "now"))
-DATE = re.compile(
-    r"(?:%[Ymdyj]|[ ./_-]){1,20}"
-)  # formats of a date that mean the same everywhere and are short
+DATE = re.compile(r"(?:%[Ymdyj]|[ ./_-]){1,20}")  # short formats of a date that mean the same everywhere
 _LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NODES = (
-    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp,
-    ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, *_LOOPS, ast.comprehension, ast.keyword,
-    ast.NamedExpr, ast.Lambda, ast.arguments, ast.arg, ast.expr_context, ast.boolop, ast.cmpop, *BINARY, *UNARY,
+    ast.Constant, ast.Name, ast.Attribute, ast.Subscript, ast.Slice, ast.BinOp, ast.UnaryOp, ast.BoolOp,
+    ast.Compare, ast.IfExp, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, *_LOOPS, ast.comprehension,
+    ast.keyword, ast.NamedExpr, ast.Lambda, ast.arguments, ast.arg, ast.expr_context, ast.boolop, ast.cmpop,
+    *BINARY, *UNARY,
 )  # fmt: skip
 
 
@@ -98,15 +76,14 @@ def parse(source: str) -> ast.Lambda:
 
 
 def _check(tree: ast.Lambda, source: str) -> None:
-    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    bound |= {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    nodes = list(ast.walk(tree))
+    bound = {node.arg for node in nodes if isinstance(node, ast.arg)}
+    bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
     called = {id(node.func) for node in calls} | {id(kind) for node in calls for kind in types_of(node)}
     # a function of its own is called at once, or given to one that is
     called |= {id(given) for node in calls if isinstance(node.func, ast.Lambda) for given in node.args}
-    looped = {id(inner) for node in ast.walk(tree) if isinstance(node, _LOOPS) for inner in ast.walk(node)}
+    looped = {id(inner) for node in nodes if isinstance(node, _LOOPS) for inner in ast.walk(node)}
     for node, depth in _nodes(tree):
         if depth > DEPTH:
             raise LambdaError(f"nested too deeply: {quote(source)}")
@@ -132,9 +109,7 @@ def types_of(node: ast.Call) -> list[ast.Name]:
 
 
 def is_math(node: ast.AST) -> bool:
-    """Whether the node is `math.NAME`, written as ScienceBoard's files do, which import nothing:
-    `__import__('math').NAME`.
-    """
+    """Whether the node is `math.NAME` or, as ScienceBoard's files have it, `__import__('math').NAME`."""
     return (
         isinstance(node, ast.Attribute)
         and node.attr in MATH
@@ -143,7 +118,7 @@ def is_math(node: ast.AST) -> bool:
 
 
 def is_today(node: ast.AST) -> bool:
-    """Whether the node is today's date as a text, `__import__('datetime').datetime.today().strftime(FORMAT)`."""
+    """Whether the node is `strftime` of today's date, written as in `TODAY`, with a format of `DATE`."""
     match node:
         case ast.Call(
             func=ast.Attribute(value=today, attr="strftime"),
@@ -171,19 +146,17 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
         case ast.Attribute(attr=name):
             return is_math(node) or (name in _METHOD_NAMES and id(node) in called)
         case ast.Call(func=function, args=given, keywords=keywords):
-            plain = not any(isinstance(one, ast.Starred) for one in given) and all(
-                k.arg == "reverse" for k in keywords
-            )
-            if isinstance(function, ast.Name):
-                own = function.id in {
-                    arg.arg
-                    for arg in ast.walk(tree)
-                    if isinstance(arg, ast.arg) and arg not in tree.args.args
-                }
-                plain = plain and (
-                    own or function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node)))
-                )
-            return plain and isinstance(function, ast.Name | ast.Attribute | ast.Lambda)
+            if any(isinstance(value, ast.Starred) for value in given):
+                return False
+            if any(keyword.arg != "reverse" for keyword in keywords):
+                return False
+            if isinstance(function, ast.Name):  # a parameter of an inner function, or a function of the list
+                inner = [
+                    arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and arg not in tree.args.args
+                ]
+                if function.id not in {arg.arg for arg in inner}:
+                    return function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node)))
+            return isinstance(function, ast.Name | ast.Attribute | ast.Lambda)
         case ast.Dict(keys=keys):
             return None not in keys
         case ast.comprehension(is_async=asynchronous):

@@ -23,26 +23,18 @@ class AppTask(Task):
     board: BoardTask | None = field(default=None, compare=False)
 
 
+def board_task(board: BoardTask, name: str) -> AppTask:
+    """The task of a file's content; the name, such as A-01, begins with its grade."""
+    app, identity = APPLICATION_OF[board.type], f"{board.type}/{name}"
+    return AppTask(identity, app, name[:1], board.instruction, board.steps, (), (), board.ans, (), board)
+
+
 def app_task(path: Path) -> AppTask:
-    """The task of a file such as KAlgebra/A-01.json.  UserError as in `load_board_task`, and for a name
-    without a grade.
-    """
-    board, grade = load_board_task(path), path.stem[:1]
-    if grade not in GRADES:
+    """The task of a file such as KAlgebra/A-01.json.  UserError as in `load_board_task`, or for no grade."""
+    board = load_board_task(path)
+    if path.stem[:1] not in GRADES:
         raise UserError(f"{path}: the name must begin with the grade, one of {', '.join(GRADES)}")
-    identity = f"{board.type}/{path.stem}"
-    return AppTask(
-        identity,
-        APPLICATION_OF[board.type],
-        grade,
-        board.instruction,
-        board.steps,
-        (),
-        (),
-        board.ans,
-        (),
-        board,
-    )
+    return board_task(board, path.stem)
 
 
 def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:
@@ -51,9 +43,7 @@ def app_tasks(kind: str, folder: Path = FOLDER) -> list[AppTask]:
 
 
 def solution(task: AppTask, size: tuple[int, int]) -> list[Action]:
-    """The actions of a task's script on a screen of `size` (width, height).  UserError names a task with an
-    invalid script.
-    """
+    """The actions of a task's script on a screen (width, height).  UserError names an invalid task."""
     try:
         return [action for line in task.board.solution for action in parse_actions(line, size)]
     except ActionError as error:

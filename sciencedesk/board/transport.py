@@ -6,8 +6,6 @@ body in two segments 30-55 % of the posts to them time out, in one segment none 
 
 from __future__ import annotations
 
-import ssl
-from collections.abc import Iterable
 from typing import Any
 
 import httpcore
@@ -32,21 +30,13 @@ class _Stream(httpcore.NetworkStream):
     def close(self) -> None:
         self._stream.close()
 
-    def start_tls(
-        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> httpcore.NetworkStream:
-        raise NotImplementedError("machines have no TLS")
-
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
 
 
 class _Backend(httpcore.SyncBackend):
-    def connect_tcp(
-        self, host: str, port: int, timeout: float | None = None, local_address: str | None = None,
-        socket_options: Iterable[httpcore.SOCKET_OPTION] | None = None,
-    ) -> httpcore.NetworkStream:  # fmt: skip
-        return _Stream(super().connect_tcp(host, port, timeout, local_address, socket_options))
+    def connect_tcp(self, *address: Any, **options: Any) -> httpcore.NetworkStream:
+        return _Stream(super().connect_tcp(*address, **options))
 
 
 class OneSegment(httpx.BaseTransport):

@@ -17,7 +17,7 @@ def app_class(kind: str) -> type[App]:
     from sciencedesk.real.pymol import PyMOL
     from sciencedesk.real.stellarium import Stellarium
 
-    classes = {one.kind: one for one in (KAlgebra, PyMOL, GrassGIS, Stellarium)}
+    classes = {app.kind: app for app in (KAlgebra, PyMOL, GrassGIS, Stellarium)}
     if kind not in classes:
         raise UserError(f"unknown real application {kind!r}; there are {', '.join(classes)}")
     return classes[kind]

@@ -18,13 +18,13 @@ from coda_lib.environment import EnvironmentFault
 _BUS = "org.a11y.Bus", "/org/a11y/bus"
 _DBUS = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 _ROOT = "org.a11y.atspi.Registry", "/org/a11y/atspi/accessible/root"
-_NOBODY = "/org/a11y/atspi/null"
-_SPEECH = "org.a11y.atspi"  # prefix of its interfaces
+_NULL = "/org/a11y/atspi/null"
+_ATSPI = "org.a11y.atspi"  # prefix of its interfaces
 _CHECKED, _FOCUSED, _SHOWING = 1 << 4, 1 << 12, 1 << 25  # bits of the first half of a control's states
 _WRITABLE = ("text", "spin box")  # roles
 DEEPEST = 40  # levels of nested controls
 ANSWER_S = 10.0
-_TOGETHER = 100  # messages
+_BATCH = 100  # messages
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Control:
     def all(self, role: str, name: str | None = None) -> list[Control]:
         return [control for control in self if control.role == role and name in (None, control.name)]
 
-    def one(self, role: str, name: str | None = None) -> Control:
+    def first(self, role: str, name: str | None = None) -> Control:
         """The first control of that role and name.  EnvironmentFault if there is none."""
         if controls := self.all(role, name):
             return controls[0]
@@ -62,10 +62,8 @@ class Accessibility:
 
     def __init__(self, session_bus: str):
         self._session = open_dbus_connection(bus=session_bus)
-        self._bus = open_dbus_connection(
-            bus=self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")[0]
-        )
-
+        (address,) = self._call(self._session, *_BUS, "org.a11y.Bus", "GetAddress")
+        self._bus = open_dbus_connection(bus=address)
         self._roles: dict[tuple[str, str], str] = {}  # of controls by owner and path, which keep theirs
 
     def close(self) -> None:
@@ -79,15 +77,10 @@ class Accessibility:
 
     def program(self, pid: int) -> tuple[str, str] | None:
         """Name and path of a program on the bus; None before it has registered."""
-        for owner, path in _somebody(
-            self._call(self._bus, *_ROOT, f"{_SPEECH}.Accessible", "GetChildren")[0]
-        ):
-            if (
-                self._call(
-                    self._bus, *_DBUS, "org.freedesktop.DBus", "GetConnectionUnixProcessID", "s", (owner,)
-                )[0]
-                == pid
-            ):
+        (children,) = self._call(self._bus, *_ROOT, f"{_ATSPI}.Accessible", "GetChildren")
+        process_of = _DBUS[0], "GetConnectionUnixProcessID", "s"
+        for owner, path in _present(children):
+            if self._call(self._bus, *_DBUS, *process_of, (owner,))[0] == pid:
                 return owner, path
         return None
 
@@ -99,29 +92,28 @@ class Accessibility:
         """
         level: list[tuple[str, str, list[Control]]] = [(owner, path, top := [])]
         for deep in range(depth + 1):
-            places = [(of, at) for of, at, _ in level]
-            controls = self._told(places)
+            controls = self._read([(owner, path) for owner, path, _ in level])
             for (_, _, siblings), control in zip(level, controls, strict=True):
                 siblings.append(control)
             parents = [control for control in controls if deep < depth and control.role not in without]
-            found = self._answers(
-                self._bus, [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
-            )
+            questions = [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
+            answers = self._answers(self._bus, questions)
             level = [
-                (*place, parent.children) for parent, (inner,) in zip(parents, found, strict=True) for place in _somebody(inner)
-            ]  # fmt: skip
+                (*place, parent.children)
+                for parent, (children,) in zip(parents, answers, strict=True)
+                for place in _present(children)
+            ]
             if not level:
                 break
         return top[0]
 
-    def _told(self, places: Sequence[tuple[str, str]]) -> list[Control]:
+    def _read(self, places: Sequence[tuple[str, str]]) -> list[Control]:
         """The controls at these places, without what is in them."""
         new = [place for place in places if place not in self._roles]
         roles = self._answers(self._bus, [_message(*place, "Accessible", "GetRoleName") for place in new])
         self._roles |= {place: role for place, (role,) in zip(new, roles, strict=True)}
         names = [
-            Properties(DBusAddress(path, owner, f"{_SPEECH}.Accessible")).get("Name")
-            for owner, path in places
+            Properties(DBusAddress(path, owner, f"{_ATSPI}.Accessible")).get("Name") for owner, path in places
         ]
         states = [_message(*place, "Accessible", "GetState") for place in places]
         answers = self._answers(self._bus, [*names, *states])
@@ -159,12 +151,12 @@ class Accessibility:
 
     @staticmethod
     def _answers(bus: Any, messages: Sequence[Any]) -> list[Any]:
-        """The bodies of the replies to messages, which go out in batches of `_TOGETHER`."""
+        """The bodies of the replies to messages, which go out in batches of `_BATCH`."""
         bodies = []
-        for start in range(0, len(messages), _TOGETHER):
+        for start in range(0, len(messages), _BATCH):
             replies: dict[int, Any] = {}
             try:
-                for message in messages[start : start + _TOGETHER]:
+                for message in messages[start : start + _BATCH]:
                     bus.send(message, serial=(serial := next(bus.outgoing_serial)))
                     replies[serial] = None
                 waiting, end = len(replies), time.monotonic() + ANSWER_S
@@ -175,17 +167,16 @@ class Accessibility:
                         waiting -= 1
             except (OSError, TimeoutError) as error:
                 raise EnvironmentFault(f"the application's accessibility bus: {error}") from error
-            if broken := [
-                reply for reply in replies.values() if reply.header.message_type is MessageType.error
-            ]:
-                raise EnvironmentFault(f"the application's accessibility bus: {broken[0].body}")
-            bodies += [reply.body for reply in replies.values()]
+            for reply in replies.values():
+                if reply.header.message_type is MessageType.error:
+                    raise EnvironmentFault(f"the application's accessibility bus: {reply.body}")
+                bodies.append(reply.body)
         return bodies
 
 
 def _message(owner: str, path: str, interface: str, method: str, *given: Any) -> Any:
-    return new_method_call(DBusAddress(path, owner, f"{_SPEECH}.{interface}"), method, *given)
+    return new_method_call(DBusAddress(path, owner, f"{_ATSPI}.{interface}"), method, *given)
 
 
-def _somebody(children: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    return [(owner, path) for owner, path in children if path != _NOBODY]
+def _present(children: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(owner, path) for owner, path in children if path != _NULL]

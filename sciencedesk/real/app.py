@@ -42,16 +42,14 @@ class App(Screen, BoardState):
     still_s: ClassVar[float] = 0.06  # for which the picture must stand still
     settle_s: ClassVar[float] = 3.0  # after which a picture that still moves is taken
     step_s: ClassVar[float] = 0.15  # target of `make bench` for a step
-    defaults: ClassVar[
-        Mapping[str, Any]
-    ] = {}  # facts after a start, of the keys that goals of its task space are about
+    # facts after a start, of the keys that goals of its task space are about
+    defaults: ClassVar[Mapping[str, Any]] = {}
     lost = False
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
         if missing := [file for file in self.needs if not Path(file).exists()]:
-            raise UserError(
-                f"{self.kind} needs {', '.join(missing)}: install what is missing with `coda apps install`"
-            )
+            listed = ", ".join(missing)
+            raise UserError(f"{self.kind} needs {listed}: install what is missing with `coda apps install`")
         self.size, self.fit = size, fit
         shape = self.fitted(np.zeros((size[1], size[0], 3), np.uint8)).shape
         self.observation_space = picture_space(shape)
@@ -60,15 +58,13 @@ class App(Screen, BoardState):
         self.closed = False  # by an action
         self._state: dict[str, Any] | None = None  # read once between two actions
 
-    # -- what a subclass defines --------------------------------------------------------------------------------------------
+    # -- what a subclass defines -----------------------------------------------------------------------
     @abstractmethod
     def launch(self) -> int:
         """Start the application on the display, wait until it is ready, return its process number."""
 
     def wait_until(self, ready: Callable[[], Any], pid: int) -> Any:
-        """The first true result of `ready`.  EnvironmentFault if the application ends, or is not ready in
-        `START_S`.
-        """
+        """The first true result of `ready`.  EnvironmentFault if the application ends or takes `START_S`."""
         end = time.monotonic() + START_S
         while not (result := ready()):
             if time.monotonic() > end or self.display.ended(pid) is not None:
@@ -83,7 +79,11 @@ class App(Screen, BoardState):
 
     def prepare(self, item: Any) -> None:
         """Carry out an item of a task's `initialize`.  UserError for an unknown one."""
-        raise UserError(f"task {self.task.id}: initialize: {self.kind} knows no {item.func!r}")
+        raise self.refusal(f"{self.kind} knows no {item.func!r}")
+
+    def refusal(self, why: str) -> UserError:
+        """The error for what the task's `initialize` asks for in vain."""
+        return UserError(f"task {self.task.id}: initialize: {why}")
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
@@ -95,7 +95,7 @@ class App(Screen, BoardState):
 
     def set(self, key: str, value: Any) -> None:
         """Bring about a setting that a task of its task space starts with.  UserError for an unknown one."""
-        raise UserError(f"task {self.task.id}: initialize: {self.kind} has no setting {key!r}")
+        raise self.refusal(f"{self.kind} has no setting {key!r}")
 
     def named(self) -> tuple[list[Any], str | None]:
         """What can be clicked, in the form of ScienceDesk's elements, and the name of the field that a text
@@ -106,10 +106,22 @@ class App(Screen, BoardState):
         raise UserError(f"{self.kind} does not name its elements")
 
     def elements(self) -> list[Any]:
-        """What can be clicked."""
         return self.named()[0]
 
-    # -- the environment -------------------------------------------------------------------------------------------------
+    def elements_at(self, found: Sequence[tuple[str, str, Sequence[float], str]]) -> list[Any]:
+        """Elements from names, roles, boxes in px of the screen, and texts."""
+        from sciencedesk.real.named import element  # takes Qt along, which the applications do not need
+
+        return [element(name, role, box, text, self.size) for name, role, box, text in found]
+
+    def ended_soon(self, limit_s: float) -> int | None:
+        """The application's exit status once it has ended; None if it still runs after `limit_s` seconds."""
+        end = time.monotonic() + limit_s
+        while (status := self.display.ended(self.pid)) is None and time.monotonic() < end:
+            time.sleep(0.02)
+        return status
+
+    # -- the environment -------------------------------------------------------------------------------
     def reset(
         self, task: Task, *, seed: int | None = None, options: dict | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
@@ -137,9 +149,8 @@ class App(Screen, BoardState):
         else:
             self._wake()
             self.let_go()
-            self.display.act(
-                [("moveTo", (self.size[0] // 2, self.size[1] // 2), {})]
-            )  # what is under the mouse looks different
+            # to the middle: what is under the mouse looks different
+            self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])
             self.fresh()
 
     @contextmanager
@@ -207,7 +218,7 @@ class App(Screen, BoardState):
         with self.awake():
             return self.state()
 
-    # -- what a check reads (`scienceboard.check.BoardState`) ------------------------------------------------------------
+    # -- what a check reads (`board.check.BoardState`) -------------------------------------------------
     def now(self) -> dict[str, Any]:
         """The state, read once between two actions; empty where an action has closed the application."""
         if self._state is None:
@@ -227,3 +238,10 @@ class App(Screen, BoardState):
         if not target.is_relative_to(self.home.resolve()):
             raise UserError(f"task {self.task.id}: {path} is not in {GUEST_HOME}")
         return target
+
+
+def number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

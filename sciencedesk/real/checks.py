@@ -40,9 +40,7 @@ class Check:
 
 
 def check_app(kind: str) -> Check:
-    """Start an application, take a screenshot, read its state, reset and close it; a fault is part of the
-    result.
-    """
+    """Start an application, take a screenshot, read its state, reset and close it; a fault is a result."""
     try:
         app, task = app_class(kind)(), app_tasks(kind)[0]
     except UserError as error:
@@ -76,9 +74,7 @@ def memory_of(app: App) -> int:
 
 
 def script_agent(tasks: Sequence[AppTask]) -> ScriptAgent:
-    """The agent that plays the scripts of these tasks, whose coordinates are pixels of the application's
-    display.
-    """
+    """The agent that plays the tasks' scripts, whose coordinates are pixels of the application's display."""
     scripts = {task.instruction: task.board.solution for task in tasks}
     return ScriptAgent(scripts, lambda line, observation: (line, parse_actions(line, SIZE)))
 
@@ -120,15 +116,13 @@ def _failure(app: App, task: AppTask) -> str | None:
 
 
 def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
-    """The result of a soak, one row for each application: memory and processes after its first round and
-    after the last.
-    """
+    """A soak by application: its memory and processes after the first round and after the last."""
     rows = []
-    for kind, own in rounds.groupby("kind", sort=False):
-        first, last = own.iloc[0], own.iloc[-1]
+    for kind, played in rounds.groupby("kind", sort=False):
+        first, last = played.iloc[0], played.iloc[-1]
         rows.append({
-            "kind": kind, "episodes": int(own.tasks.sum()), "solved": int(own.solved.sum()),
-            "failed": [failed for failed in own.failed if failed],
+            "kind": kind, "episodes": int(played.tasks.sum()), "solved": int(played.solved.sum()),
+            "failed": [failed for failed in played.failed if failed],
             "memory_mb": [float(first.memory_mb), float(last.memory_mb)],
             "processes": [int(first.processes), int(last.processes)],
             "flat": bool(last.memory_mb <= FLAT * first.memory_mb and last.processes <= first.processes),
@@ -139,7 +133,6 @@ def soak_rows(rounds: pd.DataFrame) -> list[dict[str, Any]]:
 def strays() -> list[str]:
     """The processes on this machine that run in the home of one of the kit's displays."""
     listed = [process.info for process in psutil.process_iter(["pid", "name", "environ"])]
-    homes = {
-        f"{info['pid']} {info['name']}": (info["environ"] or {}).get("HOME", "") for info in listed
-    }  # other users': None
-    return [process for process, home in homes.items() if Path(home).name.startswith(HOME_PREFIX)]
+    homes = [Path((info["environ"] or {}).get("HOME", "")).name for info in listed]  # other users': None
+    found = zip(listed, homes, strict=True)
+    return [f"{info['pid']} {info['name']}" for info, home in found if home.startswith(HOME_PREFIX)]

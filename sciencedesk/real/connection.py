@@ -33,9 +33,8 @@ class Transport(httpx.BaseTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         connection = Connection(self._display, request.url.port or 80, self._timeout_s)
-        headers = {
-            name.decode(): value.decode() for name, value in request.headers.raw
-        }  # in their case, which Stellarium checks
+        # in their case, which Stellarium checks
+        headers = {name.decode(): value.decode() for name, value in request.headers.raw}
         try:
             connection.request(request.method, request.url.raw_path.decode(), request.read(), headers)
             reply = connection.getresponse()

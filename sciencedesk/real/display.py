@@ -43,27 +43,17 @@ class Display:
 
     def __init__(self, size: tuple[int, int]):
         if missing := lacking():
-            packages = " ".join(missing.values())
-            raise UserError(
-                f"a display needs {', '.join(missing)}; on Debian or Ubuntu: apt-get install {packages}"
-            )
+            install = f"apt-get install {' '.join(missing.values())}"
+            raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: {install}")
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [
-            sys.executable,
-            "-m",
-            "sciencedesk.real.display_process",
-            *map(str, size),
-            str(theirs.fileno()),
-        ]
+        command = [sys.executable, "-m", "sciencedesk.real.display_process"]
+        arguments = [*map(str, size), str(theirs.fileno())]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         self._buffer = b""
         with theirs:
             self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
+                [*command, *arguments], **pipes, pass_fds=[theirs.fileno()], start_new_session=True
             )
         self.env: dict[str, str] = self._answer("start")
         self.isolated: bool = self._ask("isolated")
@@ -95,9 +85,7 @@ class Display:
         return reply["ok"]
 
     def _read(self, enough: Callable[[], int]) -> bytes:
-        """The first `enough()` bytes of the process's output (0: not yet known); empty if it ends or takes
-        too long.
-        """
+        """The first `enough()` bytes of the output (0: not yet known); empty at its end or too late."""
         end, pipe = time.monotonic() + ANSWER_S, self._process.stdout.fileno()
         while not (count := enough()):
             ready, _, _ = select.select([pipe], [], [], max(0.0, end - time.monotonic()))
@@ -126,7 +114,7 @@ class Display:
         return self._ask("listening", pid)
 
     def connect(self, port: int) -> socket.socket:
-        """A connection to a port of the display's network.  ConnectionRefusedError if nothing listens there."""
+        """A connection to a port of the display's network.  ConnectionRefusedError if nothing listens."""
         if not self._ask("connect", port):
             raise ConnectionRefusedError(f"nothing listens on port {port} of display {self.env['DISPLAY']}")
         _, (descriptor,), _, _ = socket.recv_fds(self._channel, 1, 1)

@@ -37,21 +37,10 @@ HOME_PREFIX = "coda-display-"
 START_S = 20.0  # for Xvfb and the session bus to start
 STOP_S = 3.0  # for a process to end after SIGTERM
 BETWEEN_S = 0.05  # between the clicks of a double click; a program may take two at the same moment for one
-CALLS = frozenset(
-    (
-        "click",
-        "doubleClick",
-        "rightClick",
-        "moveTo",
-        "dragTo",
-        "scroll",
-        "hscroll",
-        "hotkey",
-        "press",
-        "write",
-    )
-    + ("keyDown", "keyUp", "mouseDown", "mouseUp")
-)  # the functions of pyautogui that an `Action` needs
+CALLS = frozenset((
+    "click", "doubleClick", "rightClick", "moveTo", "dragTo", "scroll", "hscroll", "hotkey", "press", "write",
+    "keyDown", "keyUp", "mouseDown", "mouseUp",
+))  # the functions of pyautogui that an `Action` needs  # fmt: skip
 
 
 class DisplayProcess:
@@ -59,9 +48,8 @@ class DisplayProcess:
 
     def __init__(self, size: tuple[int, int], channel: socket.socket):
         self.channel = channel
-        ctypes.CDLL(None).prctl(
-            _PR_SET_CHILD_SUBREAPER, 1
-        )  # a program that detaches itself becomes our child again
+        # a program that detaches itself becomes our child again
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
         self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
         home = Path(self.home.name)
         for name in ("run", "tmp"):
@@ -74,25 +62,14 @@ class DisplayProcess:
             "XDG_CONFIG_HOME": str(home / ".config"), "PATH": f"/usr/bin:/bin:{os.environ.get('PATH', '')}",
             "LANG": "C.UTF-8", "LIBGL_ALWAYS_SOFTWARE": "1", "TMPDIR": str(home / "tmp"),
         }  # fmt: skip
-        screen = [
-            "-screen",
-            "0",
-            f"{size[0]}x{size[1]}x24",
-            "-noreset",
-            "-nolisten",
-            "tcp",
-            "-auth",
-            str(permit),
-        ]
-        number = self._first_line(["Xvfb", *screen], "-displayfd")
+        screen = f"-screen 0 {size[0]}x{size[1]}x24 -noreset -nolisten tcp -auth".split()
+        number = self._first_line(["Xvfb", *screen, str(permit)], "-displayfd")
         permit.write_bytes(_permit(number, cookie))
-        self._isolated = (
-            isolate()
-        )  # not earlier: an X server finds a free number by what is taken in its network
+        # not earlier: an X server finds a free number by what is taken in its network
+        self._isolated = isolate()
         self.env["DISPLAY"] = f":{number}"
-        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(
-            ["dbus-daemon", "--session", "--nofork"], "--print-address"
-        )
+        bus = ["dbus-daemon", "--session", "--nofork"]
+        self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(bus, "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
         self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).with_name("openbox.xml"))])
         os.environ |= {"DISPLAY": self.env["DISPLAY"], "XAUTHORITY": self.env["XAUTHORITY"]}
@@ -107,8 +84,10 @@ class DisplayProcess:
         """Start a program; return the line that it writes to the descriptor which `option` names."""
         read, write = os.pipe()
         argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
-        subprocess.Popen([*command, *argument], pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env,
-                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
+        subprocess.Popen(
+            [*command, *argument], **streams, pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env
+        )
         os.close(write)
         line, end = b"", time.monotonic() + START_S
         while not line.endswith(b"\n"):
@@ -122,9 +101,10 @@ class DisplayProcess:
 
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
         with open(Path(self.home.name) / "log", "ab") as output:
+            streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             process = subprocess.Popen(
-                command, env=self.env | dict(env or {}), preexec_fn=dies_with_its_parent, start_new_session=True,
-                cwd=self.home.name, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                command, **streams, env=self.env | dict(env or {}), cwd=self.home.name,
+                preexec_fn=dies_with_its_parent, start_new_session=True,
             )  # fmt: skip
         self.started[process.pid] = process
         return process.pid
@@ -146,9 +126,7 @@ class DisplayProcess:
         return False
 
     def reap(self) -> None:
-        """Collect the exit status of descendants that were adopted when their parents ended, and have ended
-        since.
-        """
+        """Collect the exit status of ended descendants that were adopted when their parents ended."""
         for thread in Path("/proc/self/task").iterdir():
             for pid in map(int, (thread / "children").read_text().split()):
                 if pid not in self.started:
@@ -163,7 +141,7 @@ class DisplayProcess:
             connections = psutil.Process(pid).net_connections("tcp")  # of the caller's network
         except psutil.NoSuchProcess:
             return []
-        return [one.laddr.port for one in connections if one.status == psutil.CONN_LISTEN]
+        return [end.laddr.port for end in connections if end.status == psutil.CONN_LISTEN]
 
     def connect(self, port: int) -> bool:
         try:
@@ -204,9 +182,7 @@ class DisplayProcess:
 
 
 def _permit(number: str, cookie: bytes) -> bytes:
-    """The content of an .Xauthority file that permits programs with this cookie to use the display of that
-    number.
-    """
+    """An .Xauthority file's content: programs with this cookie may use the display of that number."""
     parts = (socket.gethostname().encode(), number.encode(), b"MIT-MAGIC-COOKIE-1", cookie)
     return struct.pack(">H", _LOCAL) + b"".join(struct.pack(">H", len(part)) + part for part in parts)
 
@@ -235,9 +211,7 @@ def _end(processes: Sequence[psutil.Process]) -> None:
 
 
 def main() -> None:
-    """Serve until the input ends.  Replies are {"ok": ...} or {"error": ...}; a picture's bytes follow its
-    reply.
-    """
+    """Serve until the input ends.  Replies: {"ok": ...}, then a picture's bytes, or {"error": ...}."""
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no reply
     for name in ("SIGINT", "SIGTERM"):

@@ -21,8 +21,10 @@ from queue import Queue
 
 SECRET = os.environ.pop("CODA_SECRET")  # hidden from programs that a window starts
 LONGEST_S = 20.0  # no waiting for a module that runs longer
-MODULES = ("core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame", "datacatalog.catalog",
-           "gui_core.goutput", "gui_core.forms")  # fmt: skip
+MODULES = (
+    "core.gconsole", "lmgr.layertree", "lmgr.workspace", "lmgr.pyshell", "mapdisp.frame",
+    "datacatalog.catalog", "gui_core.goutput", "gui_core.forms",
+)  # fmt: skip
 sys.path.insert(0, sys.argv[2])
 import wx  # noqa: E402
 import wx.adv  # noqa: E402
@@ -124,12 +126,9 @@ class Answer(socketserver.StreamRequestHandler):
 
 
 def answer(do, given):
+    functions = {"busy": busy, "shown": shown, "widgets": widgets, "layer": layer, "reload": reload}
     try:
-        return {
-            "ok": {"busy": busy, "shown": shown, "widgets": widgets, "layer": layer, "reload": reload}[do](
-                **given
-            )
-        }
+        return {"ok": functions[do](**given)}
     except Exception as error:  # the client is to know every error
         return {"error": f"{type(error).__name__}: {error}"}
 
@@ -171,8 +170,9 @@ def shown():
     for number, tree in enumerate(trees()):
         display, region = tree.GetMapDisplay(), tree.Map.region
         displays.append({
-            "name": pages.GetPageText(number), "current": number == pages.GetSelection(), "layers": list(layers(tree)),
-            **{edge: float(region[edge]) for edge in "nsew"}, "overlays": [item.cmd for item in display.decorations.values()],
+            "name": pages.GetPageText(number), "current": number == pages.GetSelection(),
+            "layers": list(layers(tree)), **{edge: float(region[edge]) for edge in "nsew"},
+            "overlays": [item.cmd for item in display.decorations.values()],
         })  # fmt: skip
     return displays
 
@@ -216,12 +216,8 @@ def parts(window):
     elif kind == "AuiTabCtrl":
         for tab in window.GetPages():
             x, y, wide, high = tab.rect
-            yield [
-                f"{tab.caption} tab",
-                "tab",
-                [left + x, top + y, wide, high],
-                "selected" if tab.active else "",
-            ]
+            mark = "selected" if tab.active else ""
+            yield [f"{tab.caption} tab", "tab", [left + x, top + y, wide, high], mark]
     elif kind == "GPromptSTC":
         yield ["Command", "field", [left, top, width, height], window.GetText()]
     elif isinstance(window, wx.CheckBox) and window.GetLabelText():
@@ -250,9 +246,8 @@ def rows(tree, prefix, indent, wide):
 
 def layer(name, type, checked, opacity):
     command = {"raster": ["d.rast"], "vector": ["d.vect"]}[type] + [f"map={name}"]
-    main_frame().GetLayerTree().AddLayer(
-        ltype=type, lname=name, lchecked=checked, lopacity=opacity, lcmd=command
-    )
+    tree = main_frame().GetLayerTree()
+    tree.AddLayer(ltype=type, lname=name, lchecked=checked, lopacity=opacity, lcmd=command)
 
 
 def reload():

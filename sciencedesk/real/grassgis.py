@@ -26,7 +26,7 @@ from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from sciencedesk.board import files as scienceboard
 from sciencedesk.pyautogui import Call
-from sciencedesk.real.app import PAUSE_S, App
+from sciencedesk.real.app import PAUSE_S, App, number_or_text
 from sciencedesk.real.grass_files import facts_of
 
 BASE = Path("/usr/lib/grass82")
@@ -36,30 +36,24 @@ ANSWER_S = 30.0  # for an answer of the window, and for a module that this file 
 WORK_S = 25.0  # most time that a step waits for the window's modules
 GTK_S = 0.26  # delay of GTK between a key or a resting mouse and its effect on a button or a menu
 READS: Mapping[str, Sequence[str]] = {
-    "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",), "r.colors.out": ("map",),
-    "r.info": ("map",), "r.report": ("map", "units"), "r.stats": ("input",), "r.univar": ("map", "zones"),
-    "r.what": ("map", "coordinates"), "v.db.select": ("map", "columns", "where"), "v.info": ("map",),
-    "v.report": ("map", "option", "units"), "v.univar": ("map", "column"),
+    "g.list": ("type", "pattern", "mapset"), "g.region": ("region",), "r.category": ("map",),
+    "r.colors.out": ("map",), "r.info": ("map",), "r.report": ("map", "units"), "r.stats": ("input",),
+    "r.univar": ("map", "zones"), "r.what": ("map", "coordinates"),
+    "v.db.select": ("map", "columns", "where"), "v.info": ("map",), "v.report": ("map", "option", "units"),
+    "v.univar": ("map", "column"),
 }  # modules and options for a task's `evaluate`; none of them writes  # fmt: skip
-WRITES = frozenset(
-    ("g.copy", "g.region", "g.remove", "g.rename", "r.buffer", "r.category", "r.colors", "r.contour", "r.mapcalc", "r.mask",
-     "r.reclass", "r.slope.aspect", "r.support", "v.buffer", "v.colors", "v.extract")
-)  # modules for a task's `initialize`  # fmt: skip
+WRITES = frozenset((
+    "g.copy", "g.region", "g.remove", "g.rename", "r.buffer", "r.category", "r.colors", "r.contour",
+    "r.mapcalc", "r.mask", "r.reclass", "r.slope.aspect", "r.support", "v.buffer", "v.colors", "v.extract",
+))  # modules for a task's `initialize`  # fmt: skip
 SETTINGS = {"general": {"singleWindow": {"enabled": True}}}
 LOOK = "[Settings]\ngtk-font-name=DejaVu Sans 8\ngtk-enable-animations=0\ngtk-cursor-blink=0\n"  # for 640x480
 VECTORS = ("roads", "wells")
 _NAME = re.compile("[a-z][a-z_]*")
-WITHOUT = (
-    "database",
-    "location",
-    "mapset",
-    "map",
-    "maptype",
-    "date",
-    "creator",
-)  # facts of r.info that no task uses
+# facts of r.info that no task uses
+WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")
 
-# -- the data: 6 by 4 km at 50 m --------------------------------------------------------------------------------------------
+# -- the data: 6 by 4 km at 50 m -----------------------------------------------------------------------
 REGION = {"n": 5204000, "s": 5200000, "e": 506000, "w": 500000, "res": 50}
 MAPS = (
     "elevation=float(620+0.035*(x()-500000)+90*sin((x()-500000)*0.09)+120*cos((y()-5200000)*0.08))",
@@ -97,9 +91,10 @@ class GrassGIS(App):
     def launch(self) -> int:
         self._secret, place = secrets.token_hex(), super().home
         self._env = {
-            "GISBASE": str(BASE), "GISRC": str(place / "rc"), "GRASS_PYTHON": "/usr/bin/python3", "GRASS_VERSION": "8.2.1",
-            "PATH": f"{BASE}/bin:{BASE}/scripts:/usr/bin:/bin", "LD_LIBRARY_PATH": f"{BASE}/lib", "LC_NUMERIC": "C",
-            "PYTHONPATH": f"{BASE}/etc/python", "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"),
+            "GISBASE": str(BASE), "GISRC": str(place / "rc"), "GRASS_PYTHON": "/usr/bin/python3",
+            "GRASS_VERSION": "8.2.1", "PATH": f"{BASE}/bin:{BASE}/scripts:/usr/bin:/bin",
+            "LD_LIBRARY_PATH": f"{BASE}/lib", "LC_NUMERIC": "C", "PYTHONPATH": f"{BASE}/etc/python",
+            "HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / ".config"),
             "GRASS_ADDON_BASE": str(self.home / "addons"), "PYTHONDONTWRITEBYTECODE": "1",
         }  # fmt: skip
         self._make(place / "rc")
@@ -120,16 +115,15 @@ class GrassGIS(App):
         folder.mkdir(parents=True)
         rc.write_text(f"GISDBASE: {folder}\nLOCATION_NAME: valley\nMAPSET: PERMANENT\nGUI: wxpython\n")
         for path, text in {
-            ".grass8/rc": rc.read_text(), ".grass8/wx.json": json.dumps(SETTINGS), ".config/gtk-3.0/settings.ini": LOOK,
+            ".grass8/rc": rc.read_text(), ".grass8/wx.json": json.dumps(SETTINGS),
+            ".config/gtk-3.0/settings.ini": LOOK,
         }.items():  # fmt: skip
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_text(text, encoding="utf-8")
-        points = "".join(f"L {len(line)} 1\n" + "".join(f"{x} {y}\n" for x, y in line) + f"1 {cat}\n"
-                         for cat, (_, _, line) in ROADS.items())  # fmt: skip
-        rows = "".join(
-            f"INSERT INTO roads VALUES ({cat}, '{name}', '{sort}');\n"
-            for cat, (name, sort, _) in ROADS.items()
-        )
+        points, table = "", "CREATE TABLE roads (cat integer, name varchar(20), class varchar(10));\n"
+        for cat, (name, sort, line) in ROADS.items():
+            points += f"L {len(line)} 1\n" + "".join(f"{x} {y}\n" for x, y in line) + f"1 {cat}\n"
+            table += f"INSERT INTO roads VALUES ({cat}, '{name}', '{sort}');\n"
         columns = "x double, y double, cat integer, name varchar(20), depth integer, purpose varchar(20)"
         for command, text in (
             (["g.proj", "-c", "epsg=32633", "location=valley"], None),
@@ -141,10 +135,7 @@ class GrassGIS(App):
             (["r.support", "map=landuse", "title=Land use"], None),
             (["v.in.ascii", "input=-", "output=wells", "x=1", "y=2", "cat=3", f"columns={columns}"], WELLS),
             (["v.in.ascii", "-n", "input=-", "output=roads", "format=standard"], points),
-            (
-                ["db.execute", "input=-"],
-                f"CREATE TABLE roads (cat integer, name varchar(20), class varchar(10));\n{rows}",
-            ),
+            (["db.execute", "input=-"], table),
             (["v.db.connect", "map=roads", "table=roads"], None),
         ):
             self._run(command, text)
@@ -152,7 +143,7 @@ class GrassGIS(App):
     def _wait_until_idle(self, pid: int) -> None:
         self.wait_until(lambda: self._socket.exists() and not self._ask("busy"), pid)
 
-    # -- requests ---------------------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------
     @property
     def _socket(self) -> Path:
         return super().home / "run" / "grass.sock"
@@ -182,8 +173,8 @@ class GrassGIS(App):
     def _start(self, command: Sequence[str]) -> subprocess.Popen:
         env = self.display.env | self._env
         program = next(place for part in ("bin", "scripts") if (place := BASE / part / command[0]).exists())
-        return subprocess.Popen([program, *command[1:]], env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE)  # fmt: skip
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        return subprocess.Popen([program, *command[1:]], **pipes, env=env, text=True)
 
     def _output(self, module: subprocess.Popen, text: str | None = None) -> tuple[str, str]:
         try:
@@ -216,34 +207,32 @@ class GrassGIS(App):
         except EnvironmentFault:  # it ends or hangs; `App.look` or `state` raises then
             return self.display.ended(self.pid) is None
 
-    # -- task files ------------------------------------------------------------------------------------------------------
+    # -- task files ------------------------------------------------------------------------------------
     def prepare(self, item: Any) -> None:
         match item:
             case scienceboard.Call(name="layer", args=["raster" | "vector" as kind, str(name)], kwargs=how):
                 if not how.keys() <= {"checked", "opacity"}:
-                    raise UserError(f"task {self.task.id}: initialize: a layer has no {', '.join(how)}")
-                self._ask(
-                    "layer", type=kind, name=f"{name}@PERMANENT", **{"checked": True, "opacity": 1.0} | how
-                )
+                    raise self.refusal(f"a layer has no {', '.join(how)}")
+                self._add_layer(kind, name, **how)
             case scienceboard.Call(name=name, args=[], kwargs=arguments) if name in WRITES:
                 module = self._start(self._command(name, arguments))
                 _, complaint = self._output(module)
                 if module.returncode:
-                    raise UserError(f"task {self.task.id}: initialize: {name}: {complaint.strip()}")
+                    raise self.refusal(f"{name}: {complaint.strip()}")
                 self._ask("reload")
             case _:
-                raise UserError(f"task {self.task.id}: initialize: GrassGIS does not do {item}")
+                raise self.refusal(f"GrassGIS does not do {item}")
         self._wait_until_idle(self.pid)  # while a map is drawn, no layer can be added
 
+    def _add_layer(self, kind: str, name: str, checked: bool = True, opacity: float = 1.0) -> None:
+        self._ask("layer", type=kind, name=f"{name}@PERMANENT", checked=checked, opacity=opacity)
+
     def set(self, key: str, value: Any) -> None:
-        """`copies` of the elevation by these names; `layers` from bottom to top; the region's `resolution` in
-        metres.
-        """
+        """`copies` of the elevation by name; `layers` from bottom to top; the region's `resolution` (m)."""
         match key, value:
             case "layers", list() if all(_NAME.fullmatch(str(name)) for name in value):
                 for name in value:
-                    kind = "vector" if name in VECTORS else "raster"
-                    self._ask("layer", type=kind, name=f"{name}@PERMANENT", checked=True, opacity=1.0)
+                    self._add_layer("vector" if name in VECTORS else "raster", name)
                     self._wait_until_idle(self.pid)
                 return
             case "copies", list() if all(_NAME.fullmatch(str(name)) for name in value):
@@ -273,17 +262,14 @@ class GrassGIS(App):
 
     def named(self) -> tuple[list[Any], str | None]:
         """Layers, maps of the catalog, tabs, buttons and the input line, as its window places them."""
-        from sciencedesk.real.named import element
-
         found, field = self._ask("widgets")
-        return [element(name, role, box, text, self.size) for name, role, box, text in found], field
+        return self.elements_at(found), field
 
     def _command(self, name: str, arguments: Mapping[str, Any]) -> list[str]:
         """The command line of a module; the argument `flags` is a string of letters."""
         flags = str(arguments.get("flags", ""))
-        if not re.fullmatch("[A-Za-z0-9]*", flags) or not all(
-            re.fullmatch("[a-z][a-z0-9_]*", option) for option in arguments
-        ):
+        plain = all(re.fullmatch("[a-z][a-z0-9_]*", option) for option in arguments)
+        if not plain or not re.fullmatch("[A-Za-z0-9]*", flags):
             raise UserError(f"task {self.task.id}: {name}: bad options: {', '.join(arguments)}")
         options = [f"{option}={value}" for option, value in arguments.items() if option != "flags"]
         return [name, *(f"-{flag}" for flag in flags), *options]
@@ -291,9 +277,8 @@ class GrassGIS(App):
     def command(self, name: str, arguments: Mapping[str, Any]) -> str:
         """The output of a module of `READS`; empty if it fails, as for a map that does not exist."""
         if name not in READS or not arguments.keys() <= {"flags", *READS[name]}:
-            raise UserError(
-                f"task {self.task.id}: evaluate: GrassGIS does not ask {name!r} with {', '.join(arguments)}"
-            )
+            asked = f"{name!r} with {', '.join(arguments)}"
+            raise UserError(f"task {self.task.id}: evaluate: GrassGIS does not ask {asked}")
         keep = ["-u"] if name == "g.region" else []  # without it, -d would write
         return "" if self.closed else self._run_all([self._command(name, arguments) + keep])[0]
 
@@ -303,23 +288,17 @@ class GrassGIS(App):
         names = {kind: output.split() for kind, output in zip(kinds, named, strict=True)}
         maps = [(kind, name) for kind in ("raster", "vector") for name in names[kind]]
         outputs = self._run_all([[*kinds[kind].split(), f"map={name}"] for kind, name in maps])
-        about = {one: _values(output, WITHOUT) for one, output in zip(maps, outputs, strict=True)}
+        about: dict[str, dict[str, Any]] = {"rasters": {}, "vectors": {}}
+        for (kind, name), output in zip(maps, outputs, strict=True):
+            about[f"{kind}s"][name] = _values(output, WITHOUT)
         displays = self._ask("shown")
         return {
-            "region": _values(region), "displays": displays, "layers": displays[0]["layers"] if displays else [],
-            "regions": names["region"],
-            **{f"{kind}s": {name: about[kind, name] for name in names[kind]} for kind in ("raster", "vector")},
+            "region": _values(region), "displays": displays,
+            "layers": displays[0]["layers"] if displays else [], "regions": names["region"], **about,
         }  # fmt: skip
 
 
 def _values(output: str, without: Sequence[str] = ()) -> dict[str, Any]:
     """The pairs of lines such as `n=5204000`, with numbers as floats."""
     pairs = (line.partition("=") for line in output.splitlines())
-    return {name: _value(text.strip('"')) for name, _, text in pairs if name not in without}
-
-
-def _value(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    return {name: number_or_text(text.strip('"')) for name, _, text in pairs if name not in without}

@@ -1,6 +1,4 @@
-"""A network for one display: its programs reach nothing outside, and only its process (`display_process`)
-reaches them.
-"""
+"""A network for one display: its programs reach nothing outside, only `display_process` reaches them."""
 
 from __future__ import annotations
 
@@ -34,11 +32,8 @@ def _enter() -> bool:
         if libc.unshare(_CLONE_NEWNET):  # without root's rights it needs a user namespace
             if libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET):
                 return False
-            for name, line in {
-                "setgroups": "deny",
-                "uid_map": f"{uid} {uid} 1",
-                "gid_map": f"{gid} {gid} 1",
-            }.items():
+            lines = {"setgroups": "deny", "uid_map": f"{uid} {uid} 1", "gid_map": f"{gid} {gid} 1"}
+            for name, line in lines.items():
                 Path("/proc/self", name).write_text(line)
         with socket.socket() as any_socket:
             fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh22x", b"lo", _IFF_UP))

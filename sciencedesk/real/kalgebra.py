@@ -1,4 +1,4 @@
-"""KAlgebra 22.12 of Debian 12.  AT-SPI gives its state, its command-line calculator the points of its plots."""
+"""KAlgebra 22.12 of Debian 12: its state from AT-SPI, the points of its plots from its calculator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from coda_lib.errors import UserError
 from sciencedesk.board.files import Equation
 from sciencedesk.pyautogui import Call
 from sciencedesk.real.accessibility import Accessibility, Control
-from sciencedesk.real.app import App
+from sciencedesk.real.app import App, number_or_text
 from sciencedesk.real.kalgebra_scene import pairs, scene, view
 
 RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
@@ -35,19 +35,21 @@ class KAlgebra(App):
     kind = "KAlgebra"
     sleeps = True  # its web view has timers
     needs = {
-        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra", "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
+        "/usr/bin/kalgebra": "kalgebra", "/usr/bin/calgebra": "kalgebra",
+        "/usr/libexec/at-spi-bus-launcher": "at-spi2-core",
     }  # fmt: skip
     defaults = {
-        "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid", "surface": "",
-        "search": "",
+        "tab": "Calculator", "mode": "Evaluate", "resolution": "Normal", "grid": True, "style": "Solid",
+        "surface": "", "search": "",
     }  # fmt: skip
-    speech: Accessibility | None = None  # of the display
+    accessibility: Accessibility | None = None  # of the display
     _list: Control | None = None  # the frame of the plots' list, read once a start
 
     def launch(self) -> int:
-        self.speech = speech = self.speech or Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
-        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page as
-        # well.
+        if self.accessibility is None:
+            self.accessibility = Accessibility(self.display.env["DBUS_SESSION_BUS_ADDRESS"])
+        bus = self.accessibility
+        # No sandbox, which root cannot have; a fixed order of the variables; AT-SPI for the console's page.
         env = {
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
@@ -55,18 +57,18 @@ class KAlgebra(App):
         pid = self.display.start(["/usr/bin/kalgebra"], env)
 
         def registered() -> tuple[str, str] | None:
-            if (program := speech.program(pid)) and speech.controls(*program, depth=2).all("status bar"):
+            if (program := bus.program(pid)) and bus.controls(*program, depth=2).all("status bar"):
                 return program
-            speech.switch(False)  # a program that starts meanwhile may have missed the signal
-            speech.switch(True)
+            bus.switch(False)  # a program that starts meanwhile may have missed the signal
+            bus.switch(True)
 
         self.program, self._list = self.wait_until(registered, pid), None
         return pid
 
     def close(self) -> None:
-        if self.speech:
-            self.speech.close()
-            self.speech = None
+        if self.accessibility:
+            self.accessibility.close()
+            self.accessibility = None
         super().close()
 
     def prepare(self, item: Any) -> None:
@@ -76,7 +78,7 @@ class KAlgebra(App):
             case "func_2d":
                 self._plot(item.expr)
             case "func_3d":
-                self._write(self._page(2).one("text"), item.expr)
+                self._write(self._page(2).first("text"), item.expr)
             case "touch":
                 self.place(item.path).write_text(item.text, encoding="utf-8")
             case _:
@@ -84,25 +86,23 @@ class KAlgebra(App):
 
     def _plot(self, expression: str) -> None:
         """Add a plot in the plane, whose page is open."""
-        self.speech.press(self._functions().one("page tab", "Add"))  # after a plot, the list is open
+        self.accessibility.press(self._functions().first("page tab", "Add"))  # after a plot, the list is open
         self.settled()
         self._write(self._functions().all("text")[1], expression)
 
     def _write(self, control: Control, text: str) -> None:
-        left, top, width, height = self.speech.box(control)
+        left, top, width, height = self.accessibility.box(control)
         if not text.isascii() or not text.isprintable():
             raise UserError(f"task {self.task.id}: {text!r} cannot be typed")
         calls: list[Call] = [
-            ("click", (left + width // 2, top + height // 2), {}),
-            ("hotkey", ("ctrl", "a"), {}),
-        ]
-        self.display.act([*calls, ("write", (text,), {}), ("press", ("enter",), {})])
+            ("click", (left + width // 2, top + height // 2), {}), ("hotkey", ("ctrl", "a"), {}),
+            ("write", (text,), {}), ("press", ("enter",), {}),
+        ]  # fmt: skip
+        self.display.act(calls)
         self.settled()
 
     def set(self, key: str, value: Any) -> None:
-        """`plots` in the plane; a `surface`; `variables` as lines such as a:=5; `tab`, `grid`, `resolution`,
-        `style`, `mode`.
-        """
+        """`plots`, `surface`, `variables` (lines like a:=5), `tab`, `grid`, `resolution`, `style`, `mode`."""
         match key, value:
             case "plots", list():
                 self._turn_to(1)
@@ -110,48 +110,46 @@ class KAlgebra(App):
                     self._plot(str(plot))
             case "surface", str():
                 self._turn_to(2)
-                self._write(self._page(2).one("text"), value)
+                self._write(self._page(2).first("text"), value)
             case "variables", list():
                 for line in value:
                     self._write(self._page(0).all("text")[0], str(line))
             case "tab", str() if value in TABS:
                 self._turn_to(TABS.index(value))
             case ("grid", bool()) | ("resolution" | "style" | "mode", str()):
-                self.speech.press(self.controls().one("menu item", "Grid" if key == "grid" else value))
+                entry = "Grid" if key == "grid" else value
+                self.accessibility.press(self.controls().first("menu item", entry))
                 self.settled()
             case _:
                 super().set(key, value)
 
     def _turn_to(self, tab: int) -> None:
-        self.speech.press(view(self.controls()).one("page tab list").all("page tab")[tab])
+        self.accessibility.press(view(self.controls()).first("page tab list").all("page tab")[tab])
         self.settled()
 
     def facts(self) -> dict[str, Any]:
         """The state, with the variables' values as numbers where they are numbers."""
         state = self.now()
-        return state | {
-            "variables": {name: _number(value) for name, value in state.get("variables", {}).items()}
-        }
+        variables = state.get("variables", {})
+        return state | {"variables": {name: number_or_text(value) for name, value in variables.items()}}
 
     def named(self) -> tuple[list[Any], str | None]:
-        """Its controls, as it tells them to assistive technology."""
-        now = scene(self)
-        self._state = now.state  # read along with them
-        return list(now.elements), now.typing
+        """Its controls, as it tells them to assistive technology; the state is read along with them."""
+        elements, typing, self._state = scene(self)
+        return elements, typing
 
-    # -- state -----------------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
     def controls(self) -> Control:
         """All its controls, without the entries of lists."""
-        return self.speech.controls(*self.program, without=("list",))
+        return self.accessibility.controls(*self.program, without=("list",))
 
     def _page(self, index: int) -> Control:
-        return view(self.controls()).one("layered pane").children[index]
+        return view(self.controls()).first("layered pane").children[index]
 
     def _functions(self) -> Control:
-        self._list = self._list or self.controls().one("frame", "Functions")
-        return self.speech.controls(
-            self._list.owner, self._list.path, without=("list",)
-        )  # not the whole window: it takes long
+        self._list = self._list or self.controls().first("frame", "Functions")
+        # not the whole window: it takes long
+        return self.accessibility.controls(self._list.owner, self._list.path, without=("list",))
 
     def state(self) -> dict[str, Any]:
         return self.state_of(self.controls())
@@ -159,36 +157,32 @@ class KAlgebra(App):
     @staticmethod
     def state_of(controls: Control) -> dict[str, Any]:
         """The state as its controls show it."""
-        main, functions, variables = (controls.one("frame", name) for name in ("", "Functions", "Variables"))
-        pages = view(controls).one("layered pane").children
-        menus = {menu.name: menu for menu in main.one("menu bar").children}
+        main, functions, variables = (controls.first("frame", f) for f in ("", "Functions", "Variables"))
+        pages = view(controls).first("layered pane").children
         chosen = {
-            name: [entry.name for entry in menu.all("menu item") if entry.checked]
-            for name, menu in menus.items()
+            menu.name: [entry.name for entry in menu.all("menu item") if entry.checked]
+            for menu in main.first("menu bar").children
         }
-        entries = pairs(functions.one("tree").all("tree item"))
+        entries = pairs(functions.first("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
-            "tab": view(controls).one("page tab list").name,
+            "tab": view(controls).first("page tab list").name,
             "console": [_pair(paragraph) for paragraph in pages[0].all("paragraph")],
             "variables": {name.name: value.name for name, value in pairs(variables.all("tree item"))},
             "plots": [plot.name for _, plot in entries],
             "shown": [plot.name for name, plot in entries if name.checked],
-            "surface": pages[2].one("text").text,
+            "surface": pages[2].first("text").text,
             "mode": only(("Calculate", "Evaluate"), chosen["Calculator"]),
             "resolution": only(RESOLUTIONS, chosen["2D Graph"]),
             "grid": "Grid" in chosen["2D Graph"],
             "style": only(("Dots", "Lines", "Solid"), chosen["3D Graph"]),
-            "search": controls.one("frame", "Operations").one("text").text,
+            "search": controls.first("frame", "Operations").first("text").text,
         }
 
     def variables(self) -> Mapping[str, str]:
-        """Values from the table; complex values from the console, since the table shows their real part
-        alone.
-        """
-        results = {
-            line.partition(":=")[0]: result for line, result in self.now().get("console", ()) if ":=" in line
-        }
+        """Values from the table, complex ones from the console: the table shows their real part alone."""
+        console = self.now().get("console", ())
+        results = {line.partition(":=")[0]: result for line, result in console if ":=" in line}
         return {
             name: results[name] if re.search(r"\bi\b", results.get(name, "")) else value
             for name, value in self.now().get("variables", {}).items()
@@ -198,20 +192,15 @@ class KAlgebra(App):
         return len(self.now().get("plots", ()))
 
     def functions(self, points: Sequence[Sequence[float]]) -> Sequence[Mapping[str, Any]]:
-        """For each plot whether it goes through each point, and its style, in the form of ScienceBoard's
-        server.
-        """
+        """For each plot whether it goes through each point, and its style, as from ScienceBoard's server."""
         state = self.now()
         if not state:
             return []
         known = [f"{name}:={value}" for name, value in self.variables().items() if "->" in value]
         if len(points[0]) == 3:
             return [self._passes(state["surface"], points, known) | {"style": STYLES.get(state["style"])}]
-        colored = any(
-            "color" in item.value
-            for item in self.task.board.evaluate
-            if isinstance(item, Equation) and item.value
-        )
+        equations = [item for item in self.task.board.evaluate if isinstance(item, Equation) and item.value]
+        colored = any("color" in equation.value for equation in equations)
         colors = self._colors() if colored else [None] * len(state["plots"])
         about = {"res": RESOLUTIONS.get(state["resolution"])}
         return [
@@ -220,10 +209,9 @@ class KAlgebra(App):
         ]
 
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
-        if not re.search("->|=", plot) and "->" in (
-            function := calculate([*known, plot])[-1]
-        ):  # such as diff(x^2:x)
-            plot = function
+        if not re.search("->|=", plot):  # perhaps one that gives a function, such as diff(x^2:x)
+            result = calculate([*known, plot])[-1]
+            plot = result if "->" in result else plot
         questions = [question(plot, point) for point in points]
         answers = calculate([*known, *(line for line, _ in questions)])[len(known) :]
         return {
@@ -233,24 +221,17 @@ class KAlgebra(App):
 
     def _colors(self) -> list[str]:
         """The colors of the plots, from the picture of their list, which is opened for it."""
-        self.speech.press(self._functions().one("page tab", "List"))
+        self.accessibility.press(self._functions().first("page tab", "List"))
         picture = self.settled().astype(float)
         colors = []
-        for name, plot in pairs(self._functions().one("tree").all("tree item")):
-            left, top, _, height = self.speech.box(name)
-            right = sum(self.speech.box(plot)[::2]) - 2
+        for name, plot in pairs(self._functions().first("tree").all("tree item")):
+            left, top, _, height = self.accessibility.box(name)
+            right = sum(self.accessibility.box(plot)[::2]) - 2
             color, behind = picture[top + height // 2, [left + _SWATCH, right]]
             if (behind < 255).any():  # Qt mixes the color of the selection into the icon of a selected entry
                 color = (color - _MIXED * behind) / (1 - _MIXED)
             colors.append("#{:02x}{:02x}{:02x}".format(*(int(round(part)) for part in color.clip(0, 255))))
         return colors
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
@@ -264,17 +245,14 @@ def question(plot: str, point: Sequence[float]) -> tuple[str, float]:
         plot = f"({', '.join(names)})->{plot}" if len(names) > 1 else f"{(names or 'x')[0]}->{plot}"
     if parameters := _PARAMETERS.match(plot):
         names = [name.strip() for name in parameters[1].split(",")]
-        names = (
-            names if set(names) <= set(at) else list("xyz"[: len(names)])
-        )  # a function of an angle is evaluated as one of x
+        if not set(names) <= set(at):  # a function of an angle is evaluated as one of x
+            names = list("xyz"[: len(names)])
         given = {name: at.get(name, 0.0) for name in names}
-        return f"({plot})({', '.join(map(str, given.values()))})", next(
-            (at[name] for name in at if name not in given), 0.0
-        )
+        expected = next((at[name] for name in at if name not in given), 0.0)
+        return f"({plot})({', '.join(map(str, given.values()))})", expected
     left, _, right = _EQUALS.sub("\n", plot, count=1).partition("\n")
-    free = len(point) == 3 and not re.search(
-        r"\bz\b", plot
-    )  # then the equation gives the height of the surface
+    # where there is no z, the equation gives the height of the surface
+    free = len(point) == 3 and not re.search(r"\bz\b", plot)
     line = f"(({', '.join(at)})->({left})-({right or 0}))({', '.join(map(str, point))})"
     return line, point[-1] if free else 0.0
 
@@ -285,9 +263,8 @@ def calculate(lines: Sequence[str]) -> list[str]:
         raise ValueError("one line each")
     source = "".join(f"{line}\n{_MARK + index}\n" for index, line in enumerate(lines))
     try:
-        done = subprocess.run(
-            ["/usr/bin/calgebra"], input=source, capture_output=True, text=True, timeout=CALCULATE_S
-        )
+        program = ["/usr/bin/calgebra"]
+        done = subprocess.run(program, input=source, capture_output=True, text=True, timeout=CALCULATE_S)
     except subprocess.TimeoutExpired:
         return [""] * len(lines)
     answers = re.split(rf"^{str(_MARK)[:-3]}\d\d\d$", done.stderr, flags=re.MULTILINE)  # it answers on stderr
@@ -295,10 +272,8 @@ def calculate(lines: Sequence[str]) -> list[str]:
 
 
 def _near(answer: str, expected: float) -> bool:
-    try:
-        return isclose(float(answer), expected, rel_tol=NEAR, abs_tol=NEAR)
-    except ValueError:  # an error message, or no number
-        return False
+    number = number_or_text(answer)  # a text is an error message
+    return not isinstance(number, str) and isclose(number, expected, rel_tol=NEAR, abs_tol=NEAR)
 
 
 def _pair(paragraph: Control) -> tuple[str, str]:

@@ -1,11 +1,8 @@
-"""KAlgebra's screen by the names of its controls, from its accessibility tree: for walks and tests, never for
-the agent.
-"""
+"""KAlgebra's screen by names, from its accessibility tree: for walks and tests, never for the agent."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from coda_lib.environment import EnvironmentFault
@@ -14,70 +11,46 @@ from sciencedesk.real.accessibility import Control
 if TYPE_CHECKING:
     from sciencedesk.desk.elements import Element
 
-_ROLES = {"push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
-          "spin box": "field"}  # fmt: skip
+_ROLES = {
+    "push button": "button", "check box": "toggle", "menu item": "menu", "page tab": "tab", "text": "field",
+    "spin box": "field",
+}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Scene:
-    """KAlgebra's screen and state."""
-
-    elements: tuple[Element, ...]  # boxes in px of ScienceDesk's windows
-    state: dict[str, Any]
-    typing: str | None  # the field with the keyboard's focus
-    written: str  # its text
-    menu: str | None  # the open menu
-
-    def shows(self, name: str) -> bool:
-        return any(element.name == name for element in self.elements)
-
-
-def scene(env: Any) -> Scene:
-    """The present screen and state of KAlgebra."""
-    from sciencedesk.real.named import element  # takes Qt along, which the application does not need
-
-    with env.awake():
-        controls = env.controls()
-        boxes = env.speech.boxes(
-            [control for control in controls if control.showing or control.role == "tree"]
-        )
+def scene(app: Any) -> tuple[list[Element], str | None, dict[str, Any]]:
+    """The elements of the present screen, the field with the keyboard's focus, and the state."""
+    with app.awake():
+        controls = app.controls()
+        boxes = app.accessibility.boxes([part for part in controls if part.showing or part.role == "tree"])
         named = list(_named(boxes, controls))
-        popups = [boxes[menu.path] for menu in controls.all("popup menu") if menu.showing]
-    on_menu = {control.path for menu in controls.all("popup menu") if menu.showing for control in menu}
-    elements, typing, written = [], None, ""
+    open_menus = [menu for menu in controls.all("popup menu") if menu.showing]
+    on_menu = {control.path for menu in open_menus for control in menu}
+    found, typing = [], None
     for name, role, text, control, box in named:
         middle = box[0] + box[2] / 2, box[1] + box[3] / 2
-        covered = control.path not in on_menu and any(_holds(popup, middle) for popup in popups)
-        if covered or not _holds((0, 0, *env.size), middle):
+        covered = control.path not in on_menu and any(_holds(boxes[menu.path], middle) for menu in open_menus)
+        if covered or not _holds((0, 0, *app.size), middle):
             continue
-        elements.append(element(name, role, box, text, env.size))
+        found.append((name, role, box, text))
         if role == "field" and control.focused and typing is None:
-            typing, written = name, control.text
-    menus = (
-        f"{menu.name} menu"
-        for menu in controls.one("menu bar").children
-        if any(c.showing for c in menu.all("popup menu"))
-    )
-    return Scene(tuple(elements), env.state_of(controls), typing, written, next(menus, None))
+            typing = name
+    return app.elements_at(found), typing, app.state_of(controls)
 
 
 Boxes = Mapping[str, tuple[int, int, int, int]]  # by the paths of controls, px of the screen
-_Named = tuple[
-    str, str, str, Control, tuple[int, int, int, int]
-]  # name, role, text, control, box on the screen
+# name, role, text, control, box on the screen
+_Named = tuple[str, str, str, Control, tuple[int, int, int, int]]
 
 
 def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
-    main, functions, operations = (controls.one("frame", name) for name in ("", "Functions", "Operations"))
-    pages = view(controls).one("layered pane").children
+    main, functions, operations = (controls.first("frame", name) for name in ("", "Functions", "Operations"))
+    pages = view(controls).first("layered pane").children
     texts = {"Console": pages[0], "Surface": pages[2], "Look for": operations}
     fields = {control.path: name for name, page in texts.items() for control in page.all("text")[:1]}
-    fields |= {
-        control.path: name
-        for name, control in zip(("Plot name", "Plot"), functions.all("text"), strict=False)
-    }
+    plot_fields = zip(("Plot name", "Plot"), functions.all("text"), strict=False)
+    fields |= {control.path: name for name, control in plot_fields}
     scrolling = {button.path for tabs in functions.all("page tab list") for button in tabs.all("push button")}
-    menus = {menu.path for menu in main.one("menu bar").children}
+    menus = {menu.path for menu in main.first("menu bar").children}
     for tabs in controls.all("page tab list"):
         if tabs.showing:
             bar = boxes[tabs.path]
@@ -87,28 +60,18 @@ def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
                 middle = box[0] + box[2] / 2, box[1] + box[3] / 2
                 if _holds(bar, middle) and not any(_holds(button, middle) for button in buttons if button[2]):
                     yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
-    for name, plot in pairs(_entries(boxes, functions.one("tree"))):
+    for name, plot in pairs(_entries(boxes, functions.first("tree"))):
         left, top, _, height = boxes[name.path]
-        yield (
-            f"box of {plot.name}",
-            "toggle",
-            "on" if name.checked else "",
-            name,
-            (left + 2, top, height, height),
-        )
+        mark = "on" if name.checked else ""
+        yield f"box of {plot.name}", "toggle", mark, name, (left + 2, top, height, height)
         yield plot.name, "row", "", plot, boxes[plot.path]
-    for name, value in pairs(_entries(boxes, controls.one("frame", "Variables").one("tree"))):
+    for name, value in pairs(_entries(boxes, controls.first("frame", "Variables").first("tree"))):
         yield name.name, "value", value.name, value, boxes[value.path]
     for control in controls:
         name = fields.get(control.path, control.name)
-        if (
-            not control.showing
-            or control.role not in _ROLES
-            or control.role == "page tab"
-            or name in ("", "|")
-        ):
+        if not control.showing or control.role not in _ROLES or name in ("", "|"):
             continue
-        if control.role == "text" and control.path not in fields:
+        if control.role == "page tab" or (control.role == "text" and control.path not in fields):
             continue
         role = _ROLES[control.role]
         if control.path in menus:
@@ -132,14 +95,10 @@ def _holds(box: tuple[int, int, int, int], point: tuple[float, float]) -> bool:
 
 
 def view(controls: Control) -> Control:
-    """The control with the four pages and their tabs: in the main window or, after 'Full Screen', in another
-    one.
-    """
+    """The control with the four pages and their tabs, which 'Full Screen' moves to another window."""
     for control in controls:
-        if any(
-            child.role == "page tab list" and child.all("page tab", "Calculator")
-            for child in control.children
-        ):
+        tabs = [child for child in control.children if child.role == "page tab list"]
+        if any(child.all("page tab", "Calculator") for child in tabs):
             return control
     raise EnvironmentFault("KAlgebra shows no pages")
 

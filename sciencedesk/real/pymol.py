@@ -7,9 +7,8 @@ import json
 import re
 import secrets
 import shutil
-import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import numpy as np
 import psutil
 
 from coda_lib.environment import EnvironmentFault
-from coda_lib.errors import UserError
 from sciencedesk.pyautogui import Call
 from sciencedesk.real.app import App
 from sciencedesk.real.connection import Connection
@@ -37,9 +35,9 @@ QUIT_S = 3.0  # for it to end after it has stopped answering
 DATA = "/usr/share/pymol/data/"
 EXAMPLES = {"1hpv": "tut/1hpv.pdb", "il2": "demo/il2.pdb", "pept": "demo/pept.pdb"}  # part of its package
 COMMANDS = frozenset((
-    "angle", "bg_color", "bond", "cartoon", "center", "clip", "color", "copy", "create", "delete", "deselect", "dihedral",
-    "disable", "distance", "dss", "enable", "extract", "fab", "group", "h_add", "hide", "move", "orient", "remove", "scene",
-    "select", "set_name", "show", "show_as", "turn", "zoom",
+    "angle", "bg_color", "bond", "cartoon", "center", "clip", "color", "copy", "create", "delete",
+    "deselect", "dihedral", "disable", "distance", "dss", "enable", "extract", "fab", "group", "h_add",
+    "hide", "move", "orient", "remove", "scene", "select", "set_name", "show", "show_as", "turn", "zoom",
 ))  # for a task's `initialize`: none reads or writes a file or evaluates an argument  # fmt: skip
 PLAIN_COMMANDS = frozenset(("fragment", "set"))  # these do, but not with arguments like _PLAIN
 _PLAIN = re.compile(r"[\w .+-]*")
@@ -66,9 +64,8 @@ class PyMOL(App):
         secret = secrets.token_hex()
         self.pid = self.display.start(["/usr/bin/python3", "-c", program], {"CODA_SECRET": secret})
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
-        self.server = ServerProxy(
-            f"http://{HOST}/{secret}", ToDisplay(self.display, ports[0]), allow_none=True
-        )
+        transport = ToDisplay(self.display, ports[0])
+        self.server = ServerProxy(f"http://{HOST}/{secret}", transport, allow_none=True)
         self.display.settled(OWN_S, idle=self.pid)  # the window manager sizes its window
         self.first, self.own_files = self._ask("clear"), {file.name for file in self.home.iterdir()}
         return self.pid
@@ -77,9 +74,8 @@ class PyMOL(App):
         """By its command `reinitialize`; by another start where that leaves something, such as a dialog."""
         for file in self._files():
             shutil.rmtree(file) if file.is_dir() else file.unlink()
-        if (
-            self._ask("clear") != self.first or psutil.Process(self.pid).children()
-        ):  # a further window is a process
+        # a further window is a process
+        if self._ask("clear") != self.first or psutil.Process(self.pid).children():
             super().fresh()
 
     def prepare(self, item: Any) -> None:
@@ -91,31 +87,23 @@ class PyMOL(App):
                 self._ask("call", "load", [DATA + EXAMPLES[item.args[0]]], {})
             case "call", name if name in COMMANDS or name in PLAIN_COMMANDS:
                 given = [*item.args, *item.kwargs.values()]
-                if name in PLAIN_COMMANDS and not all(_PLAIN.fullmatch(str(one)) for one in given):
-                    raise UserError(
-                        f"task {self.task.id}: initialize: {name}: only words and numbers, not {given}"
-                    )
-                if refusal := self._ask("call", name, item.args, item.kwargs):
-                    raise UserError(f"task {self.task.id}: initialize: {name}: {refusal}")
+                if name in PLAIN_COMMANDS and not all(_PLAIN.fullmatch(str(value)) for value in given):
+                    raise self.refusal(f"{name}: only words and numbers, not {given}")
+                if why := self._ask("call", name, item.args, item.kwargs):
+                    raise self.refusal(f"{name}: {why}")
             case "call", name:
-                raise UserError(f"task {self.task.id}: initialize: no call {name!r} of {item.args}")
+                raise self.refusal(f"no call {name!r} of {item.args}")
             case _:
                 super().prepare(item)
 
     def set(self, key: str, value: Any) -> None:
-        """`peptide`: a molecule `prot` of this sequence; `fragments`: benzene rings of these names;
-        `background`; a setting.
-        """
+        """`peptide`: `prot` by sequence; `fragments`: benzene rings by name; `background`; `settings`."""
         match key, value:
             case "peptide", str() if set(value) <= set(LETTERS.values()):
                 given = "fab", [value, "prot"]
             case "background", str() if value in COLORS:
                 given = "bg_color", [value]
-            case "settings", dict() if value.keys() <= SETTINGS.keys() and {*map(type, value.values())} <= {
-                bool,
-                int,
-                float,
-            }:
+            case "settings", dict() if value.keys() <= SETTINGS.keys() and _are_numbers(value.values()):
                 for name, number in value.items():
                     self._ask("call", "set", [name, number], {})
                 return
@@ -125,8 +113,8 @@ class PyMOL(App):
                 return
             case _:
                 return super().set(key, value)
-        if refusal := self._ask("call", *given, {}):
-            raise UserError(f"task {self.task.id}: initialize: {key}: {refusal}")
+        if why := self._ask("call", *given, {}):
+            raise self.refusal(f"{key}: {why}")
 
     def facts(self) -> dict[str, Any]:
         """`ways`: of each kind of residue the representations in which all its atoms are shown; `tints`: the
@@ -143,12 +131,9 @@ class PyMOL(App):
 
         The input line takes what is typed into the picture, too.
         """
-        from sciencedesk.real.named import element
-
         with self.awake():
             found, typing = self._ask("widgets") or ([], False)
-        elements = [element(name, role, box, text, self.size) for name, role, box, text in found]
-        return elements, "Command" if typing else None
+        return self.elements_at(found), "Command" if typing else None
 
     def act(self, calls: Sequence[Call]) -> None:
         """Move the mouse one pixel before each click: PyMOL's menus ignore the first motion."""
@@ -189,13 +174,14 @@ class PyMOL(App):
         try:
             return getattr(self.server, name)(*given)
         except (OSError, HTTPException, Fault) as error:  # a Fault where its window is closed before the rest
-            end = time.monotonic() + QUIT_S
-            while (status := self.display.ended(self.pid)) is None and time.monotonic() < end:
-                time.sleep(0.02)
-            if status != 0:
+            if (status := self.ended_soon(QUIT_S)) != 0:
                 self.close()
                 raise EnvironmentFault(f"PyMOL does not answer (exit status {status}): {error}") from error
             self.closed = True
+
+
+def _are_numbers(values: Iterable[Any]) -> bool:
+    return all(type(value) in (bool, int, float) for value in values)
 
 
 class ToDisplay(Transport):

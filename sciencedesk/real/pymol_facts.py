@@ -6,24 +6,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 SETTINGS = {  # those that its task space is about: a menu's entry, or a number
-    "seq_view": False, "internal_gui": True, "orthoscopic": False, "valence": True, "depth_cue": True, "line_smooth": True,
-    "sphere_scale": 1.0, "stick_radius": 0.25, "line_width": 1.49, "ribbon_width": 3.0, "label_size": 14.0, "transparency": 0.0,
-    "seq_view_format": 0, "seq_view_label_mode": 2, "mouse_selection_mode": 1,
+    "seq_view": False, "internal_gui": True, "orthoscopic": False, "valence": True, "depth_cue": True,
+    "line_smooth": True, "sphere_scale": 1.0, "stick_radius": 0.25, "line_width": 1.49, "ribbon_width": 3.0,
+    "label_size": 14.0, "transparency": 0.0, "seq_view_format": 0, "seq_view_label_mode": 2,
+    "mouse_selection_mode": 1,
 }  # fmt: skip
 LETTERS = {
-    "ALA": "A", "CYS": "C", "ASP": "D", "GLU": "E", "PHE": "F", "GLY": "G", "HIS": "H", "ILE": "I", "LYS": "K", "LEU": "L",
-    "MET": "M", "ASN": "N", "PRO": "P", "GLN": "Q", "ARG": "R", "SER": "S", "THR": "T", "VAL": "V", "TRP": "W", "TYR": "Y",
+    "ALA": "A", "CYS": "C", "ASP": "D", "GLU": "E", "PHE": "F", "GLY": "G", "HIS": "H", "ILE": "I",
+    "LYS": "K", "LEU": "L", "MET": "M", "ASN": "N", "PRO": "P", "GLN": "Q", "ARG": "R", "SER": "S",
+    "THR": "T", "VAL": "V", "TRP": "W", "TYR": "Y",
 }  # fmt: skip
 COLORS = {  # the colors of its task space by PyMOL's names
-    "white": "#ffffff", "black": "#000000", "red": "#ff0000", "green": "#00ff00", "blue": "#0000ff", "yellow": "#ffff00",
-    "magenta": "#ff00ff", "cyan": "#00ffff", "orange": "#ff8000", "grey": "#808080", "purple": "#bf00bf", "pink": "#ffa6d9",
-    "salmon": "#ff9999", "slate": "#8080ff", "violet": "#ff80ff", "teal": "#00bfbf", "olive": "#c4b200", "wheat": "#fcd1a6",
-    "marine": "#0080ff", "forest": "#339933", "firebrick": "#b22121", "chocolate": "#8e391c", "brown": "#a6522b",
-    "hotpink": "#ff0080", "lime": "#80ff80", "limon": "#bfff40", "deepteal": "#1a9999", "deepblue": "#4040a6",
-    "deeppurple": "#991a99", "deepolive": "#99991a", "density": "#1a1a99", "ruby": "#993333", "raspberry": "#b24d66",
-    "sand": "#b88c4d", "skyblue": "#3380cc", "warmpink": "#d93380", "palegreen": "#a6e5a6", "aquamarine": "#80ffff",
-    "lightblue": "#bfbfff", "limegreen": "#00ff80", "splitpea": "#85bf00", "smudge": "#8cb266", "brightorange": "#ffb233",
-    "purpleblue": "#8000ff", "lightorange": "#ffcc80", "lightteal": "#66b2b2", "paleyellow": "#ffff80", "silver": "#c0c0c0",
+    "white": "#ffffff", "black": "#000000", "red": "#ff0000", "green": "#00ff00", "blue": "#0000ff",
+    "yellow": "#ffff00", "magenta": "#ff00ff", "cyan": "#00ffff", "orange": "#ff8000", "grey": "#808080",
+    "purple": "#bf00bf", "pink": "#ffa6d9", "salmon": "#ff9999", "slate": "#8080ff", "violet": "#ff80ff",
+    "teal": "#00bfbf", "olive": "#c4b200", "wheat": "#fcd1a6", "marine": "#0080ff", "forest": "#339933",
+    "firebrick": "#b22121", "chocolate": "#8e391c", "brown": "#a6522b", "hotpink": "#ff0080",
+    "lime": "#80ff80", "limon": "#bfff40", "deepteal": "#1a9999", "deepblue": "#4040a6",
+    "deeppurple": "#991a99", "deepolive": "#99991a", "density": "#1a1a99", "ruby": "#993333",
+    "raspberry": "#b24d66", "sand": "#b88c4d", "skyblue": "#3380cc", "warmpink": "#d93380",
+    "palegreen": "#a6e5a6", "aquamarine": "#80ffff", "lightblue": "#bfbfff", "limegreen": "#00ff80",
+    "splitpea": "#85bf00", "smudge": "#8cb266", "brightorange": "#ffb233", "purpleblue": "#8000ff",
+    "lightorange": "#ffcc80", "lightteal": "#66b2b2", "paleyellow": "#ffff80", "silver": "#c0c0c0",
 }  # fmt: skip
 NAMED = {tint: name for name, tint in COLORS.items()}
 

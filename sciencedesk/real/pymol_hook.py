@@ -4,9 +4,7 @@ from __future__ import annotations
 
 
 def serve() -> None:
-    """Serve from inside PyMOL.  PyMOL's Python runs the source of this function, without the rest of this
-    module.
-    """
+    """Serve from inside PyMOL, whose Python gets the source of this function alone."""
     import json
     import math
     import os
@@ -74,18 +72,14 @@ def serve() -> None:
         window._setup_history()
         window.lineedit.setFocus()
         kinds = sorted(type(widget).__name__ for widget in QtWidgets.QApplication.allWidgets())
-        places = [
-            [*part.geometry().getRect(), part.isVisible()]
-            for part in (window, window.ext_window, window.menubar)
-        ]
+        parts = (window, window.ext_window, window.menubar)
+        places = [[*part.geometry().getRect(), part.isVisible()] for part in parts]
         return [kinds, places, sorted(cmd.keyword), sorted(cmd.key_mappings)]
 
     def rgb(index):
-        return (
-            "#{:02x}{:02x}{:02x}".format(*(round(255 * part) for part in cmd.get_color_tuple(index)))
-            if index >= 0
-            else None
-        )
+        if index >= 0:
+            return "#{:02x}{:02x}{:02x}".format(*(round(255 * part) for part in cmd.get_color_tuple(index)))
+        return None
 
     def value(kind, content):
         return bool(content) if kind == boolean else rgb(content) if kind == color_type else content
@@ -97,18 +91,11 @@ def serve() -> None:
         for name in cmd.get_names("public_selections"):
             for atom in cmd.index(f"%{name}"):
                 chosen[atom].append(name)
-        return [
-            (
-                model,
-                *which,
-                rgb(color),
-                [way for way, bit in ways if reps & bit],
-                label,
-                ss,
-                chosen[model, index],
-            )
-            for model, index, *which, color, reps, label, ss in found
-        ]
+        listed = []
+        for model, index, *which, color, reps, label, ss in found:
+            shown = [way for way, bit in ways if reps & bit]
+            listed.append((model, *which, rgb(color), shown, label, ss, chosen[model, index]))
+        return listed
 
     def about(name):
         its = cmd.get_object_settings(name) or ()
@@ -126,12 +113,8 @@ def serve() -> None:
 
     def measured(name):
         """The values of a measurement, computed from the points that a session file has for each state."""
-        found = {
-            "labels": repres["labels"] in cmd.get_vis()[name][2],
-            "distances": [],
-            "angles": [],
-            "dihedrals": [],
-        }
+        labels = repres["labels"] in cmd.get_vis()[name][2]
+        found = {"labels": labels, "distances": [], "angles": [], "dihedrals": []}
         for state in filter(None, cmd.get_session(name, partial=1)["names"][0][5][2]):
             for kind, block, points, length, measure in (
                 ("distances", state[1], 2, 6, cpv.distance),
@@ -139,13 +122,13 @@ def serve() -> None:
                 ("dihedrals", state[6], 4, 18, dihedral),
             ):
                 for start in range(0, len(block or ()), length):
-                    found[kind].append(
-                        measure(*(block[start + 3 * at : start + 3 * at + 3] for at in range(points)))
-                    )
+                    at = (block[first : first + 3] for first in range(start, start + 3 * points, 3))
+                    found[kind].append(measure(*at))
         return found
 
     def state():
         wizard = cmd.get_wizard()
+        settings = ((name, *cmd.get_setting_tuple(name)) for name in setting.get_name_list())
         return json.dumps({
             "objects": {name: about(name) for name in cmd.get_names("public_objects")},
             "atoms": atoms(),
@@ -154,10 +137,11 @@ def serve() -> None:
             "measurements": {name: measured(name) for name in cmd.get_names_of_type("object:measurement")},
             "settings": {
                 name: value(kind, content[0] if len(content) == 1 else content)
-                for name, (kind, content) in ((name, cmd.get_setting_tuple(name)) for name in setting.get_name_list())
+                for name, kind, content in settings
             },
-            "view": cmd.get_view(), "scenes": cmd.get_scene_list(), "wizard": wizard and type(wizard).__name__,
-            "frames": cmd.count_frames(), "frame": cmd.get_frame(), "playing": bool(cmd.get_movie_playing()),
+            "view": cmd.get_view(), "scenes": cmd.get_scene_list(),
+            "wizard": wizard and type(wizard).__name__, "frames": cmd.count_frames(),
+            "frame": cmd.get_frame(), "playing": bool(cmd.get_movie_playing()),
         })  # fmt: skip
 
     def place(widget, box):
@@ -174,9 +158,7 @@ def serve() -> None:
         return focused and QtWidgets.QApplication.activePopupWidget() is None
 
     def named():
-        """What can be clicked: (name, role, box on the screen in px, text); what lies under an open menu is
-        left out.
-        """
+        """What can be clicked and no menu covers: (name, role, box on the screen in px, text)."""
         popups = [menu for menu in QtWidgets.QApplication.topLevelWidgets()
                   if isinstance(menu, QtWidgets.QMenu) and menu.isVisible()]  # fmt: skip
         covered = [place(menu, menu.rect()) for menu in popups]
@@ -208,12 +190,8 @@ def serve() -> None:
             for row, name in enumerate(["all", *cmd.get_names("public")]):
                 box = place(panel, QtCore.QRect(left, row * height, 134, height))
                 if free(box):
-                    yield (
-                        name,
-                        "row",
-                        box,
-                        "on" if name == "all" or name in cmd.get_names("public", 1) else "",
-                    )
+                    enabled = name == "all" or name in cmd.get_names("public", 1)
+                    yield name, "row", box, "on" if enabled else ""
 
     rpc.launch_XMLRPC("127.0.0.1", 0)
     rpc.serv.RequestHandlerClass.rpc_paths = (f"/{secret}",)

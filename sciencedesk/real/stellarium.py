@@ -24,91 +24,25 @@ import numpy as np
 import psutil
 
 from coda_lib.environment import EnvironmentFault
-from coda_lib.errors import UserError
 from sciencedesk.real.app import App
 from sciencedesk.real.connection import Transport
 from sciencedesk.real.isolation import HOST
+from sciencedesk.real.stellarium_settings import CONFIG, FACTS, FOLLOWING, FPS, PROPERTIES
 
-FPS = 25
-# A still sky, no network, no slow fading or turning, no button that leaves the program, dialogs at the left
-# edge.
-CONFIG = {
-    "main": {"version": "0.22.2"},
-    "plugins_load_at_startup": {"RemoteControl": "true"},
-    "RemoteControl": {"autostart": "true", "port": "0", "use_password": "true"},  # port 0: any free one
-    "video": {"fullscreen": "false", "screen_w": "640", "screen_h": "480", "minimum_fps": str(FPS), "maximum_fps": str(FPS)},
-    "localization": {"app_locale": "en", "sky_locale": "en"},
-    "navigation": {"startup_time_mode": "preset", "preset_sky_time": "2460325.375", "auto_move_duration": "0.1"},
-    "init_location": {"location": "Paris, Western Europe"},
-    "stars": {"flag_star_twinkle": "false"},
-    "astro": {"meteor_zhr": "0"},
-    "landscape": {"atmosphere_fade_duration": "0.1"},
-    "viewing": {"constellation_art_fade_duration": "0.1"},
-    "search": {"flag_search_online": "false", "recentSearchSize": "0"},
-    "gui": {
-        "auto_hide_horizontal_toolbar": "false", "auto_hide_vertical_toolbar": "false", "flag_show_fps": "false",
-        "flag_show_tz": "false", "flag_show_fullscreen_button": "false", "flag_show_quit_button": "false",
-        "flag_show_goto_selected_button": "false", "flag_enable_kinetic_scrolling": "false", "gui_font_size": "11",
-        "selected_object_info": "custom", "light_pollution_unit": "mpsas", "light_pollution_widget_mode": "manual",
-    },
-    "custom_selected_info": dict.fromkeys(
-        ("flag_show_name", "flag_show_type", "flag_show_magnitude", "flag_show_altaz", "flag_show_distance", "flag_show_size",
-         "flag_show_constellation", "flag_show_rts_time"), "true",
-    ),
-    "DialogPositions": {"View": "0,0", "Configuration": "0,0", "AstroCalc": "0,0", "Location": "0,0"},
-}  # fmt: skip
-PROPERTIES = {
-    "constellation_lines": "ConstellationMgr.linesDisplayed", "constellation_labels": "ConstellationMgr.namesDisplayed",
-    "constellation_art": "ConstellationMgr.artDisplayed", "constellation_boundaries": "ConstellationMgr.boundariesDisplayed",
-    "asterism_lines": "AsterismMgr.linesDisplayed", "asterism_labels": "AsterismMgr.namesDisplayed",
-    "equatorial_grid": "GridLinesMgr.equatorGridDisplayed", "azimuthal_grid": "GridLinesMgr.azimuthalGridDisplayed",
-    "galactic_grid": "GridLinesMgr.galacticGridDisplayed", "ecliptic_grid": "GridLinesMgr.eclipticGridDisplayed",
-    "equator": "GridLinesMgr.equatorLineDisplayed", "ecliptic": "GridLinesMgr.eclipticLineDisplayed",
-    "meridian": "GridLinesMgr.meridianLineDisplayed", "horizon": "GridLinesMgr.horizonLineDisplayed",
-    "galactic_equator": "GridLinesMgr.galacticEquatorLineDisplayed", "zenith_nadir": "GridLinesMgr.zenithNadirDisplayed",
-    "atmosphere": "LandscapeMgr.atmosphereDisplayed", "landscape": "LandscapeMgr.landscapeDisplayed",
-    "landscape_name": "LandscapeMgr.currentLandscapeID", "fog": "LandscapeMgr.fogDisplayed",
-    "cardinal_points": "LandscapeMgr.cardinalPointsDisplayed", "stars": "StarMgr.flagStarsDisplayed",
-    "star_labels": "StarMgr.flagLabelsDisplayed", "planets": "SolarSystem.planetsDisplayed",
-    "planet_labels": "SolarSystem.labelsDisplayed", "planet_hints": "SolarSystem.flagHints",
-    "planet_orbits": "SolarSystem.flagOrbits", "planet_trails": "SolarSystem.trailsDisplayed",
-    "moon_enlarged": "SolarSystem.flagMoonScale", "nebula_hints": "NebulaMgr.flagHintDisplayed",
-    "milky_way": "MilkyWay.flagMilkyWayDisplayed", "zodiacal_light": "ZodiacalLight.flagZodiacalLightDisplayed",
-    "night_mode": "StelApp.nightMode", "projection": "StelCore.currentProjectionTypeKey",
-    "flipped_horizontally": "StelCore.flipHorz", "flipped_vertically": "StelCore.flipVert",
-    "equatorial_mount": "StelMovementMgr.equatorialMount", "tracking": "StelMovementMgr.tracking",
-    "sky_culture": "StelSkyCultureMgr.currentSkyCultureID", "time_zone": "StelCore.currentTimeZone",
-}  # our names for its properties, as in the state  # fmt: skip
 DEFAULTS = Path("/usr/share/stellarium/data/default_cfg.ini")  # it crashes where some settings are missing
-PARIS = {
-    "name": "Paris",
-    "latitude": 48.8534,
-    "longitude": 2.3488,
-    "altitude": 42,
-    "planet": "Earth",
-}  # degrees, m
+# degrees, m
+PARIS = {"name": "Paris", "latitude": 48.8534, "longitude": 2.3488, "altitude": 42, "planet": "Earth"}
 START = "2024-01-15T20:00"  # UTC; nine in the evening in Paris
 VIEW = {"azimuth": 180.0, "altitude": 15.0}  # degrees; azimuth from the north to the east
 FOV = 60.0  # degrees
 DAY_S = 86_400
 UNIX_JD = 2440587.5  # Julian day of the Unix epoch
 ANSWER_S = 30.0
-INVISIBLE = [
-    chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))
-]  # of no width: a dialog shows the password
+# of no width: a dialog shows the password
+INVISIBLE = [chr(code) for code in (*range(0x200B, 0x2010), *range(0x2060, 0x2063))]
 QUIT_S = 3.0  # for it to end after its server has ended
 ACTED_S = 0.05  # processor time after which it has handled a key or a click
-_FOLLOWS = (
-    "StelToneReproducer.",
-    "StelSkyDrawer.lightPollutionLuminance",
-    "LandscapeMgr.currentLandscapeHtml",
-    "HipsMgr.",
-)
 _WINDOW = "actionShow_", "_Window_Global"  # before and after the name of a dialog in its property
-_FACTS = {
-    "type": "object-type", "magnitude": "vmag", "altitude": "altitude", "azimuth": "azimuth", "ra": "ra", "dec": "dec",
-    "constellation": "iauConstellation", "above_horizon": "above-horizon",
-}  # our names for facts of the selected object  # fmt: skip
 
 
 class _SwitchedOff(EnvironmentFault):
@@ -141,11 +75,8 @@ class Stellarium(App):
             config.write(file)
         self.pid = self.display.start(["/usr/bin/stellarium", "--full-screen", "no"])
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
-        self.client = httpx.Client(
-            base_url=f"http://{HOST}:{ports[0]}/api/",
-            auth=("", password),
-            transport=Transport(self.display, ANSWER_S),
-        )
+        address, transport = f"http://{HOST}:{ports[0]}/api/", Transport(self.display, ANSWER_S)
+        self.client = httpx.Client(base_url=address, auth=("", password), transport=transport)
         self._begin_sky()
         self.display.settled(self.still_s, ANSWER_S)
         self.first, self.written = self._properties(), self._written()
@@ -194,7 +125,7 @@ class Stellarium(App):
         return {
             name: value
             for name, value in self.first.items()
-            if now[name] != value and not name.startswith(_FOLLOWS)
+            if now[name] != value and not name.startswith(FOLLOWING)
         }
 
     def settled(self) -> np.ndarray:
@@ -203,9 +134,7 @@ class Stellarium(App):
             if not self.closed and self.display.ended(self.pid) is None:
                 self._settle()
         except _SwitchedOff:  # it may be ending
-            end = time.monotonic() + QUIT_S
-            while self.display.ended(self.pid) is None and time.monotonic() < end:
-                time.sleep(0.02)
+            self.ended_soon(QUIT_S)
         except EnvironmentFault:
             self.close()
             raise
@@ -228,21 +157,20 @@ class Stellarium(App):
         self._ask("main/status")
         return self.display.screenshot()
 
-    # -- calls for a task's `initialize` -----------------------------------------------------------------------------------
+    # -- calls for a task's `initialize` ---------------------------------------------------------------
     def prepare(self, item: Any) -> None:
-        calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look, "fov": self._zoom,
+        calls = {"set": self._set, "time": self._time, "location": self._locate, "view": self._look,
+                 "fov": self._zoom,
                  "select": self._named}  # fmt: skip
         if item.func != "call":
             return super().prepare(item)
         if item.name not in calls:
-            raise UserError(
-                f"task {self.task.id}: initialize: no call {item.name!r}; there are {', '.join(calls)}"
-            )
+            raise self.refusal(f"no call {item.name!r}; there are {', '.join(calls)}")
         try:
             given = signature(calls[item.name]).bind(*item.args, **item.kwargs)
             calls[item.name](*given.args, **given.kwargs)
         except (TypeError, ValueError) as error:
-            raise UserError(f"task {self.task.id}: initialize: {item.name}: {error}") from error
+            raise self.refusal(f"{item.name}: {error}") from error
 
     def _set(self, name: str, value: bool | str) -> None:
         """A property by our name for it."""
@@ -261,14 +189,10 @@ class Stellarium(App):
         self, latitude: float, longitude: float, altitude: float = 0, name: str = "", planet: str = "Earth"
     ) -> None:
         """Degrees (north and east), m."""
-        where = {
-            "latitude": latitude,
-            "longitude": longitude,
-            "altitude": altitude,
-            "name": name,
-            "planet": planet,
-        }
-        self._do("location/setlocationfields", **where)
+        self._do(
+            "location/setlocationfields", latitude=latitude, longitude=longitude, altitude=altitude,
+            name=name, planet=planet,
+        )  # fmt: skip
 
     def _look(self, azimuth: float, altitude: float) -> None:
         """Degrees; azimuth from the north to the east."""
@@ -288,7 +212,7 @@ class Stellarium(App):
         # The plugin's own request for this fails in this version.
         self._do("scripts/direct", code=f"core.selectObjectByName({json.dumps(name)}, false);")
 
-    # -- state -----------------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
         try:
             status, properties = self._ask("main/status").json(), self._properties()
@@ -299,15 +223,16 @@ class Stellarium(App):
         about = {} if info.is_error else info.json()
         moment, (before, after) = status["time"], _WINDOW
         return {
-            "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"], "local": moment["local"],
-            "location": {name: status["location"][name] for name in PARIS},
+            "jd": moment["jday"], "rate": moment["timerate"] * DAY_S, "utc": moment["utc"],
+            "local": moment["local"], "location": {name: status["location"][name] for name in PARIS},
             "view": {
                 "azimuth": round(math.degrees(math.atan2(y, -x)) % 360, 6),
                 "altitude": round(math.degrees(math.atan2(z, math.hypot(x, y))), 6),
             },
             "fov": status["view"]["fov"],
             "selection": about and {
-                "name": about["localized-name"] or about["name"], **{ours: about.get(its) for ours, its in _FACTS.items()}
+                "name": about["localized-name"] or about["name"],
+                **{ours: about.get(its) for ours, its in FACTS.items()}
             },
             "dialogs": [
                 name.removeprefix(before).removesuffix(after) for name, on in properties.items()

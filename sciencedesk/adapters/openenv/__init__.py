@@ -1,3 +1,1 @@
-"""ScienceDesk as an OpenEnv environment: server and client.  Needs OpenEnv: docs/ecosystem.md says how to
-install it.
-"""
+"""ScienceDesk as an OpenEnv environment: server and client.  docs/ecosystem.md: how to install OpenEnv."""

@@ -20,22 +20,21 @@ from coda_lib.action import ActionError
 from coda_lib.errors import UserError
 from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import encode_image
-from sciencedesk.adapters.gym import TEST_SET, TaskEnv
+from sciencedesk.adapters.gym import TaskEnv
 from sciencedesk.adapters.openenv.models import DeskAction, DeskObservation
-from sciencedesk.space import has_space
 
 _WINDOWS = ThreadPoolExecutor(1, thread_name_prefix="windows")
 
 
 class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
-    """One application of ScienceDesk; a window is opened by the first reset and closed with the environment."""
+    """One application of ScienceDesk, in a window from the first reset until `close`."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True  # each session has a window of its own
 
     def __init__(self, app: str = "gis", region: str | None = None):
-        """`region` as of `TaskEnv`; without one, train tasks, or the test tasks where nothing is trained."""
+        """`region` as of `TaskEnv`."""
         super().__init__()
-        self.app, self.region = app, region or ("train" if has_space(app) else TEST_SET)
+        self.app, self.region = app, region
         self._env: TaskEnv | None = None
         self._state = State(episode_id=str(uuid4()), step_count=0)
         self._over = False
@@ -81,8 +80,8 @@ class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
             actions = parse_actions(reply, (width, height))
         except ActionError as problem:
             actions, error = (), str(problem)
-        for one in actions:
-            observation, reward, terminated, truncated, _ = self._env.step(one)
+        for action in actions:
+            observation, reward, terminated, truncated, _ = self._env.step(action)
             self._over = terminated or truncated
             if self._over:
                 break
@@ -93,6 +92,12 @@ class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
     ) -> DeskObservation:
         picture = Image.fromarray(seen["screenshot"])
         return DeskObservation(
-            done=self._over, reward=reward, metadata={"task": self._env.task.id}, instruction=self._env.task.instruction,
-            screenshot=base64.b64encode(encode_image(picture)).decode(), width=picture.width, height=picture.height, error=error,
-        )  # fmt: skip
+            done=self._over,
+            reward=reward,
+            metadata={"task": self._env.task.id},
+            instruction=self._env.task.instruction,
+            screenshot=base64.b64encode(encode_image(picture)).decode(),
+            width=picture.width,
+            height=picture.height,
+            error=error,
+        )

@@ -15,9 +15,7 @@ class DeskAction(Action):
 
 
 class DeskObservation(Observation):
-    """The task and the screen; `done`, `reward` (1.0 for a solved task, in the last step alone) and
-    `metadata` are OpenEnv's.
-    """
+    """Task and screen; `done`, `reward` (1.0 in the last step if solved) and `metadata` are OpenEnv's."""
 
     instruction: str = Field(description="The task in words")
     screenshot: str = Field(description="The screen as PNG, in base64")

@@ -98,8 +98,9 @@ def test_trl_trains_a_step_on_it_without_our_trainer(tmp_path):
 
     rows = Dataset.from_list([{"prompt": [{"role": "user", "content": "Solve the task. "}], "task": TASK.id}])
     settings = GRPOConfig(
-        str(tmp_path), max_steps=1, per_device_train_batch_size=4, num_generations=4, max_completion_length=8192,
-        learning_rate=0.1, report_to=[], use_cpu=True, bf16=False, logging_steps=1, save_strategy="no",
+        str(tmp_path), max_steps=1, per_device_train_batch_size=4, num_generations=4,
+        max_completion_length=8192, learning_rate=0.1, report_to=[], use_cpu=True, bf16=False,
+        logging_steps=1, save_strategy="no",
     )  # fmt: skip
     factory = lambda: DeskTools("gis", pictures=False)  # noqa: E731
     trainer = Scripted(

@@ -61,7 +61,7 @@ def put(state, key, value):
 
 
 def celestia(item, holds):
-    """A value of an item's key with which it holds, or not: far outside of the tolerance, or the other one."""
+    """A value of an item's key with which it holds or not: far outside of the tolerance, or the other one."""
     if holds:
         return item["value"]
     return not item["value"] if isinstance(item["value"], bool) else item["value"] + 1e30
@@ -162,27 +162,34 @@ GRASS = {  # a state that solves the task, and states that do not
         at(**BULGARIA), at(**BULGARIA, scale=10.0),
         *(at(**BULGARIA | {side: 42.5 if side in "ns" else 25.0}) for side in BULGARIA),
     ),
-    "B-01": (layers("countries", opacity=0.5), layers("countries", opacity=1.0), layers("rivers", opacity=0.5)),
+    "B-01": (layers("countries", opacity=0.5), layers("countries", opacity=1.0),
+             layers("rivers", opacity=0.5)),
     "B-02": (
         {"windows": [{"name": "countries@PERMANENT", "_text": "country_boundaries"}]},
         {"windows": [{"name": "countries@PERMANENT", "_text": "countries@PERMANENT"}]},
     ),
-    "B-03": (drawn("boundary_region", display="shape,cat,topo"), drawn("boundary_region", display="cat"), {"windows": []}),
-    "B-04": (drawn("boundary_region", fill_color="191:191:191:255"), drawn("boundary_region", fill_color="200:200:200:255")),
-    "B-05": (drawn("roadsmajor", color="255:255:255:255"), drawn("roadsmajor", color="0:0:0"), drawn("roads")),
+    "B-03": (drawn("boundary_region", display="shape,cat,topo"), drawn("boundary_region", display="cat"),
+             {"windows": []}),
+    "B-04": (drawn("boundary_region", fill_color="191:191:191:255"),
+             drawn("boundary_region", fill_color="200:200:200:255")),
+    "B-05": (drawn("roadsmajor", color="255:255:255:255"), drawn("roadsmajor", color="0:0:0"),
+             drawn("roads")),
     "B-06": (drawn("railroads", width="2"), drawn("railroads", width="3"), drawn("railroads")),
     "B-07": (drawn("firestations", icon="basic/marker"), drawn("firestations", icon="basic/x")),
     "B-08": (drawn("hospitals", size="10"), drawn("hospitals", size="5")),
     "B-09": (drawn("schools", where="wheelchair = 'yes'"), drawn("schools", where=""), drawn("schools")),
-    "B-10": (drawn("boundary_region", **LABEL), *(drawn("boundary_region", **LABEL | {name: "left"}) for name in LABEL)),
-    "B-11": ({"output": "(now)\nv.info map=boundary_region@PERMANENT\n"}, {"output": "v.info map=rivers@PERMANENT"}),
+    "B-10": (drawn("boundary_region", **LABEL), *(drawn("boundary_region",
+                                                        **LABEL | {name: "left"}) for name in LABEL)),
+    "B-11": ({"output": "(now)\nv.info map=boundary_region@PERMANENT\n"},
+             {"output": "v.info map=rivers@PERMANENT"}),
     "B-12": ({"output": "north: 5\nn: 263975\n"}, {"output": "n: 26397"}),
 }  # fmt: skip
 DATABASE = {  # what a module prints, likewise
     "D-01": (columns(cat="INTEGER", COLOR="CHARACTER"), columns(cat="INTEGER"), columns(COLOR="INTEGER")),
     "D-02": (columns(cat="INTEGER"), columns(cat="INTEGER", ISTAT="CHARACTER")),
     "D-03": (
-        {"records": [{"name": "Garibaldi", "start_date": "1896"}, {"name": "Guglielmo Pepe", "start_date": "1858"}]},
+        {"records": [{"name": "Garibaldi", "start_date": "1896"},
+                     {"name": "Guglielmo Pepe", "start_date": "1858"}]},
         {"records": [{"name": "Guglielmo Pepe", "start_date": None}]}, {"records": []},
     ),
     "D-04": (

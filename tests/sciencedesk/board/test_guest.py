@@ -40,8 +40,8 @@ FAST = Timing(
     wait=0.1,
 )
 TASK = {
-    "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Type twice.", "version": "0.1", "snapshot": "clean",
-    "initialize": [{"func": "execute", "command": "make ready", "shell": True}],
+    "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Type twice.", "version": "0.1",
+    "snapshot": "clean", "initialize": [{"func": "execute", "command": "make ready", "shell": True}],
     "evaluate": [{"type": "val", "key": "n", "value": 2}],
 }  # fmt: skip
 
@@ -89,10 +89,12 @@ class Typist:
 def test_a_task_is_prepared_played_and_checked(server, make_task):
     env = ScienceBoard(machine(server), FAST)
     items = [
-        {"func": "launch", "command": "app «PORTLIKE»", "shell": True}, {"func": "execute", "command": ["a", "«PORTLIKE»"]},
-        {"func": "opt", "depth": 6}, {"func": "touch", "path": "/a", "text": "x"}, {"func": "tab", "index": 2},
-        {"func": "func_2d", "expr": "x->x^2"}, {"func": "turn", "axis": "y", "angle": 1}, {"func": "color", "style": "rainbow"},
-        {"func": "open", "name": "251d"}, {"func": "clear_log"}, {"func": "alphafold_match", "name": "A"}, {"func": "destroy"},
+        {"func": "launch", "command": "app «PORTLIKE»", "shell": True},
+        {"func": "execute", "command": ["a", "«PORTLIKE»"]}, {"func": "opt", "depth": 6},
+        {"func": "touch", "path": "/a", "text": "x"}, {"func": "tab", "index": 2},
+        {"func": "func_2d", "expr": "x->x^2"}, {"func": "turn", "axis": "y", "angle": 1},
+        {"func": "color", "style": "rainbow"}, {"func": "open", "name": "251d"}, {"func": "clear_log"},
+        {"func": "alphafold_match", "name": "A"}, {"func": "destroy"},
     ]  # fmt: skip
     picture, _ = env.reset(make_task(initialize=items))
     assert picture.shape == (*SIZE[::-1], 3) and env.observation_space.contains(picture)
@@ -104,8 +106,8 @@ def test_a_task_is_prepared_played_and_checked(server, make_task):
     port = server.port
     assert "reset.sh" in sent[0][1]["command"] and sent[1:] == [
         ("/setup/launch", {"command": f"app {port}", "shell": True}),
-        ("/setup/execute", {"command": ["a", str(port)], "shell": False}),
-        ("/opt", {"depth": 6}), ("/write", {"path": "/a", "content": "x"}), ("/tab", 2), ("/add/2d", "x->x^2"),
+        ("/setup/execute", {"command": ["a", str(port)], "shell": False}), ("/opt", {"depth": 6}),
+        ("/write", {"path": "/a", "content": "x"}), ("/tab", 2), ("/add/2d", "x->x^2"),
         *(("/chimerax/run", {"port": port, "command": said}) for said in
           ("turn y 1", "rainbow", "open 251d", "log clear", "alphafold match A", "destroy")),
     ]  # fmt: skip
@@ -222,7 +224,8 @@ def test_machines_come_from_a_file(tmp_path):
     with pytest.raises(UserError, match="there is no file"):
         load_machines(path)
     path.write_text(
-        "- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n- {address: '10.0.0.8:5001'}\n"
+        "- {address: 10.0.0.7, revert: [vmrun, revertToSnapshot, a.vmx, clean]}\n"
+        "- {address: '10.0.0.8:5001'}\n"
     )
     assert [m.address for m in load_machines(path)] == ["10.0.0.7", "10.0.0.8:5001"]
     path.write_text("- {address: 10.0.0.7}\n- {address: 10.0.0.8}\n- {address: 10.0.0.7}\n")

@@ -33,8 +33,9 @@ FAST = Timing(
     look=0.01,
 )
 TASK = {
-    "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Plot a sphere.", "version": "0.1", "snapshot": "sci_bench",
-    "initialize": [{"func": "tab", "index": 2}], "evaluate": [{"type": "stop", "value": "DONE"}],
+    "type": "KAlgebra", "sort": "VM", "steps": 3, "instruction": "Plot a sphere.", "version": "0.1",
+    "snapshot": "sci_bench", "initialize": [{"func": "tab", "index": 2}],
+    "evaluate": [{"type": "stop", "value": "DONE"}],
 }  # fmt: skip
 CHIMERAX = {"type": "ChimeraX", "initialize": [{"func": "open", "name": "251d"}]}
 
@@ -78,7 +79,8 @@ def test_chimeraxs_info_is_a_command_whose_lines_are_compared(server, play):
     }
     env = play(CHIMERAX | {"evaluate": [item]})
     for notes, solved in (
-        (["residue id /A:2 name GLY\nresidue id /A:1 name ALA\n"], True), (["residue id /A:2 name GLY"], False), ([], False),
+        (["residue id /A:2 name GLY\nresidue id /A:1 name ALA\n"], True),
+        (["residue id /A:2 name GLY"], False), ([], False),
     ):  # fmt: skip
         server.answers["/chimerax/run"] = [
             json.dumps({"error": None, "log messages": {"note": notes}}).encode()

@@ -117,7 +117,8 @@ def test_nothing_is_left_when_it_is_closed_or_its_owner_is_killed(tmp_path):
     display.close()
     assert gone(processes) and not os.path.exists(home)
     code = (
-        "import sys, time; from sciencedesk.real.display import Display; d = Display((64, 48)); d.start(['sleep', '600']);"
+        "import sys, time; from sciencedesk.real.display import Display; "
+        "d = Display((64, 48)); d.start(['sleep', '600']);"
         "print(d._process.pid, flush=True); time.sleep(600)"
     )
     for number in (signal.SIGKILL, signal.SIGINT):

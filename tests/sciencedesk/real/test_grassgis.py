@@ -51,11 +51,15 @@ def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
 def test_facts_are_what_the_modules_tell(env):
     """They are read from GRASS's files; the modules take a process each."""
     env.reset(TASKS["A-01"])
-    long = "long=if(elevation<590,4,if(elevation<660,3,if(elevation<780,2,if(elevation<880,1,if(rain<900,6,if(rain<950,7,8))))))"
+    long = (
+        "long=if(elevation<590,4,if(elevation<660,3,if(elevation<780,2,if(elevation<880,1,"
+        "if(rain<900,6,if(rain<950,7,8))))))"
+    )
     for module in (
         ["g.region", "n=5203000", "res=25"], ["g.region", "save=before"], ["g.copy", "raster=rain,wet"],
         ["r.mapcalc", f"expression={long}"], ["g.rename", "raster=wet,damp"], ["g.region", "e=505000"],
-        ["g.remove", "-f", "type=raster", "name=landuse"], ["v.buffer", "input=roads", "output=near", "distance=100"],
+        ["g.remove", "-f", "type=raster", "name=landuse"],
+        ["v.buffer", "input=roads", "output=near", "distance=100"],
     ):  # fmt: skip
         env._run(module)
     env._state = None

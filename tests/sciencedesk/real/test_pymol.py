@@ -267,12 +267,8 @@ def test_what_only_others_answer_is_said(env, item):
 def test_the_commands_play_its_drawn_tasks_at_the_size_that_models_see(coda, tmp_path):
     code, shown, _ = coda("episode", "PyMOL/A-01", "--save", str(tmp_path / "steps.png"))
     assert code == 0 and shown.startswith("PyMOL/A-01: ") and (tmp_path / "steps.png").is_file()
-    assert (
-        coda(
-            *f"tasks draw --app PyMOL --region development --count 1 --seed 3 --save {tmp_path}/drawn.json".split()
-        )[0]
-        == 0
-    )
+    draw = "tasks draw --app PyMOL --region development --count 1 --seed 3".split()
+    assert coda(*draw, "--save", f"{tmp_path}/drawn.json")[0] == 0
     code, shown, _ = coda(
         *f"evaluate --tasks {tmp_path}/drawn.json --runs 1 --save {tmp_path}/episodes.parquet --json".split()
     )

@@ -81,8 +81,10 @@ def test_a_reset_brings_everything_back(env):
     before, _ = env.reset(TASKS["A-01"])
     first = state(env)
     pid = env.pid
-    do(env, "hotkey(key='c')", "hotkey(key='e')", "hotkey(key='ctrl m')", "hotkey(key='g')", "hotkey(key='f3')",
-       r"type(content='Saturn\n')", "scroll(start_box='(400,200)', direction='up')", "hotkey(key='l')", "hotkey(key='f5')",
+    do(env, "hotkey(key='c')", "hotkey(key='e')", "hotkey(key='ctrl m')", "hotkey(key='g')",
+       "hotkey(key='f3')",
+       r"type(content='Saturn\n')", "scroll(start_box='(400,200)', direction='up')", "hotkey(key='l')",
+       "hotkey(key='f5')",
        "drag(start_box='(400,100)', end_box='(300,150)')", "hotkey(key='f6')")  # fmt: skip
     assert state(env)["selection"]["name"] == "Saturn" and state(env)["dialogs"]
     after, _ = env.reset(TASKS["A-01"])
@@ -134,7 +136,8 @@ def test_what_a_task_may_not_call_is_refused(env, call):
 
 
 def test_what_a_task_calls_is_done(env):
-    made = [("location", [-33.9, 18.4]), ("time", ["2025-06-01T20:30:00"]), ("set", ["constellation_art", True]),
+    made = [("location", [-33.9, 18.4]), ("time", ["2025-06-01T20:30:00"]),
+            ("set", ["constellation_art", True]),
             ("select", ["Antares"]), ("view", [90, 40]), ("fov", [20])]  # fmt: skip
     env.reset(calls(TASKS["A-01"], *(Call(func="call", name=name, args=args) for name, args in made)))
     found = state(env)
