@@ -1,4 +1,4 @@
-"""The page "What it took" and the committed outcomes of development episodes say the same."""
+"""The appendix "What was tried" and the committed outcomes of development episodes say the same."""
 
 import re
 
@@ -17,7 +17,7 @@ ROWS = {  # system -> its rows in the tables of successes and of endings
 
 @pytest.fixture(scope="module")
 def section() -> str:
-    return (REPO / "docs" / "what-it-took.md").read_text().partition("## Four applications, 800 tasks")[2]
+    return (REPO / "docs" / "appendix-what-was-tried.md").read_text().partition("## Four applications, 800 tasks")[2]
 
 
 @pytest.mark.parametrize("system", ROWS)
