@@ -1,363 +1,134 @@
-"""GRPO on TRL's trainer with each state encoded once (`models.shared_prefix`): for policy, reference and
-generation.
+"""GRPO by its equations (paper, eq. 2 and 3): a group of plans for one state, its rewards and advantages, and the loss.
 
-TRL encodes the prompt of every plan, G times a state.  Loss, gradient, random numbers, logs, checkpoints and
-arguments stay TRL's.
+`coda_lib.trainer` trains with TRL, whose loss equals `grpo_loss` (tests/coda_lib/test_grpo.py).
 """
 
 from __future__ import annotations
 
-import random
-import warnings
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch.nn.functional import pad
-from trl import GRPOTrainer
-from trl.models.utils import unwrap_model_for_generation
-from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, unsplit_pixel_values_by_grid
+from torch import Tensor
 
-from coda_lib.models.local import embed_patches_by_product
-from coda_lib.models.shared_prefix import GroupRows, distinct, prompts_of, sample
-
-TOLERANCE = {
-    torch.float32: 1e-3,
-    torch.bfloat16: 0.2,
-}  # of a log-probability, by the type that the network computes in
-SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
-
-_PICTURES = ("pixel_values", "image_grid_thw")
-_PLANS = (
-    "completion",
-    "old_per_token",
-    "ref_per_token",
-    "sampling_per_token",
-)  # tensors of plans x tokens of a plan
-Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
+from coda_lib.action import Action
+from coda_lib.agent import Decision, DualAgent, carry_out
+from coda_lib.dataset import observation
+from coda_lib.errors import UserError
+from coda_lib.models.chat import text
+from coda_lib.models.local import LocalModel, encode, load_network
+from coda_lib.planner import Observation, Planner, format_plan, read_plan
+from coda_lib.reward import reward
+from coda_lib.trajectory import Trajectory
 
 
-class SharedPrefixTrainer(GRPOTrainer):
-    """TRL's GRPO trainer for Qwen2.5-VL; without `shared_prefix` and `refills` it is stock TRL.
+@dataclass(frozen=True)
+class Group:
+    """G plans for one state, what the frozen executor made of each, and the rewards."""
 
-    The first pass of a training computes one group both ways.  If they differ by more than the tolerance, and
-    by more than twice what stock TRL differs from itself there, the trainer warns and goes on as stock TRL.
-    Up to `refills` times a step, states whose plans all earn the same are replaced by others (dynamic
-    sampling, as in DAPO, arXiv 2503.14476); what is left without signal then stays.
+    state: Observation
+    target: tuple[Action, ...]  # a_T, the labelled positive action
+    decisions: tuple[Decision, ...]  # one for each plan
+    rewards: np.ndarray  # in [0, 2] (eq. 1)
+
+    @property
+    def plans(self) -> list[str]:
+        return [decision.plan for decision in self.decisions]
+
+    @property
+    def actions(self) -> list[Action | None]:
+        """The first action of each decision; None where the executor's reply could not be parsed."""
+        return [decision.actions[0] if decision.actions else None for decision in self.decisions]
+
+    @property
+    def advantages(self) -> np.ndarray:
+        return advantages(self.rewards[None])[0]
+
+
+def draw_groups(
+    agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int
+) -> list[Group]:
+    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward its actions.
+
+    UserError if there is no step.
     """
-
-    def __init__(self, *args: Any, shared_prefix: bool = True, refills: int = 0, **kwargs: Any):
-        super().__init__(*args, **kwargs)
-        self.shared_prefix, self.refills, self._compared = shared_prefix, refills, False
-        if self.ref_model is not None and shared_prefix:
-            embed_patches_by_product(_network(self.accelerator.unwrap_model(self.ref_model)))
-        self._states: list[int] = []  # number of the state of each plan at hand
-
-    def get_train_dataloader(self) -> Any:
-        rows = self.train_dataset
-        self.train_dataset = _EachOnce(rows) if self.shared_prefix else rows
-        try:
-            return super().get_train_dataloader()
-        finally:
-            self.train_dataset = rows
-
-    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        batch, replaced = self._sample_and_score(inputs), 0
-        for number in range(self.refills if self.model.training else 0):
-            empty = _groups(batch, with_signal=False)
-            if not empty:
-                break
-            draw = random.Random(f"{self.args.seed}/{self.state.global_step}/{number}")
-            rows = [self.train_dataset[draw.randrange(len(self.train_dataset))] for _ in empty]
-            more = self._sample_and_score([row for row in rows for _ in range(self.num_generations)])
-            if not (better := _groups(more, with_signal=True)):
-                continue
-            keep = [*_groups(batch, with_signal=True), *empty[len(better) :]]
-            batch, replaced = (
-                self._joined(_of_states(batch, keep), _of_states(more, better)),
-                replaced + len(better),
-            )
-        if self.refills and self.model.training:
-            self._metrics["train"]["refilled"].append(replaced * self.num_generations / len(inputs))
-        return batch if self.shared_prefix else unsplit_pixel_values_by_grid(batch)
-
-    def _sample_and_score(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
-        first = self.accelerator.process_index * len(inputs)  # a group may lie on two processes
-        self._states = [(first + i) // self.num_generations for i in range(len(inputs))]
-        whole = self.processing_class
-        self.processing_class = _EachStateOnce(whole, self._states) if self.shared_prefix else whole
-        try:
-            batch = super()._generate_and_score_completions(inputs)
-        finally:
-            self.processing_class = whole
-        return _split(batch, self._states) | {"state": torch.tensor(self._states)}
-
-    def _joined(self, *parts: dict[str, Any]) -> dict[str, Any]:
-        """One batch of several: prompts padded on the left, plans on the right."""
-        prompt, plan = (
-            max(part[name].shape[1] for part in parts) for name in ("prompt_ids", "completion_ids")
+    steps = list(steps)
+    if not steps:
+        raise UserError(
+            "no positive step to sample plans for: the judge called no trajectory clean; explore more tasks"
         )
-        joined: dict[str, Any] = {}
-        for name, values in parts[0].items():
-            if isinstance(values, list):
-                joined[name] = [value for part in parts for value in part[name]]
-            elif not values.ndim:  # tokens of all plans
-                joined[name] = sum(part["completion_mask"].sum() for part in parts)
-            elif values.ndim == 1:
-                joined[name] = torch.cat([part[name] for part in parts])
-            else:
-                pads = (
-                    (prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1])
-                    for part in parts
-                )
-                before, after = not name.startswith(_PLANS), not name.startswith("prompt")
-                rows = (
-                    pad(part[name], (left * before, right * after))
-                    for part, (left, right) in zip(parts, pads, strict=True)
-                )
-                joined[name] = torch.cat(list(rows))
-        self._states = [i // self.num_generations for i in range(len(joined["prompt_ids"]))]
-        return joined | {"state": torch.tensor(self._states)}
-
-    def _tokenize_prompts(self, prompts: list[Any]) -> tuple[list[Any], list[Any] | None, dict[str, Any]]:
-        if not self.shared_prefix:
-            return super()._tokenize_prompts(prompts)
-        first, which = distinct(self._states)
-        ids, images, fields = super()._tokenize_prompts([prompts[i] for i in first])
-        return [ids[i] for i in which], images and [images[i] for i in which], fields
-
-    def _generate_single_turn(
-        self,
-        prompt_ids: list[list[int]],
-        images: Any,
-        multimodal_fields: dict[str, Any],
-        *args: Any,
-        **kwargs: Any,
-    ) -> tuple[list[list[int]], Any]:
-        if not self.shared_prefix or self.use_vllm:
-            return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *args, **kwargs)
-        first, which = distinct(self._states)
-        inputs = dict(
-            self.processing_class.tokenizer.pad(
-                {"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"
-            )
-        )
-        if images:
-            inputs |= {
-                name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")
-            }
-        inputs = {name: values.to(self.accelerator.device) for name, values in inputs.items()}
-        checkpointing = self.args.gradient_checkpointing_kwargs
-        unwrapped = unwrap_model_for_generation(
-            self.model_wrapped,
-            self.accelerator,
-            True,
-            self.generation_kwargs,
-            gradient_checkpointing_kwargs=checkpointing,
-        )
-        with unwrapped as model, torch.no_grad():
-            network = _network(model)
-            plans = sample(network, prompts_of(network, inputs), which, self.generation_config)
-        return [_up_to_end(plan, self.eos_token_ids) for plan in plans.tolist()], None
-
-    def _prepare_inputs(self, generation_batch: Any) -> dict[str, Any]:
-        """The plans of one pass; in the order of their states, which TRL shuffles."""
-        if not (self.shared_prefix and self.model.training):
-            return super()._prepare_inputs(generation_batch)
-        passes = self.args.steps_per_generation
-        if self._step % (passes * self.num_iterations) == 0 or self._buffered_inputs is None:
-            batch = _split(self._generate_and_score_completions(generation_batch), self._states)
-            torch.randperm(len(self._states))  # TRL draws its shuffle here: what is drawn next stays as there
-            self._buffered_inputs = split_tensor_dict(batch, passes)
-        return self._buffered_inputs[self._step % passes]
-
-    def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's loss.  Without a KL term, a group whose rewards are all equal has no gradient, and takes no
-        pass.
-
-        With one (beta > 0) every group takes it: the term is due for each plan, whatever its reward.
-        """
-        inputs = dict(inputs)
-        states = inputs.pop("state")
-        share = 1.0
-        if self.shared_prefix and not self.beta:
-            with_signal = _groups(inputs | {"state": states}, with_signal=True) or [
-                int(states[0])
-            ]  # a pass cannot be empty
-            keep = [i for i, state in enumerate(states.tolist()) if state in with_signal]
-            share, states = len(keep) / len(states), states[keep]
-            inputs = _plans(inputs, keep)
-        self._metrics["train" if self.model.training else "eval"]["passed"].append(share)
-        self._states = states.tolist()
-        return super()._compute_loss(model, inputs) * share
-
-    def _get_per_token_logps_and_entropies(
-        self, model: torch.nn.Module, input_ids: torch.Tensor, attention_mask: torch.Tensor, logits_to_keep: int,
-        batch_size: int | None = None, compute_entropy: bool = False, **fields: Any,
-    ) -> Scores:  # fmt: skip
-        """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x
-        `logits_to_keep`.
-        """
-        stock = super()._get_per_token_logps_and_entropies
-        batch = _split({"input_ids": input_ids, "attention_mask": attention_mask} | fields, self._states)
-        if self.shared_prefix and not self._compared:
-            self._compare(model, batch, logits_to_keep)
-        if not self.shared_prefix:
-            batch = unsplit_pixel_values_by_grid(batch)
-            return stock(
-                model,
-                logits_to_keep=logits_to_keep,
-                batch_size=batch_size,
-                compute_entropy=compute_entropy,
-                **batch,
-            )
-        count, size = len(input_ids), batch_size or len(input_ids)
-        parts = [
-            self._score(model, _plans(batch, some), [self._states[i] for i in some], logits_to_keep)
-            for some in (range(start, min(start + size, count)) for start in range(0, count, size))
-        ]
-        logps, entropies = (
-            torch.cat(part) if part[0] is not None else None for part in zip(*parts, strict=True)
-        )
-        return logps, entropies if compute_entropy else None, None
-
-    def _score(
-        self, model: torch.nn.Module, batch: dict[str, Any], states: Sequence[int], tokens: int
-    ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
-        first, which = distinct(states)
-        network = _network(self.accelerator.unwrap_model(model))
-        prompts = {
-            name: torch.cat([batch[name][i] for i in first])
-            for name in _PICTURES
-            if batch.get(name) is not None
-        }
-        ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
-        kinds_SP = (ids_SP == network.config.image_token_id).int()
-        positions_3SP, _ = network.model.get_rope_index(
-            ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP
-        )
-        rows = GroupRows.of(
-            ids_SP,
-            real_SP,
-            positions_3SP,
-            batch["input_ids"][:, -tokens:],
-            batch["attention_mask"][:, -tokens:],
-            which,
-        )
-        with self.accelerator.autocast():
-            scored = model(
-                input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL}, position_ids=rows.positions_3SL,
-                labels=rows.labels_SL, fused_lm_head=True, **prompts,
-            )  # fmt: skip
-        row, column = rows.places_NT
-        padding = batch["attention_mask"][:, -tokens:] == 0
-        found = (scored.log_probs, scored.entropy)
-        return tuple(
-            values if values is None else values[row, column - 1].masked_fill(padding, 0) for values in found
-        )
-
-    def _compare(self, model: torch.nn.Module, batch: dict[str, Any], tokens: int) -> None:
-        """Compute the plans of the first state both ways; warn and go on as stock TRL if they differ by more
-        than rounding does.
-
-        How much rounding does depends on the network: 0.15 with all 36 layers of the 3B in 16 bits.  Stock
-        TRL shows it, too, when it computes the plans one at a time instead of together.
-        """
-        self._compared = True
-        group = [i for i, state in enumerate(self._states) if state == self._states[0]]
-        some = _plans(batch, group)
-        score = partial(super()._get_per_token_logps_and_entropies, model, logits_to_keep=tokens)
-        whole, real = unsplit_pixel_values_by_grid(some), some["attention_mask"][:, -tokens:]
-        with torch.no_grad():
-            stock = score(**whole)[0]
-            gap = ((self._score(model, some, [0] * len(group), tokens)[0] - stock) * real).abs().max().item()
-            if gap <= TOLERANCE[torch.bfloat16 if self.args.bf16 else torch.float32]:
-                return
-            own = ((score(**whole, batch_size=1)[0] - stock) * real).abs().max().item()
-        if not gap <= 2 * own:
-            self.shared_prefix = False
-            warnings.warn(
-                f"shared prefixes are off: log-probabilities differ by {gap:.1e} from stock TRL's",
-                stacklevel=2,
-            )
+    states = [observation(trajectory, index) for trajectory, index in steps]
+    repeated = [state for state in states for _ in range(size)]
+    plans = [read_plan(reply) for reply in agent.planner.plan(repeated, seed)]
+    decisions = carry_out(agent.executor, repeated, plans, seed + 1)
+    groups = []
+    for number, (state, (trajectory, index)) in enumerate(zip(states, steps, strict=True)):
+        target = trajectory.steps[index].actions
+        of_state = tuple(decisions[number * size : (number + 1) * size])
+        rewards = np.array([reward(decision.actions, target) for decision in of_state])
+        groups.append(Group(state, target, of_state, rewards))
+    return groups
 
 
-def _network(model: torch.nn.Module) -> Any:
-    return model.get_base_model() if hasattr(model, "get_base_model") else model
+def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
+    """A = (r - mean) / std within each group of plans for one state (eq. 2), problems x group, as floats.
 
+    The standard deviation is that of a sample (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to
+    it.  A group whose rewards are all equal gets zeros.  ValueError for less than two plans a group.
 
-def _groups(batch: dict[str, Any], with_signal: bool) -> list[int]:
-    """The states of a batch whose plans earn different rewards, or those whose plans all earn the same."""
-    differ = set(batch["state"][batch["advantages"].abs().cpu() > SIGNAL].tolist())
-    return [state for state in dict.fromkeys(batch["state"].tolist()) if (state in differ) == with_signal]
-
-
-def _of_states(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
-    return _plans(batch, [i for i, state in enumerate(batch["state"].tolist()) if state in states])
-
-
-def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
-    """A batch with the pictures of each plan apart; those of plans of one state are the same tensor, not a
-    copy.
+    >>> advantages(np.array([[0, 1, 2], [1, 1, 1]])).tolist()
+    [[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
     """
-    pixels, grids_K3 = (batch.get(name) for name in _PICTURES)
-    if not isinstance(pixels, torch.Tensor):  # none, or apart already
-        return batch
-    if len(grids_K3) == sum(batch["num_images"]):
-        return split_pixel_values_by_grid(batch)
-    first, which = distinct(states)
-    counts = [batch["num_images"][i] for i in first]
-    once = split_pixel_values_by_grid(
-        {"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts}
-    )
-    return batch | {name: [once[name][n] for n in which] for name in _PICTURES}
+    rewards_P_G = np.asarray(rewards_P_G, dtype=float)
+    if rewards_P_G.ndim != 2 or rewards_P_G.shape[1] < 2:
+        raise ValueError(
+            f"rewards must be problems x group with a group of at least 2, not {rewards_P_G.shape}"
+        )
+    centred_P_G = rewards_P_G - rewards_P_G.mean(axis=1, keepdims=True)
+    std_P_1 = rewards_P_G.std(axis=1, ddof=1, keepdims=True)
+    spread_P_1 = np.ptp(rewards_P_G, axis=1, keepdims=True)
+    varied_P_1 = spread_P_1 > 1e-9  # the std of equal floats is not always 0
+    return np.where(varied_P_1, centred_P_G / np.where(varied_P_1, std_P_1, 1.0), 0.0)
 
 
-def _plans(batch: dict[str, Any], keep: Sequence[int]) -> dict[str, Any]:
-    """These plans of a batch whose pictures are apart."""
-    index, count = list(keep), len(batch["input_ids"] if "input_ids" in batch else batch["completion_ids"])
-
-    def chosen(values: Any) -> Any:
-        if isinstance(values, torch.Tensor) and values.ndim and len(values) == count:
-            return values[index]
-        return [values[i] for i in index] if isinstance(values, list) else values
-
-    return {name: chosen(values) for name, values in batch.items() if values is not None}
+def trainable(planner: Planner) -> Planner:
+    """A copy of a planner in this process whose weights ask for gradients."""
+    model = LocalModel(planner.model.name)
+    model.network = load_network(model.name, trainable=True, device=model.device)
+    return Planner(model, planner.sampling, planner.prompts)
 
 
-class _EachOnce(torch.utils.data.Dataset):
-    """Rows of a data set, of which a batch holds each several times: read and decoded once."""
+def token_logprobs(planner: Planner, state: Observation, plans: Sequence[str]) -> tuple[Tensor, Tensor]:
+    """log π(p_t) of each token of each plan, the end mark included, and 1 where there is a token, else 0.
 
-    def __init__(self, rows: Any):
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitems__(self, indices: list[int]) -> list[dict[str, Any]]:
-        rows = {i: self.rows[i] for i in dict.fromkeys(indices)}
-        return [rows[i] for i in indices]
-
-
-class _EachStateOnce:
-    """A processor of prompts that encodes the pictures of each state once: they stand there for its first
-    plan alone.
+    Both are plans x tokens of the longest plan; shorter plans begin further to the right.
     """
+    prompt, processor, network = planner.messages(state), planner.model.processor, planner.model.network
+    replies = [{"role": "assistant", "content": [text(format_plan(plan, planner.prompts))]} for plan in plans]
+    batch = encode(processor, [[*prompt, reply] for reply in replies], generate=False).to(network.device)
+    before = encode(processor, [prompt])["input_ids"].shape[1]  # tokens before the plan
+    tokens = batch["attention_mask"].sum(1) - before - 1  # of each plan; a newline follows the end mark
+    logits = network(**batch).logits[:, :-1]  # logits at place t are about token t + 1
+    logprobs = torch.log_softmax(logits, -1).gather(-1, batch["input_ids"][:, 1:, None])[:, :-1, 0]
+    longest = int(tokens.max())
+    is_token = torch.arange(longest, 0, -1, device=network.device) <= tokens[:, None]
+    return (logprobs[:, -longest:] * is_token).cpu(), is_token.float().cpu()
 
-    def __init__(self, processor: Any, states: Sequence[int]):
-        self._processor, self._states = processor, states
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._processor, name)
-
-    def __call__(self, images: Sequence[Any], text: Sequence[str], **options: Any) -> dict[str, Any]:
-        first, which = distinct(self._states)
-        once = self._processor(images=[images[i] for i in first], text=[text[i] for i in first], **options)
-        return {name: values if name in _PICTURES else values[which] for name, values in once.items()}
-
-
-def _up_to_end(ids: list[int], ends: Sequence[int]) -> list[int]:
-    """The tokens of a plan up to its first end token."""
-    return next((ids[: n + 1] for n, token in enumerate(ids) if token in ends), ids)
+def grpo_loss(
+    now: Tensor,  # log-probabilities of the tokens (plans x tokens) under the planner now,
+    old: Tensor,  # under the planner that sampled the plans,
+    ref: Tensor,  # and under the base planner
+    is_token: Tensor,  # 1 where a plan has a token, else 0 (plans x tokens)
+    advantage: Tensor,  # of each plan
+    beta: float,
+    epsilon: float,
+) -> Tensor:
+    """The loss of eq. 3 for one group."""
+    ratio = torch.exp(now - old)  # ρ_t
+    clipped = torch.clamp(ratio, 1 - epsilon, 1 + epsilon)
+    gain = torch.minimum(ratio * advantage[:, None], clipped * advantage[:, None])
+    kl = torch.exp(ref - now) - (ref - now) - 1  # KL_t, the k3 estimator
+    plan_means = ((gain - beta * kl) * is_token).sum(dim=1) / is_token.sum(dim=1)
+    return -plan_means.mean()

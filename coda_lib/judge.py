@@ -119,9 +119,9 @@ class Rule:
 
     >>> yes, no = format_verdict(Verdict(correct=True)), format_verdict(Verdict(correct=False))
     >>> Rule("voting@3", (("judge", 3),), needed=3).outcome([yes, yes, no])
-    Opinion(success=False, clean=False, invalid=0, needless=frozenset())
+    VoteOutcome(success=False, clean=False, invalid=0, needless=frozenset())
     >>> Rule("majority@3", (("judge", 3),), needed=2).outcome([yes, yes])  # a third vote would change nothing
-    Opinion(success=True, clean=True, invalid=0, needless=frozenset())
+    VoteOutcome(success=True, clean=True, invalid=0, needless=frozenset())
     """
 
     name: str
@@ -308,9 +308,8 @@ def parse_verdict(reply: str) -> Verdict:
 
     Raises VerdictError that names what is wrong.
 
-    >>> parse_verdict('The grid is on. {"Correctness": true, "Redundant": [2], "First_Error_Step": null}')
-    Verdict(correct=True, redundant=(2,), first_error_step=None, optimized=None, error_type=None,
-    correct_action=None)
+    >>> parse_verdict('On. {"Correctness": true, "Redundant": [2], "First_Error_Step": null}').redundant
+    (2,)
     >>> parse_verdict("yes")
     Traceback (most recent call last):
     coda_lib.judge.VerdictError: no JSON object in 'yes'

@@ -1,4 +1,4 @@
-"""The composite reward of decoupled GRPO (paper, eq. 1) and its group-relative advantage (eq. 2).
+"""The composite reward of decoupled GRPO (paper, eq. 1).
 
 r = 1[type(a) = type(a_T)] + r_dist(a, a_T), in [0, 2], where a is the frozen executor's action for a sampled
 plan and a_T the labelled positive action.  The paper names "L1 distance" and "IoU" for r_dist and leaves the
@@ -84,27 +84,6 @@ def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
             return 1.0
         case _:
             assert_never(action.type)
-
-
-def advantages(rewards_P_G: np.ndarray) -> np.ndarray:
-    """A = (r - mean) / std within each group of plans for one state (eq. 2), problems x group, as floats.
-
-    The standard deviation is that of a sample (divisor G - 1), as in TRL's trainer, which also adds 1e-4 to
-    it.  A group whose rewards are all equal gets zeros.  ValueError for less than two plans a group.
-
-    >>> advantages(np.array([[0, 1, 2], [1, 1, 1]])).tolist()
-    [[-1.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
-    """
-    rewards_P_G = np.asarray(rewards_P_G, dtype=float)
-    if rewards_P_G.ndim != 2 or rewards_P_G.shape[1] < 2:
-        raise ValueError(
-            f"rewards must be problems x group with a group of at least 2, not {rewards_P_G.shape}"
-        )
-    centred_P_G = rewards_P_G - rewards_P_G.mean(axis=1, keepdims=True)
-    std_P_1 = rewards_P_G.std(axis=1, ddof=1, keepdims=True)
-    spread_P_1 = np.ptp(rewards_P_G, axis=1, keepdims=True)
-    varied_P_1 = spread_P_1 > 1e-9  # the std of equal floats is not always 0
-    return np.where(varied_P_1, centred_P_G / np.where(varied_P_1, std_P_1, 1.0), 0.0)
 
 
 def _point(action: Action, target: Action, reach: float) -> float:

@@ -30,8 +30,8 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.grammar import parse_actions
-from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.local import load_network, load_processor
+from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.planner import Observation, Turn, read_plan
 from coda_lib.reward import reward
 

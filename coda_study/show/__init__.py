@@ -13,8 +13,8 @@ PUBLIC = {  # module: names
         "scripted", "settings_table", "source", "success_by_grade", "vote_table",
     ],
     "grpo": [
-        "draw_groups", "grpo_loss", "most_varied", "paired_rewards", "plan_counts", "reward_examples", "spread_of", "step_table",
-        "steps_by_hand", "tiny_agent", "token_logprobs", "trainable",
+        "favourite", "group_table", "most_varied", "paired_rewards", "plan_counts", "reward_examples", "spread_of", "state_table",
+        "step_table", "steps_by_hand", "tiny_agent",
     ],
     "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
     "desktop": [], "pages": ["markdown", "markdown_table"],

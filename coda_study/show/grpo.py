@@ -1,11 +1,8 @@
-"""GRPO by hand, as notebooks 05 and 06 show it: a group of plans, its rewards, and one step of the planner's
-weights.
-"""
+"""Tables of notebooks 05 and 06: groups of plans, their rewards, and steps of the planner's weights by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -13,95 +10,42 @@ import torch
 from torch import Tensor
 
 from coda_lib.action import Action
-from coda_lib.agent import Agent, Decision, DualAgent, carry_out, load_agent
+from coda_lib.agent import Agent, DualAgent, load_agent
 from coda_lib.config import SpecializeSettings, load_profile
-from coda_lib.dataset import observation
-from coda_lib.errors import UserError
 from coda_lib.grammar import action_text
-from coda_lib.models.chat import text
-from coda_lib.models.local import LocalModel, encode, load_network
+from coda_lib.grpo import Group, grpo_loss, token_logprobs, trainable
 from coda_lib.paths import checkpoint_path
-from coda_lib.planner import Observation, Planner, format_plan, read_plan
-from coda_lib.reward import advantages, reward
-from coda_lib.trajectory import Trajectory
+from coda_lib.reward import reward
 from coda_study.evaluation.statistics import paired_difference
 
 # ---- groups ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Group:
-    """G plans for one state, what the frozen executor made of each, and the rewards (eq. 1 and 2)."""
-
-    state: Observation
-    target: tuple[Action, ...]  # a_T, the labelled positive action
-    decisions: tuple[Decision, ...]  # one for each plan
-    rewards: np.ndarray  # (G,), in [0, 2]
-
-    @property
-    def plans(self) -> list[str]:
-        return [decision.plan for decision in self.decisions]
-
-    @property
-    def actions(self) -> list[Action | None]:
-        """The first action of each decision; None where the executor's reply could not be parsed."""
-        return [decision.actions[0] if decision.actions else None for decision in self.decisions]
-
-    @property
-    def advantages(self) -> np.ndarray:
-        return advantages(self.rewards[None])[0]
-
-    @property
-    def favourite(self) -> str:
-        """The plan sampled most often."""
-        return max(self.plans, key=self.plans.count)
-
-    @property
-    def about(self) -> pd.DataFrame:
-        """Instruction, history and label of the state."""
-        history = " ".join(turn.plan for turn in self.state.history) or "–"
-        label = action_text(self.target, self.state.current.size)
-        rows = {"instruction": self.state.instruction, "plans so far": history, "labelled action a_T": label}
-        return pd.DataFrame({"state": rows})
-
-    @property
-    def table(self) -> pd.DataFrame:
-        """A row for each plan: plan, action, reward, advantage."""
-        size = self.state.current.size
-        actions = [action_text(decision.actions, size) or "(no action)" for decision in self.decisions]
-        columns = {
-            "plan": self.plans,
-            "action": actions,
-            "reward": self.rewards,
-            "advantage": self.advantages,
-        }
-        return pd.DataFrame(columns, index=range(1, len(self.rewards) + 1)).round(2)
+def state_table(group: Group) -> pd.DataFrame:
+    """Instruction, history and label of a group's state."""
+    rows = {
+        "instruction": group.state.instruction,
+        "plans so far": " ".join(turn.plan for turn in group.state.history) or "–",
+        "labelled action a_T": action_text(group.target, group.state.current.size),
+    }
+    return pd.DataFrame({"state": rows})
 
 
-def draw_groups(
-    agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int
-) -> list[Group]:
-    """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward its
-    actions.
+def group_table(group: Group) -> pd.DataFrame:
+    """A row for each plan: plan, action, reward, advantage."""
+    size = group.state.current.size
+    columns = {
+        "plan": group.plans,
+        "action": [action_text(decision.actions, size) or "(no action)" for decision in group.decisions],
+        "reward": group.rewards,
+        "advantage": group.advantages,
+    }
+    return pd.DataFrame(columns, index=range(1, len(group.plans) + 1)).round(2)
 
-    UserError if there is no step.
-    """
-    steps = list(steps)
-    if not steps:
-        raise UserError(
-            "no positive step to sample plans for: the judge called no trajectory clean; explore more tasks"
-        )
-    states = [observation(trajectory, index) for trajectory, index in steps]
-    repeated = [state for state in states for _ in range(size)]
-    plans = [read_plan(reply) for reply in agent.planner.plan(repeated, seed)]
-    decisions = carry_out(agent.executor, repeated, plans, seed + 1)
-    groups = []
-    for number, (state, (trajectory, index)) in enumerate(zip(states, steps, strict=True)):
-        target, own = trajectory.steps[index].actions, tuple(decisions[number * size : (number + 1) * size])
-        groups.append(
-            Group(state, target, own, np.array([reward(decision.actions, target) for decision in own]))
-        )
-    return groups
+
+def favourite(group: Group) -> str:
+    """The plan sampled most often."""
+    return max(group.plans, key=group.plans.count)
 
 
 def most_varied(groups: Sequence[Group]) -> Group:
@@ -175,48 +119,6 @@ def tiny_agent() -> Agent:
     """
     profile = load_profile("laptop")
     return load_agent(profile, "base", checkpoint_path(profile.models.planner))
-
-
-def trainable(planner: Planner) -> Planner:
-    """A copy of a planner in this process whose weights ask for gradients."""
-    model = LocalModel(planner.model.name)
-    model.network = load_network(model.name, trainable=True, device=model.device)
-    return Planner(model, planner.sampling, planner.prompts)
-
-
-def token_logprobs(planner: Planner, state: Observation, plans: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """log π(p_t) of each token of each plan, the end mark included, and 1 where there is a token, else 0.
-
-    Both are plans x tokens of the longest plan; shorter plans begin further to the right.
-    """
-    prompt, processor, network = planner.messages(state), planner.model.processor, planner.model.network
-    replies = [{"role": "assistant", "content": [text(format_plan(plan, planner.prompts))]} for plan in plans]
-    batch = encode(processor, [[*prompt, reply] for reply in replies], generate=False).to(network.device)
-    before = encode(processor, [prompt])["input_ids"].shape[1]  # tokens before the plan
-    tokens = batch["attention_mask"].sum(1) - before - 1  # of each plan; a newline follows the end mark
-    logits = network(**batch).logits[:, :-1]  # logits at place t are about token t + 1
-    logprobs = torch.log_softmax(logits, -1).gather(-1, batch["input_ids"][:, 1:, None])[:, :-1, 0]
-    longest = int(tokens.max())
-    is_token = torch.arange(longest, 0, -1, device=network.device) <= tokens[:, None]
-    return (logprobs[:, -longest:] * is_token).cpu(), is_token.float().cpu()
-
-
-def grpo_loss(
-    now: Tensor,  # log-probabilities of the tokens (plans x tokens) under the planner now,
-    old: Tensor,  # under the planner that sampled the plans,
-    ref: Tensor,  # and under the base planner
-    is_token: Tensor,  # 1 where a plan has a token, else 0 (plans x tokens)
-    advantage: Tensor,  # of each plan
-    beta: float,
-    epsilon: float,
-) -> Tensor:
-    """The loss of eq. 3 for one group."""
-    ratio = torch.exp(now - old)  # ρ_t
-    clipped = torch.clamp(ratio, 1 - epsilon, 1 + epsilon)
-    gain = torch.minimum(ratio * advantage[:, None], clipped * advantage[:, None])
-    kl = torch.exp(ref - now) - (ref - now) - 1  # KL_t, the k3 estimator
-    plan_means = ((gain - beta * kl) * is_token).sum(dim=1) / is_token.sum(dim=1)
-    return -plan_means.mean()
 
 
 def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from coda_lib.action import Action, ActionType
-from coda_lib.reward import advantages, reward, similarity
+from coda_lib.grpo import advantages
+from coda_lib.reward import reward, similarity
 
 ONE_OF_EACH = [
     *map(example, ActionType),

@@ -22,9 +22,9 @@ from coda_lib.dataset import grpo_rows, sft_rows
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.grammar import parse_actions
-from coda_lib.grpo import SharedPrefixTrainer
 from coda_lib.models.chat import Message, ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, load_network, load_processor
+from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.reward import reward
 from coda_lib.trainer import ActionReward, SpecializeTrainer, generalize, specialize
 

@@ -20,9 +20,9 @@ from coda_lib.action import Action
 from coda_lib.applications import APPS
 from coda_lib.config import EXPLORERS, Profile
 from coda_lib.files import read_json, sha256
+from coda_lib.grpo import advantages
 from coda_lib.judge import Rule, read_verdict
 from coda_lib.paths import TASKS, display
-from coda_lib.reward import advantages
 from coda_lib.task import Task, load_task
 from coda_lib.trajectory import DIGEST, Trajectory, load_trajectories
 from coda_study.evaluation.claims import JOINT

@@ -82,8 +82,9 @@ def imports_of(notebook: Path) -> str:
     """The import statements of a notebook that name the library, as code that is read and not run."""
     cells = [cell for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
     source = "\n".join("".join(cell["source"]) for cell in cells)
+    kit = "|".join(PACKAGES)
     statements = re.findall(
-        r"^(?:from coda_lib\S* import (?:\([^)]*\)|.*)|import coda_lib.*)$", source, re.MULTILINE
+        rf"^(?:from (?:{kit})\S* import (?:\([^)]*\)|.*)|import (?:{kit}).*)$", source, re.MULTILINE
     )
     return "\n".join(
         ["if False:", "    pass", *(f"    {' '.join(statement.split())}" for statement in statements)]

@@ -18,8 +18,10 @@ from tiny_models import RULE, save_tiny
 from coda_lib.action import Action
 from coda_lib.agent import Decision, DualAgent
 from coda_lib.config import load_profile
+from coda_lib.dataset import observation
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
+from coda_lib.grpo import Group, draw_groups, grpo_loss, token_logprobs, trainable
 from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, encode
@@ -168,13 +170,13 @@ def test_groups_reward_what_the_executor_did(episode):
     size = episode.steps[0].image.size
     hit = f"click(start_box='({round(target.x * size[0])},{round(target.y * size[1])})')"
     plans = ["Thought: Click 'View'.\nAction: x", "", "Click 'File'.", "DONE"]
-    (group,) = grpo.draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0)
+    (group,) = draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0)
     assert [decision.plan for decision in group.decisions] == ["Click 'View'.", "", "Click 'File'.", "DONE"]
     assert group.rewards == pytest.approx([2, 0, 0, 0], abs=0.01)
     assert group.advantages == pytest.approx([1.5, -0.5, -0.5, -0.5])
     assert group.actions[1] is None and group.actions[3] == Action.done()
-    assert list(group.table.columns) == ["plan", "action", "reward", "advantage"]
-    assert list(group.about["state"]) == [episode.instruction, "–", hit]
+    assert list(grpo.group_table(group).columns) == ["plan", "action", "reward", "advantage"]
+    assert list(grpo.state_table(group)["state"]) == [episode.instruction, "–", hit]
     assert grpo.spread_of([group])["groups"].to_dict() == {"different": 1}
     assert grpo.plan_counts({"a": group})["a"].sum() == 4
     poorer = replace(group, rewards=np.array([2, 2, 0, 0]))
@@ -187,7 +189,7 @@ def test_groups_reward_what_the_executor_did(episode):
 
 def test_no_step_to_learn_from_is_said():
     with pytest.raises(UserError, match="no positive step"):
-        grpo.draw_groups(agent([], []), [], 4, seed=0)
+        draw_groups(agent([], []), [], 4, seed=0)
 
 
 def test_votes_count_what_is_no_verdict(episode):
@@ -239,7 +241,7 @@ def test_perfect_actions_earn_two():
 
 
 def test_prompts_are_shown_with_their_pictures(episode):
-    state = grpo.observation(episode, 1)
+    state = observation(episode, 1)
     shown = examples.conversation(Planner(ReplayModel([]), Sampling()).messages(state))
     assert shown.count("<picture 336x252>") == 2 and episode.instruction in shown
 
@@ -274,7 +276,7 @@ def test_the_loss_of_eq_3_is_right():
     """Two plans of two tokens and one; ratios 1.5 and 0.5; derived by hand."""
     old, is_token = torch.log(torch.tensor([[0.4, 0.4], [1.0, 0.4]])), torch.tensor([[1.0, 1.0], [0.0, 1.0]])
     now = old + torch.log(torch.tensor([[1.5, 1.0], [1.0, 0.5]]))
-    loss = grpo.grpo_loss(now, old, old, is_token, torch.tensor([1.0, -1.0]), beta=0.1, epsilon=0.2)
+    loss = grpo_loss(now, old, old, is_token, torch.tensor([1.0, -1.0]), beta=0.1, epsilon=0.2)
     kl = [[1 / 1.5 + np.log(1.5) - 1, 0], [1 / 0.5 + np.log(0.5) - 1]]
     plans = [((1.2 - 0.1 * kl[0][0]) + 1.0) / 2, -0.8 - 0.1 * kl[1][0]]  # 1.5 is clipped to 1.2, -0.5 to -0.8
     assert float(loss) == pytest.approx(-np.mean(plans), abs=1e-6)
@@ -291,8 +293,8 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
     """The chance of each token, one token after the other, is asked of the network with nothing but what
     comes before it.
     """
-    state, plans = grpo.observation(episode, 0), ["DONE", "Click 'Grid'."]
-    logprobs, is_token = grpo.token_logprobs(tiny, state, plans)
+    state, plans = observation(episode, 0), ["DONE", "Click 'Grid'."]
+    logprobs, is_token = token_logprobs(tiny, state, plans)
     processor, network = tiny.model.processor, tiny.model.network
     inputs = encode(processor, [tiny.messages(state)])
     for row, plan in enumerate(plans):
@@ -313,15 +315,15 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
 
 def test_a_step_by_hand_moves_probability_to_the_better_plans(tiny, episode):
     decisions = [Decision(plan, "", ()) for plan in ("Click 'Grid'.", "DONE")]
-    group = grpo.Group(
-        grpo.observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0])
+    group = Group(
+        observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0])
     )
-    planner = grpo.trainable(tiny)
-    now, is_token = grpo.token_logprobs(planner, group.state, group.plans)
+    planner = trainable(tiny)
+    now, is_token = token_logprobs(planner, group.state, group.plans)
     old = now.detach()
-    grpo.grpo_loss(now, old, old, is_token, torch.tensor(group.advantages).float(), 0.01, 0.2).backward()
+    grpo_loss(now, old, old, is_token, torch.tensor(group.advantages).float(), 0.01, 0.2).backward()
     torch.optim.Adam(planner.model.network.parameters(), lr=1e-3).step()
-    after, _ = grpo.token_logprobs(planner, group.state, group.plans)
+    after, _ = token_logprobs(planner, group.state, group.plans)
     table = grpo.step_table(group, before=old, after=after)
     assert table["after"][1] > table["before"][1] and table["after"][2] < table["before"][2]
     assert not any(parameter.requires_grad for parameter in tiny.model.network.parameters())

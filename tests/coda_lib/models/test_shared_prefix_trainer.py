@@ -16,15 +16,15 @@ from datasets import Dataset
 from tiny_models import LABEL, hashed_click, made_up
 from trl import GRPOTrainer
 
-from coda_lib import grpo
 from coda_lib.action import Action
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
-from coda_lib.grpo import SharedPrefixTrainer
+from coda_lib.models import shared_prefix_trainer
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import load_network
 from coda_lib.models.shared_prefix import GroupRows
+from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.trainer import ActionReward, specialize
 
 pytest_plugins = ("tiny_checkpoints",)
@@ -290,7 +290,7 @@ def test_a_difference_that_stock_trl_has_from_itself_is_rounding(train, monkeypa
     differ as much.
     """
     score, stock = SharedPrefixTrainer._score, GRPOTrainer._get_per_token_logps_and_entropies
-    monkeypatch.setattr(grpo, "TOLERANCE", dict.fromkeys(grpo.TOLERANCE, 1e-5))
+    monkeypatch.setattr(shared_prefix_trainer, "TOLERANCE", dict.fromkeys(shared_prefix_trainer.TOLERANCE, 1e-5))
 
     def rounded(logps: torch.Tensor, by: float) -> torch.Tensor:
         return logps + by * torch.ones_like(logps).cumsum(-1).remainder(2)
