@@ -118,12 +118,19 @@ def run_lines(folders: list[Path]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for folder in folders:
         manifest = read_json(folder / "manifest.json")
-        machine = manifest["hardware"]
+        hardware = manifest["hardware"]
+        machine = f"{hardware['processor']}, {hardware['cores']} cores, {len(hardware['gpus']) or 'no'} GPU"
         yield _line(
-            (f"`{_path(folder)}`", str(manifest["seed"]), (manifest["code"]["commit"] or "unknown")[:10],
-             f"{machine['processor']}, {machine['cores']} cores, {len(machine['gpus']) or 'no'} GPU", _minutes([manifest]),
-             f"{manifest['peak_rss_mb'] / 1000:.1f} GB", _disk([manifest]))
-        )  # fmt: skip
+            (
+                f"`{_path(folder)}`",
+                str(manifest["seed"]),
+                (manifest["code"]["commit"] or "unknown")[:10],
+                machine,
+                _minutes([manifest]),
+                f"{manifest['peak_rss_mb'] / 1000:.1f} GB",
+                _disk([manifest]),
+            )
+        )
 
 
 def _line(cells: tuple[str, ...]) -> str:

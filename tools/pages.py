@@ -35,8 +35,10 @@ COMMANDS = (
     ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
     ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
-    ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),
-    ("coda judge votes results/reference/laptop --table2", "The same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge votes results/reference/laptop",
+     "What every voting rule makes of a run's votes, and what its labels are worth"),
+    ("coda judge votes results/reference/laptop --table2",
+     "The same for the judges and rules of Table 2, on a mix of attempts"),
     ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
     ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
      "Judgments as that benchmark scores them, and strictly"),
@@ -108,9 +110,10 @@ def _about(folder: Path) -> str:
     runs, more = siblings(Run(str(folder)), [REFERENCE]), dict(_more(folder))
     profile, seeds = runs[0].profile(), ", ".join(str(run.profile().seed) for run in runs)
     rows = _averages(folder / "seeds" / "beside_paper.csv")
+    plural = "s" * (len(runs) > 1)
     text = (
         f"Overall of Table 1 on {software(profile.apps)}, with 95 % intervals: {len(runs)} committed "
-        f"run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
+        f"run{plural} (seed{plural} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
         f"{profile.evaluation_runs} runs of each."
     )
     if "sealed tasks" in more:
@@ -174,7 +177,8 @@ def results_section(folder: Path) -> str:
 
 def picture(folder: Path) -> str:
     """The figure of a reference run's Table 1."""
-    return f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
+    path = (folder / "figures" / "table1.png").relative_to(REPO)
+    return f"![Table 1 as a picture, ours beside the paper's](../{path})"
 
 
 def greedy_section(folder: Path) -> str:
@@ -203,8 +207,9 @@ def judge_section(folder: Path) -> str:
     run = Run(str(folder))
     table = table2(load_table2_votes(run), run.profile())
     lines = [
-        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] | {row.paper_precision:.1f} "
-        f"| {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] | {row.paper_recall:.1f} |"
+        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] "
+        f"| {row.paper_precision:.1f} | {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] "
+        f"| {row.paper_recall:.1f} |"
         for row in table.itertuples()
     ]
     head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
@@ -330,12 +335,13 @@ def real_section(folder: Path) -> str:
     if not (study / "seeds").is_dir():
         return "No run of the study on real applications is committed."
     tables = [(study / "seeds" / f"{name}.md").read_text().strip() for name in ("table1", "comparisons")]
+    seed = Run(str(study)).profile().seed
     parts = [
         *tables,
         f"Solved test episodes by the grade of their task:\n\n{grades_section(study)}",
-        f"What the judge made of the attempts at train tasks, seed {Run(str(study)).profile().seed}:\n\n{labels_section(study)}",
+        f"What the judge made of the attempts at train tasks, seed {seed}:\n\n{labels_section(study)}",
         f"The judge, same seed: {judge_section(study)}",
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts)
 
 
@@ -360,13 +366,16 @@ def real_table(folder: Path) -> str:
     head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent without chance"]
     order = solved["system"].tolist()
     cells = zip(
-        [SYSTEM_LABELS[system].strip("*") for system in order], _cells(solved),
-        [above.get(system, "") for system in order], _cells(greedy.set_index("system").loc[order]), strict=True,
-    )  # fmt: skip
+        [SYSTEM_LABELS[system].strip("*") for system in order],
+        _cells(solved),
+        [above.get(system, "") for system in order],
+        _cells(greedy.set_index("system").loc[order]),
+        strict=True,
+    )
     about = (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
-        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, 95 % intervals over tasks; "
-        "[docs/real-software.md](docs/real-software.md)):"
+        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, "
+        "95 % intervals over tasks; [docs/real-software.md](docs/real-software.md)):"
     )
     return f"{about}\n\n{_table([head, ['---'] * len(head), *cells])}"
 
