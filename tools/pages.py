@@ -33,12 +33,9 @@ from tools.artifact import artifact_section, runs_section
 COMMANDS = (
     ("coda audit", "What the paper's own tables bear out"),
     ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
-    ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
     ("coda judge votes results/reference/laptop",
      "What every voting rule makes of a run's votes, and what its labels are worth"),
-    ("coda judge votes results/reference/laptop --table2",
-     "The same for the judges and rules of Table 2, on a mix of attempts"),
     ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
     ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
      "Judgments as that benchmark scores them, and strictly"),
