@@ -1,4 +1,4 @@
-"""The table of docs/reproducibility.md: each claim of the reference runs, the command that makes it, its
+"""The table of docs/expected-values.md: each claim of the reference runs, the command that makes it, its
 cost, value and file.
 """
 
@@ -24,16 +24,23 @@ NOT_MEASURED = "not measured"
 
 
 def artifact_section(folder: Path) -> str:
-    """The table, and which commits and machines the runs are of."""
-    runs = siblings(Run(str(folder)), [REFERENCE])
-    studied = (
-        siblings(ablations, [REFERENCE])
-        if (ablations := Run(str(REFERENCE / "ablations"))).tables.is_dir()
-        else []
-    )
+    """The table."""
+    runs, studied = _studies(folder)
     rows = [*_over_seeds(folder, runs), *_judges(folder), *(_ablations(studied) if studied else ())]
-    lines = run_lines([run.folder for run in (*runs, *studied)])
-    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows), "", *lines])
+    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- | --- |", *map(_line, rows)])
+
+
+def runs_section(folder: Path) -> str:
+    """Commit, machine, time, memory and disk of the committed runs of the study and of the ablations."""
+    runs, studied = _studies(folder)
+    return "\n".join(run_lines([run.folder for run in (*runs, *studied)]))
+
+
+def _studies(folder: Path) -> tuple[list[Run], list[Run]]:
+    """The committed runs of a study, and those of the ablations, if there are any."""
+    ablations = Run(str(REFERENCE / "ablations"))
+    studied = siblings(ablations, [REFERENCE]) if ablations.tables.is_dir() else []
+    return siblings(Run(str(folder)), [REFERENCE]), studied
 
 
 def _over_seeds(folder: Path, runs: list[Run]) -> Iterator[tuple[str, ...]]:
@@ -111,12 +118,19 @@ def run_lines(folders: list[Path]) -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- | --- | --- |"
     for folder in folders:
         manifest = read_json(folder / "manifest.json")
-        machine = manifest["hardware"]
+        hardware = manifest["hardware"]
+        machine = f"{hardware['processor']}, {hardware['cores']} cores, {len(hardware['gpus']) or 'no'} GPU"
         yield _line(
-            (f"`{_path(folder)}`", str(manifest["seed"]), (manifest["code"]["commit"] or "unknown")[:10],
-             f"{machine['processor']}, {machine['cores']} cores, {len(machine['gpus']) or 'no'} GPU", _minutes([manifest]),
-             f"{manifest['peak_rss_mb'] / 1000:.1f} GB", _disk([manifest]))
-        )  # fmt: skip
+            (
+                f"`{_path(folder)}`",
+                str(manifest["seed"]),
+                (manifest["code"]["commit"] or "unknown")[:10],
+                machine,
+                _minutes([manifest]),
+                f"{manifest['peak_rss_mb'] / 1000:.1f} GB",
+                _disk([manifest]),
+            )
+        )
 
 
 def _line(cells: tuple[str, ...]) -> str:

@@ -27,16 +27,15 @@ from coda_study.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
 from coda_study.evaluation.tables import load_seeds, siblings
 from coda_study.evaluation.votes import load_table2_votes, table2
 from coda_study.run import Run
-from tools.artifact import artifact_section, run_lines
+from tools.artifact import artifact_section, runs_section
 
 # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
 COMMANDS = (
     ("coda audit", "What the paper's own tables bear out"),
     ("coda claims SEEDS", "What runs say about each of the paper's claims, their seeds together"),
-    ("coda seeds SEEDS", "Table 1 over runs that differ in the seed alone"),
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
-    ("coda judge votes results/reference/laptop", "What every voting rule makes of a run's votes, and what its labels are worth"),
-    ("coda judge votes results/reference/laptop --table2", "The same for the judges and rules of Table 2, on a mix of attempts"),
+    ("coda judge votes results/reference/laptop",
+     "What every voting rule makes of a run's votes, and what its labels are worth"),
     ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
     ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
      "Judgments as that benchmark scores them, and strictly"),
@@ -108,9 +107,10 @@ def _about(folder: Path) -> str:
     runs, more = siblings(Run(str(folder)), [REFERENCE]), dict(_more(folder))
     profile, seeds = runs[0].profile(), ", ".join(str(run.profile().seed) for run in runs)
     rows = _averages(folder / "seeds" / "beside_paper.csv")
+    plural = "s" * (len(runs) > 1)
     text = (
         f"Overall of Table 1 on {software(profile.apps)}, with 95 % intervals: {len(runs)} committed "
-        f"run{'s' * (len(runs) > 1)} (seed{'s' * (len(runs) > 1)} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
+        f"run{plural} (seed{plural} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
         f"{profile.evaluation_runs} runs of each."
     )
     if "sealed tasks" in more:
@@ -149,8 +149,8 @@ def differences(folder: Path) -> str:
     return _table([head, ["---"] * len(head), *zip(names, *columns.values(), strict=True)])
 
 
-def runs_section(folder: Path) -> str:
-    """Which runs the results are of, and the Overall Average@k of each system with each seed."""
+def seeds_section(folder: Path) -> str:
+    """Overall Average@k of each system with each seed."""
     runs = siblings(Run(str(folder)), [REFERENCE])
     by_seed = pd.read_csv(folder / "seeds" / "by_seed.csv", index_col="system")
     lines = [
@@ -161,8 +161,7 @@ def runs_section(folder: Path) -> str:
         lines.append(
             [SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)]
         )
-    table = _table(lines)
-    return "\n".join(["\n".join(run_lines([run.folder for run in runs])), "", table, "", differences(folder)])
+    return _table(lines)
 
 
 def results_section(folder: Path) -> str:
@@ -175,18 +174,17 @@ def results_section(folder: Path) -> str:
 
 def picture(folder: Path) -> str:
     """The figure of a reference run's Table 1."""
-    return f"![Table 1 as a picture, ours beside the paper's](../{(folder / 'figures' / 'table1.png').relative_to(REPO)})"
+    path = (folder / "figures" / "table1.png").relative_to(REPO)
+    return f"![Table 1 as a picture, ours beside the paper's](../{path})"
 
 
 def greedy_section(folder: Path) -> str:
-    """The success of all systems without chance over all seeds; and what holds at sealed tasks, where they
-    were played.
-    """
+    """Success of all systems at temperature 0 over all seeds; and on sealed tasks, where they were played."""
     parts = []
     for path, about, layout in (
         (
             "seeds/greedy",
-            "Without chance (temperature 0), each test task once a seed, all committed seeds",
+            "Temperature 0, each test task once a seed, all committed seeds",
             grid,
         ),
         ("seeds/sealed", "Sealed tasks, each once a seed, the committed seeds that played them", grid),
@@ -198,7 +196,7 @@ def greedy_section(folder: Path) -> str:
     ):
         if (table := folder / f"{path}.csv").is_file():
             parts.append(f"{about}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")
-    return "\n\n".join(parts) or "The run was made before systems were played without chance as well."
+    return "\n\n".join(parts) or "The run was made before systems were played at temperature 0 as well."
 
 
 def judge_section(folder: Path) -> str:
@@ -206,8 +204,9 @@ def judge_section(folder: Path) -> str:
     run = Run(str(folder))
     table = table2(load_table2_votes(run), run.profile())
     lines = [
-        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] | {row.paper_precision:.1f} "
-        f"| {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] | {row.paper_recall:.1f} |"
+        f"| {row.rule} | {row.precision:.1f} [{row.precision_low:.1f}, {row.precision_high:.1f}] "
+        f"| {row.paper_precision:.1f} | {row.recall:.1f} [{row.recall_low:.1f}, {row.recall_high:.1f}] "
+        f"| {row.paper_recall:.1f} |"
         for row in table.itertuples()
     ]
     head = "| rule | precision, ours | precision, the paper | recall, ours | recall, the paper |"
@@ -328,20 +327,27 @@ def curve_section(folder: Path) -> str:
 
 
 def real_section(folder: Path) -> str:
-    """The study on real applications: Overall, Table 1 beside the paper's, differences, grades, labels and
-    judge.
-    """
+    """The study on real applications: Table 1 of each application, differences, grades, labels and judge."""
     study = folder.with_name(REAL)
     if not (study / "seeds").is_dir():
         return "No run of the study on real applications is committed."
     tables = [(study / "seeds" / f"{name}.md").read_text().strip() for name in ("table1", "comparisons")]
+    seed = Run(str(study)).profile().seed
     parts = [
-        overall_section(study), picture(study), *tables,
+        *tables,
         f"Solved test episodes by the grade of their task:\n\n{grades_section(study)}",
-        f"What the judge made of the attempts at train tasks, seed {Run(str(study)).profile().seed}:\n\n{labels_section(study)}",
+        f"What the judge made of the attempts at train tasks, seed {seed}:\n\n{labels_section(study)}",
         f"The judge, same seed: {judge_section(study)}",
-    ]  # fmt: skip
+    ]
     return "\n\n".join(parts)
+
+
+def real_overall_section(folder: Path) -> str:
+    """Overall of the study on real applications, beside the paper's, with a picture of its Table 1."""
+    study = folder.with_name(REAL)
+    if not (study / "seeds").is_dir():
+        return "No run of the study on real applications is committed."
+    return f"{overall_section(study)}\n\n{picture(study)}"
 
 
 def real_table(folder: Path) -> str:
@@ -357,13 +363,16 @@ def real_table(folder: Path) -> str:
     head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent without chance"]
     order = solved["system"].tolist()
     cells = zip(
-        [SYSTEM_LABELS[system].strip("*") for system in order], _cells(solved),
-        [above.get(system, "") for system in order], _cells(greedy.set_index("system").loc[order]), strict=True,
-    )  # fmt: skip
+        [SYSTEM_LABELS[system].strip("*") for system in order],
+        _cells(solved),
+        [above.get(system, "") for system in order],
+        _cells(greedy.set_index("system").loc[order]),
+        strict=True,
+    )
     about = (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
-        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, 95 % intervals over tasks; "
-        "[docs/real-software.md](docs/real-software.md)):"
+        f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, "
+        "95 % intervals over tasks; [docs/real-software.md](docs/real-software.md)):"
     )
     return f"{about}\n\n{_table([head, ['---'] * len(head), *cells])}"
 
@@ -389,19 +398,23 @@ def commands_section(folder: Path) -> str:
 PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of it that are renewed
     "README.md": {"overall": overall_section, "desktop": real_table},
     "docs/results.md": {
-        "runs": runs_section,
-        "results": results_section,
-        "greedy": greedy_section,
+        "overall": overall_section,
+        "seeds": seeds_section,
         "judge": judge_section,
         "labels": labels_section,
         "rewards": rewards_section,
         "grades": grades_section,
-        "ablations": ablations_section,
         "curve": curve_section,
     },
-    "docs/real-software.md": {"desktop": real_section},
+    "docs/tables.md": {
+        "results": results_section,
+        "greedy": greedy_section,
+        "ablations": ablations_section,
+        "desktop": real_section,
+    },
+    "docs/real-software.md": {"desktop": real_overall_section},
     "docs/commands.md": {"commands": commands_section},
-    "docs/reproducibility.md": {"artifact": artifact_section},
+    "docs/expected-values.md": {"artifact": artifact_section, "runs": runs_section},
 }
 
 

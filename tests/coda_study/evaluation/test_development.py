@@ -1,4 +1,4 @@
-"""The page "What it took" and the committed outcomes of development episodes say the same."""
+"""The appendix "What was tried" and the committed outcomes of development episodes say the same."""
 
 import re
 
@@ -10,14 +10,23 @@ from coda_lib.paths import REFERENCE, REPO
 
 EPISODES = REFERENCE / "development" / "episodes.parquet"
 ROWS = {  # system -> its rows in the tables of successes and of endings
-    "base": "base planner", "stage1": "stage 1", "stage2": "stage 2, 0.03 of endings", "stage2-0.07-2": "stage 2, 0.07",
-    "stage2-0.15-2": "stage 2, 0.15", "stage1-more": "a second round, 0.03", "stage1-more0.1": "a second round, 0.1",
-}  # fmt: skip
+    "base": "base planner",
+    "stage1": "stage 1",
+    "stage2": "stage 2, 0.03 of endings",
+    "stage2-0.07-2": "stage 2, 0.07",
+    "stage2-0.15-2": "stage 2, 0.15",
+    "stage1-more": "a second round, 0.03",
+    "stage1-more0.1": "a second round, 0.1",
+}
 
 
 @pytest.fixture(scope="module")
 def section() -> str:
-    return (REPO / "docs" / "what-it-took.md").read_text().partition("## Four applications, 800 tasks")[2]
+    return (
+        (REPO / "docs" / "appendix-what-was-tried.md")
+        .read_text()
+        .partition("## Four applications, 800 tasks")[2]
+    )
 
 
 @pytest.mark.parametrize("system", ROWS)
