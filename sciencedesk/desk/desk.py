@@ -7,31 +7,35 @@ are handled alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
 
 import numpy as np
 import shiboken6
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QTabBar, QWidget
+from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QTabBar, QWidget
 
 from coda_lib.action import Action
 from sciencedesk.desk import hands
 from sciencedesk.desk.elements import Element, visible_elements
+from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.qt import application
 from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Field, Popup, Rows, Shade, Slider
 
 MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top edge
+_ENTRY_HEIGHT = 19  # px of an entry of a menu
+Entry = Callable[[], None] | tuple[str, Any] | Popup  # of a menu: a command, a value of the state, a dialog
 
 
 class Desk(QWidget):
     """Base of the applications.
 
     A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in
-    `refresh()`, and may add computed facts in `facts()`.
+    `refresh()`, and may add computed facts in `facts()`.  Its commands raise a Refusal for what they do not
+    do; `attempt` shows it.
     """
 
     app: str
@@ -44,19 +48,14 @@ class Desk(QWidget):
         self.setFixedSize(WIDTH, HEIGHT)
         self.setWindowTitle(self.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen, not visible)
-        self.values: dict[str, Any] = {}
         self.pages: dict[str, list[QWidget]] = {}
-        self.menu: QFrame | None = None  # the open one
-        self.dialog: QFrame | None = None
+        self.menu: Popup | None = None  # the open one
+        self.dialog: Popup | None = None
         self.shortcuts: dict[str, Callable[[], None]] = {}
-        self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
-        self._toggles: list[
-            tuple[QPushButton, str, Any]
-        ] = []  # entries of menus and choices, each on at a value of a key
+        self._toggles: list[tuple[QPushButton, str, Any]] = []  # buttons, each on at a value of a key
         self._menu_x = 2
-        self._image = QImage(
-            WIDTH, HEIGHT, QImage.Format.Format_RGB32
-        )  # not scaled, whatever the display's scale is
+        # not scaled, whatever the display's scale is
+        self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)
         self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
@@ -86,9 +85,8 @@ class Desk(QWidget):
     @staticmethod
     def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
         widget.setGeometry(x, y, w, h)
-        widget.setFocusPolicy(
-            Qt.FocusPolicy.ClickFocus if isinstance(widget, QLineEdit) else Qt.FocusPolicy.NoFocus
-        )
+        policy = Qt.FocusPolicy
+        widget.setFocusPolicy(policy.ClickFocus if isinstance(widget, QLineEdit) else policy.NoFocus)
         return widget
 
     def add(self, page: str, widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
@@ -104,7 +102,7 @@ class Desk(QWidget):
     def button(self, name: str, act: Callable[[], None], parent: QWidget | None = None) -> QPushButton:
         button = QPushButton(name, parent or self)
         button.setAccessibleName(name)
-        button.clicked.connect(lambda: act())
+        button.clicked.connect(lambda: self.attempt(act))
         return button
 
     def choice(self, name: str, key: str, value: Any) -> QPushButton:
@@ -115,17 +113,14 @@ class Desk(QWidget):
         self._toggles.append((button, key, value))
         return button
 
-    def field(
-        self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None
-    ) -> Field:
+    def field(self, name: str, enter: Callable[[], None], parent: QWidget | None = None) -> Field:
         field = Field(name, parent or self)
-        if enter:
-            field.returnPressed.connect(enter)
+        field.returnPressed.connect(lambda: self.attempt(enter))
         return field
 
-    def label(self, name: str, parent: QWidget | None = None) -> QLabel:
+    def label(self, name: str) -> QLabel:
         """A named value, shown as 'name: text' by `show_value`."""
-        label = QLabel(parent or self)
+        label = QLabel(self)
         label.setAccessibleName(name)
         return label
 
@@ -133,55 +128,86 @@ class Desk(QWidget):
     def show_value(label: QLabel, text: str) -> None:
         label.setText(f"{label.accessibleName()}: {text}")
 
+    def labels(self, page: str, names: Sequence[str], x: int, y: int, w: int, step: int) -> dict[str, QLabel]:
+        """A column of named values, each 18 px high and `step` px below the last."""
+        return {
+            name: self.add(page, self.label(name), x, y + step * i, w, 18) for i, name in enumerate(names)
+        }
+
     def picture(
-        self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}
+        self,
+        name: str,
+        draw: Callable[..., None],
+        objects: Callable[..., Mapping[str, QRect]] = lambda v, rect: {},
     ) -> Canvas:
-        """A canvas drawn from the state by draw(values, painter, rect); objects(values, rect) gives the boxes
-        by name.
-        """
+        """A canvas drawn from the state: draw(values, painter, rect), objects(values, rect) -> boxes by name."""
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
+
+    def on(self, signal: Any, act: Callable[..., None]) -> None:
+        """Carry out a command, with the signal's values, whenever a widget sends the signal."""
+        signal.connect(lambda *values: self.attempt(act, *values))
+
+    def attempt(self, act: Callable[..., None], *values: Any) -> None:
+        """Carry out a command, or show in the status line why it is refused."""
+        try:
+            act(*values)
+        except Refusal as refusal:
+            self.message(str(refusal))
 
     def message(self, text: str) -> None:
         self.status.setText(text)
 
     # -- menus and dialogs --------------------------------------------------------------------------------------------
 
-    def add_menu(self, title: str, entries: Mapping[str, Callable[[], None] | tuple[str, Any]]) -> QFrame:
-        """A menu in the menu bar.  An entry is a callable, or (key, value): an entry with a mark that shows
-        and sets the state.
+    def add_menu(self, title: str, entries: Mapping[str, Entry]) -> Popup:
+        """A menu in the menu bar.
 
-        With a boolean value the entry toggles; with another value it is one of several choices.
+        An entry is a command, a dialog to open, or (key, value): it then has a mark that shows and sets the
+        state.  With a boolean value it toggles; with another value it is one of several choices.
         """
-        width = 12 + self.fontMetrics().horizontalAdvance(title)
-        opener = self._place(
-            self.button(title, lambda: self.open_menu(frame, home)), self._menu_x, 0, width, MENU_HEIGHT
-        )
-        opener.setFlat(True)
-        opener.setProperty("role", "menu")
         frame = Popup(self)
         for i, (name, entry) in enumerate(entries.items()):
-            item = self._place(
-                self.button(name, partial(self._choose, name, entry), frame), 1, 1 + 19 * i, 118, 19
-            )
+            item = self.button(name, partial(self._choose, name, entry), frame)
             item.setStyleSheet("text-align: left; padding-left: 6px; border: none;")
+            self._place(item, 1, 1 + _ENTRY_HEIGHT * i, 118, _ENTRY_HEIGHT)
             if isinstance(entry, tuple):
                 item.setProperty("role", "toggle")
                 self._toggles.append((item, *entry))
-        frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + 19 * len(entries))
+        frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + _ENTRY_HEIGHT * len(entries))
         home = frame.pos()
+        opener = self.button(title, lambda: self.open_menu(frame, home))
+        opener.setFlat(True)
+        opener.setProperty("role", "menu")
+        width = 12 + self.fontMetrics().horizontalAdvance(title)
+        self._place(opener, self._menu_x, 0, width, MENU_HEIGHT)
         self._menu_x += width
         return frame
 
-    def _choose(self, name: str, entry: Callable[[], None] | tuple[str, Any]) -> None:
-        self.close_menu()
-        if callable(entry):
-            entry()
-            return
-        key, value = entry
-        self.set(key, not self.values[key] if isinstance(value, bool) else value)
-        self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # the effect may be invisible
+    @staticmethod
+    def offer(menu: Popup, names: Sequence[str]) -> None:
+        """Let a menu show these of its entries alone, one below the other."""
+        buttons = {button.accessibleName(): button for button in menu.findChildren(QPushButton)}
+        for button in menu.findChildren(QPushButton):
+            button.setVisible(button.accessibleName() in names)
+        for i, name in enumerate(names):
+            buttons[name].move(1, 1 + _ENTRY_HEIGHT * i)
+        menu.resize(menu.width(), 2 + _ENTRY_HEIGHT * len(names))
 
-    def open_menu(self, frame: QFrame, at: QPoint) -> None:
+    def _choose(self, name: str, entry: Entry) -> None:
+        self.close_menu()
+        if isinstance(entry, Popup):
+            self.open_dialog(entry)
+        elif callable(entry):
+            entry()
+        else:
+            key, value = entry
+            self.set(key, not self.values[key] if isinstance(value, bool) else value)
+            self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # it may be invisible
+
+    def toggle(self, key: str) -> None:
+        self.set(key, not self.values[key])
+
+    def open_menu(self, frame: Popup, at: QPoint) -> None:
         """Show a menu with its corner at this point, or as near as the window allows."""
         self.close_menu()
         frame.move(min(at.x(), WIDTH - frame.width()), min(at.y(), HEIGHT - frame.height()))
@@ -195,14 +221,17 @@ class Desk(QWidget):
             self._shade.setVisible(self.dialog is not None)
 
     def add_dialog(
-        self, title: str, height: int, accept: Callable[[dict[str, str]], str | None], fields: Sequence[str],
-        start: Callable[[], Mapping[str, str]] = dict,
-    ) -> QFrame:  # fmt: skip
+        self,
+        title: str,
+        height: int,
+        accept: Callable[[dict[str, str]], None],
+        fields: Sequence[str],
+        start: Callable[[], Mapping[str, Any]] = dict,
+    ) -> Popup:
         """A dialog with named text fields and the buttons OK and Cancel.
 
-        `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the
-        status line and the dialog stays open.  `start` gives the fields' texts at opening.  The first field
-        has the focus.
+        `accept` gets the fields' texts; if it raises a Refusal, the dialog stays open.  `start` gives the
+        fields' texts at opening.  The first field has the focus.
         """
         frame = Popup(self)
         frame.setGeometry(58, 60, 220, height)
@@ -211,10 +240,8 @@ class Desk(QWidget):
         inputs: dict[str, Field] = {}
 
         def finish() -> None:
-            if problem := accept({name: field.text().strip() for name, field in inputs.items()}):
-                self.message(problem)
-            else:
-                self.close_dialog()
+            accept({name: field.text().strip() for name, field in inputs.items()})
+            self.close_dialog()
 
         def fill() -> None:
             texts = start()
@@ -228,26 +255,23 @@ class Desk(QWidget):
             inputs[name] = self._place(self.field(name, finish, frame), 88, 24 + 24 * i, 124, 20)
         self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
         self._place(self.button("Cancel", self.close_dialog, frame), 154, height - 26, 58, 22)
-        frame.opening = fill
+        frame.fill = fill
         return frame
 
-    def add_entry(self, title: str, name: str, key: str, allowed: Container[str], problem: str) -> QFrame:
-        """A dialog that sets the number under `key` to one of the `allowed`; `problem` says which these are."""
+    def add_entry(self, title: str, name: str, key: str, read: Callable[[str], Any]) -> Popup:
+        """A dialog of one field for the state under `key`; `read` gives a text's value, or raises a Refusal."""
 
-        def accept(texts: dict[str, str]) -> str | None:
-            if texts[name] not in allowed:
-                return problem
-            self.set(key, int(texts[name]))
-            return None
+        def accept(texts: dict[str, str]) -> None:
+            self.set(key, read(texts[name]))
 
         return self.add_dialog(title, 84, accept, [name], lambda: {name: self.values[key]})
 
-    def open_dialog(self, frame: QFrame) -> None:
+    def open_dialog(self, frame: Popup) -> None:
         self.close_menu()
         self.close_dialog()
         self.dialog = frame
         self._raise(frame)
-        frame.opening()
+        frame.fill()
 
     def close_dialog(self) -> None:
         if self.dialog is not None:
@@ -257,7 +281,7 @@ class Desk(QWidget):
             if self.focusWidget():
                 self.focusWidget().clearFocus()
 
-    def _raise(self, frame: QFrame) -> None:
+    def _raise(self, frame: Popup) -> None:
         self._shade.show()
         self._shade.raise_()
         frame.show()
@@ -266,17 +290,14 @@ class Desk(QWidget):
     # -- state ---------------------------------------------------------------------------------------------------
 
     def reset(self, settings: Mapping[str, Any]) -> None:
-        """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown
-        key.
-        """
+        """Begin an episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown key."""
         if unknown := settings.keys() - self.defaults.keys():
-            raise KeyError(
-                f"{self.app} has no setting {min(unknown)!r}; it has {', '.join(sorted(self.defaults))}"
-            )
-        self.values = {key: copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
+            known = ", ".join(sorted(self.defaults))
+            raise KeyError(f"{self.app} has no setting {min(unknown)!r}; it has {known}")
+        self.values = {key: copy(value) for key, value in {**self.defaults, **settings}.items()}
         self.close_menu()
         self.close_dialog()
-        self.clipboard, self.held, self.pressed = "", frozenset(), None
+        self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
         for field in self.findChildren(Field):
             field.setText("")  # unlike clear(), not undone by Ctrl+Z
         for rows in self.findChildren(Rows):
@@ -320,9 +341,9 @@ class Desk(QWidget):
         if event.key() == Qt.Key.Key_Escape:
             self.close_menu() if self.menu is not None else self.close_dialog()
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier and self.dialog is None:
-            self.shortcuts.get(
-                f"ctrl {chr(event.key()).lower()}" if event.key() < 128 else "", lambda: None
-            )()
+            letter = chr(event.key()).lower() if event.key() < 128 else ""
+            if act := self.shortcuts.get(f"ctrl {letter}"):
+                self.attempt(act)
 
     @property
     def typing(self) -> bool:

@@ -82,9 +82,8 @@ def structure(name: str) -> Structure:
     first, second = neighbor_list("ij", atoms, natural_cutoffs(atoms, mult=1.1))
     bonds = tuple((int(i), int(j)) for i, j in zip(first, second, strict=True) if i < j)
     masses = atoms.get_masses()
-    shares = tuple(
-        (e, float(masses[[s == e for s in symbols]].sum() / masses.sum())) for e in sorted(set(symbols))
-    )
+    of_element = {e: masses[[symbol == e for symbol in symbols]].sum() for e in sorted(set(symbols))}
+    shares = tuple((e, float(mass / masses.sum())) for e, mass in of_element.items())
     return Structure(atoms, names, bonds, atoms.get_chemical_formula(), round(float(masses.sum())), shares)
 
 
@@ -97,6 +96,5 @@ def view(name: str, turn: int, width: int, height: int) -> tuple[np.ndarray, flo
     angle = np.radians(turn)
     x = points[:, 0] * np.cos(angle) + points[:, 2] * np.sin(angle)
     z = points[:, 2] * np.cos(angle) - points[:, 0] * np.sin(angle)
-    return np.stack([width / 2 + scale * x, height / 2 + scale * points[:, 1], scale * z], axis=1), float(
-        scale
-    )
+    px = [width / 2 + scale * x, height / 2 + scale * points[:, 1], scale * z]
+    return np.stack(px, axis=1), float(scale)

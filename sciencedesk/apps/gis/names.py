@@ -4,14 +4,8 @@ The landscape has a place for each (`landscape.py`); which of them a map shows i
 `catalog`, `zones`, `palettes` and `marks`.
 """
 
-FIRST_PEAKS = (
-    "Ash",
-    "Bay",
-    "Elm",
-    "Fir",
-    "Ivy",
-    "Oak",
-)  # from west to east; a map shows these unless a setting names others
+# from west to east; a map shows these unless a setting names others
+FIRST_PEAKS = ("Ash", "Bay", "Elm", "Fir", "Ivy", "Oak")
 MORE_PEAKS = (
     "Yew", "Larch", "Birch", "Hazel", "Rowan", "Maple", "Cedar", "Alder", "Aspen", "Beech", "Poplar", "Walnut", "Willow",
     "Holly", "Laurel", "Myrtle", "Linden", "Cherry", "Plum", "Quince", "Spruce", "Acacia", "Ebony", "Teak", "Fern", "Moss",
