@@ -72,7 +72,7 @@ class Aim:
         return self.goal.wordings[self.wording].replace("{v}", self.word)
 
     def fill(self, template: Any) -> Any:
-        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a placeholder alone keeps its value's type."""
+        """Replace {v}, {V}, {w}, {value}, {0}, {1}; a placeholder alone keeps the type of its value."""
         if isinstance(template, Mapping):
             return {key: self.fill(value) for key, value in template.items()}
         if isinstance(template, list):

@@ -19,8 +19,8 @@ DRAG_SECONDS = 0.5  # many applications take a drag that jumps for a click
 _FUNCTION = frozenset(f"f{number}" for number in range(1, 13))
 _MODIFIERS = frozenset("ctrl alt shift win ctrlleft ctrlright altleft altright shiftleft shiftright".split())
 _NAMED = frozenset(
-    "enter esc tab space backspace delete insert home end pageup pagedown up down left right capslock numlock "
-    "scrolllock pause printscreen apps".split()
+    "enter esc tab space backspace delete insert home end pageup pagedown up down left right capslock "
+    "numlock scrolllock pause printscreen apps".split()
 )
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset(string.ascii_uppercase)
 _KEYS = _CHARACTERS | _FUNCTION | _MODIFIERS | _NAMED

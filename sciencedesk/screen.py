@@ -30,7 +30,7 @@ class Screen(Environment):
     fit: Fit | None = None  # from the screen's size to that of the observations; None: the same
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
-        """A picture of the screen at the size of the observations, in whose pixels models give coordinates."""
+        """A picture of the screen at the size of observations, in whose pixels models give coordinates."""
         size = (picture.shape[1], picture.shape[0])
         fitted = self.fit(size) if self.fit else size
         if fitted == size:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 _POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
 _PLANS = {  # kind of a step: its plan, with the step's values
-    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.", "drag": "Drag '{}' to '{}'.",
-    "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.", "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
+    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.",
+    "drag": "Drag '{}' to '{}'.", "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.",
+    "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
 }  # fmt: skip
 
 
@@ -32,7 +33,7 @@ class ScriptError(LookupError):
 
 
 def find(elements: Sequence[Element], name: str) -> Element:
-    """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
+    """The visible element of that name.  ScriptError if there is none, or several can be clicked."""
     named = [e for e in elements if e.name == name]
     if len(named) > 1:
         named = [e for e in named if e.role != "value"]
@@ -85,7 +86,7 @@ def to_plan(step: Mapping[str, Any]) -> str:
 
 
 def to_step(plan: str) -> dict[str, Any]:
-    """The script step of a plan, the inverse of `to_plan`.  ScriptError for a plan of no step on an element."""
+    """The script step of a plan, the inverse of `to_plan`.  ScriptError for a plan of no such step."""
     plan = plan.strip()
     if match := re.fullmatch(r"(Click|Double-click|Right-click) '(.+)'\.", plan):
         return {match[1].partition("-")[0].lower(): match[2]}

@@ -39,7 +39,7 @@ _TRIES = 20_000  # draws in a row without a new task, after which there are none
 
 @dataclass(frozen=True)
 class Space:
-    """The goals of an application, and settings that a task may start with because no goal depends on them."""
+    """The goals of an application, and settings to start with, on which no goal depends."""
 
     app: str
     goals: tuple[Goal, ...]
@@ -146,7 +146,7 @@ def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
 
 @cache
 def _committed(app: str) -> frozenset[str]:
-    """Instructions of the test tasks under data/tasks/test, and goal states of those that are no questions."""
+    """Instructions of the test tasks, and goal states of those that are no questions."""
     tasks = test_tasks(app)
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
@@ -297,7 +297,7 @@ def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
 
 
 def read_set(path: Path) -> list[Task]:
-    """The tasks of such a file.  UserError for another file, and for another version of a space or its split."""
+    """The tasks of such a file.  UserError for another file, or another version of a space or its split."""
     raw = read_object(path, "spaces", "tasks")
     with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
@@ -327,7 +327,7 @@ def check_split(checkpoint: Path, app: str) -> None:
     known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
     if known and known != (present := space(app).fingerprint):
         raise UserError(
-            f"{checkpoint} was trained on another split of the task space of {app} ({known}, here {present}): "
-            "it may have learned these tasks; train it again, or evaluate it with the version of the kit that "
-            "trained it"
+            f"{checkpoint} was trained on another split of the task space of {app} "
+            f"({known}, here {present}): it may have learned these tasks; train it again, or evaluate it "
+            "with the version of the kit that trained it"
         )

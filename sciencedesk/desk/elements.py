@@ -1,4 +1,4 @@
-"""The visible elements of a window by name; for base-model training, scripts and tests, never for the agent."""
+"""The visible elements of a window by name, for base-model training, scripts and tests: no agent has it."""
 
 from __future__ import annotations
 

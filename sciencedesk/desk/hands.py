@@ -15,8 +15,9 @@ from coda_lib.action import Action, ActionType
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
 _KEYS = {
-    "enter": "Return", "esc": "Escape", "tab": "Tab", "space": "Space", "backspace": "Backspace", "delete": "Delete", "up": "Up",
-    "down": "Down", "left": "Left", "right": "Right", "home": "Home", "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
+    "enter": "Return", "esc": "Escape", "tab": "Tab", "space": "Space", "backspace": "Backspace",
+    "delete": "Delete", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "home": "Home",
+    "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
 _MODIFIERS = {
     "ctrl": "ControlModifier",

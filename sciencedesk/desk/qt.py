@@ -15,8 +15,8 @@ from coda_lib.errors import UserError
 # settings of a desktop that Qt would follow
 _SCALES = ("QT_SCALE_FACTOR", "QT_SCREEN_SCALE_FACTORS", "QT_FONT_DPI")
 _PACKAGES = (  # what Qt's windows need under X11 beyond what it needs to draw off screen
-    "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 "
-    "libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
+    "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 "
+    "libxcb-render-util0 libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
 )
 
 

@@ -187,7 +187,7 @@ class Slider(QWidget):
 
 
 class Canvas(QWidget):
-    """A picture drawn by the application; the objects on it are elements, and clicks and drags are signals."""
+    """A picture drawn by the application; objects on it are elements, clicks and drags are signals."""
 
     clicked = Signal(str, str)  # name of the object under the mouse ('' if none), button: left, right, double
     # objects at both ends ('' if none), distance in fractions of the canvas

@@ -43,8 +43,9 @@ class Algebra(Desk):
     title = "Algebra"
     defaults = {
         "tab": "Console", "angle": "radians", "digits": 3, "console": [], "functions": [], "selected": "",
-        "grid": False, "axes": True, "legend": False, "locked": False, "line": "solid", "xmin": -5.0, "xmax": 5.0,
-        "surface": "", "mesh": "wire", "turn": 30, "turn_step": 30, "variables": {}, "theme": "light",
+        "grid": False, "axes": True, "legend": False, "locked": False, "line": "solid", "xmin": -5.0,
+        "xmax": 5.0, "surface": "", "mesh": "wire", "turn": 30, "turn_step": 30, "variables": {},
+        "theme": "light",
     }  # fmt: skip
 
     def build(self) -> None:
@@ -60,8 +61,8 @@ class Algebra(Desk):
             "File", {"New session": lambda: self.reset({}), "Clear console": lambda: self.set("console", [])}
         )
         self.add_menu("View", {
-            "Grid": ("grid", True), "Axes": ("axes", True), "Legend": ("legend", True), "Lock view": ("locked", True),
-            "Dark theme": ("theme", "dark"), "Light theme": ("theme", "light"),
+            "Grid": ("grid", True), "Axes": ("axes", True), "Legend": ("legend", True),
+            "Lock view": ("locked", True), "Dark theme": ("theme", "dark"), "Light theme": ("theme", "light"),
         })  # fmt: skip
         self.add_menu("Settings", {
             "Degrees": ("angle", "degrees"), "Radians": ("angle", "radians"), "Precision": precision,
@@ -119,7 +120,7 @@ class Algebra(Desk):
             settings = {**settings, "variables": {name: float(value) for name, value in rows}}
         super().reset(settings)
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def _evaluate(self) -> None:
         v, text = self.values, self.expression.text().strip()

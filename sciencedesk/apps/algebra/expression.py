@@ -1,4 +1,4 @@
-"""Formulas typed by the agent, read into SymPy without `eval`: an allow-listed walk over Python's syntax tree.
+"""Formulas that are typed, read into SymPy without `eval`: an allow-listed walk over Python's syntax tree.
 
 A formula may be anything that a model can write, so what would keep SymPy busy for minutes is refused:
 numbers of hundreds of digits, functions of huge numbers, products of hundreds of terms, and integrals that
@@ -19,8 +19,8 @@ from sciencedesk.desk.entries import Refusal
 _X = sympy.Symbol("x")
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "x": _X, "y": sympy.Symbol("y")}
 _FUNCTIONS = {
-    "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "exp": sympy.exp, "log": sympy.log, "sqrt": sympy.sqrt,
-    "abs": sympy.Abs,
+    "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "exp": sympy.exp, "log": sympy.log,
+    "sqrt": sympy.sqrt, "abs": sympy.Abs,
 }  # fmt: skip
 _OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,

@@ -53,10 +53,11 @@ class Astron(Desk):
     title = "Astron"
     defaults = {
         "tab": "Sky", "place": "Paris", "year": 2025, "month": 2, "day": 4, "hour": 18, "paused": False,
-        "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False, "horizon": True,
-        "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "", "selected": "", "marked": [],
-        "measured": [], "computed": "", "scale": "inner", "show": "all", "stars": list(ephemeris.STARS),
-        "cities": list(ephemeris.CITIES), "atlas": False, "entries": False, "fields": [30, 60, 120, 180],
+        "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False,
+        "horizon": True, "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "",
+        "selected": "", "marked": [], "measured": [], "computed": "", "scale": "inner", "show": "all",
+        "stars": list(ephemeris.STARS), "cities": list(ephemeris.CITIES), "atlas": False, "entries": False,
+        "fields": [30, 60, 120, 180],
     }  # fmt: skip
 
     def build(self) -> None:
@@ -177,7 +178,7 @@ class Astron(Desk):
             "set": sets,
         }
 
-    # -- what the commands work on -------------------------------------------------------------------------------------
+    # -- what the commands work on ---------------------------------------------------------------------------
 
     def _angle(self) -> int:
         v = self.values
@@ -198,7 +199,7 @@ class Astron(Desk):
         """What the Place menu has below the lock."""
         return [*self.values["cities"], *(["Other"] if self.values["atlas"] else [])]
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def _change(self, **values: Any) -> None:
         """Change a value on which rise and set depend, and forget them."""

@@ -18,10 +18,10 @@ WIDTH, HEIGHT, RADIUS = 220, 184, 86  # px: the chart and its circle
 _FIGURES = (  # lines between stars that ephem knows
     "Dubhe Merak Phecda Megrez Alioth Mizar Alkaid", "Megrez Dubhe", "Mintaka Alnilam Alnitak",
     "Castor Pollux Alhena Castor",
-    "Rigel Mintaka Bellatrix Betelgeuse Alnitak Saiph Rigel", "Markab Scheat Alpheratz Algenib Markab", "Caph Schedar",
-    "Alpheratz Mirach Almach", "Capella Menkalinan Elnath Capella", "Regulus Algieba Denebola Regulus", "Mirfak Algol",
-    "Mirzam Sirius Wezen Adhara", "Vega Deneb Altair Vega", "Elnath Aldebaran Alcyone", "Hamal Menkar",
-    "Kochab Polaris", "Acrux Gacrux",
+    "Rigel Mintaka Bellatrix Betelgeuse Alnitak Saiph Rigel", "Markab Scheat Alpheratz Algenib Markab",
+    "Caph Schedar", "Alpheratz Mirach Almach", "Capella Menkalinan Elnath Capella",
+    "Regulus Algieba Denebola Regulus", "Mirfak Algol", "Mirzam Sirius Wezen Adhara",
+    "Vega Deneb Altair Vega", "Elnath Aldebaran Alcyone", "Hamal Menkar", "Kochab Polaris", "Acrux Gacrux",
 )  # fmt: skip
 
 

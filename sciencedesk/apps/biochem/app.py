@@ -36,8 +36,9 @@ from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.widgets import Field, Popup, Rows, Slider
 
 _PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
-    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy", "Gold", "Violet",
-    "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum", "Crimson", "Tan", "Orchid",
+    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy",
+    "Gold", "Violet", "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum",
+    "Crimson", "Tan", "Orchid",
 )  # fmt: skip
 
 
@@ -45,10 +46,11 @@ class Biochem(Desk):
     app = "biochem"
     title = "Biochem"
     defaults = {
-        "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {}, "styles": {},
-        "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True, "axes": False, "dark": False,
-        "units": "Angstrom", "turn": 0, "title": "", "saved": {}, "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3,
-        "palette": ["Red", "Green", "Blue"], "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
+        "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {},
+        "styles": {}, "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True,
+        "axes": False, "dark": False, "units": "Angstrom", "turn": 0, "title": "", "saved": {},
+        "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3, "palette": ["Red", "Green", "Blue"],
+        "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
         "tools": ["Distance", "Angle"], "fields": [], "note": "", "sample": 0,
     }  # fmt: skip
 
@@ -57,7 +59,8 @@ class Biochem(Desk):
         charge = self.add_entry("Charge", "Charge", "charge", self._charge_of)
         self._files = self.add_menu("File", {
             "Save": partial(self._ask, save), "Title": self.add_entry("Title", "Text", "title", str),
-            "Charge": partial(self._ask, charge), "Find": self.add_dialog("Find", 84, self._open_named, ["Molecule"]),
+            "Charge": partial(self._ask, charge),
+            "Find": self.add_dialog("Find", 84, self._open_named, ["Molecule"]),
         })  # fmt: skip
         view = {
             "Labels": "labels",
@@ -180,7 +183,7 @@ class Biochem(Desk):
         label.setText(text)
         label.setStyleSheet(f"background: {color}; color: white; padding-left: 4px;" if text else "")
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def _open(self, name: str) -> None:
         if not name:

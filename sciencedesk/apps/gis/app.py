@@ -36,11 +36,12 @@ class Gis(Desk):
     app = "gis"
     title = "GIS"
     defaults = {
-        "tab": "Map", "layers": ["Elevation"], "hidden": [], "selected": "", "opacity": {}, "palette": "terrain",
-        "grid": False, "legend": False, "scale": False, "region": "", "edges": [32, 0, 30, 0], "tool": "pan", "zoom": 1,
-        "cx": 0.5, "cy": 0.5, "interval": 0, "light": 315, "classes": ["Elevation", 3], "stats": {}, "queried": "",
-        "filter": "", "sort": "name", "marked": "", "console": [], "title": "", "names": list(names.FIRST_PEAKS),
-        "marks": list(names.FIRST_MARKS), "catalog": list(names.FIRST_LAYERS), "zones": list(names.FIRST_ZONES),
+        "tab": "Map", "layers": ["Elevation"], "hidden": [], "selected": "", "opacity": {},
+        "palette": "terrain", "grid": False, "legend": False, "scale": False, "region": "",
+        "edges": [32, 0, 30, 0], "tool": "pan", "zoom": 1, "cx": 0.5, "cy": 0.5, "interval": 0, "light": 315,
+        "classes": ["Elevation", 3], "stats": {}, "queried": "", "filter": "", "sort": "name", "marked": "",
+        "console": [], "title": "", "names": list(names.FIRST_PEAKS), "marks": list(names.FIRST_MARKS),
+        "catalog": list(names.FIRST_LAYERS), "zones": list(names.FIRST_ZONES),
         "palettes": list(names.PALETTES[:3]), "ticks": [25, 50, 75, 100], "extras": [],
     }  # fmt: skip
 
@@ -173,7 +174,7 @@ class Gis(Desk):
             "steepness": peaks[v["marked"]][3] if v["marked"] else "",
         }
 
-    # -- layers --------------------------------------------------------------------------------------------------------
+    # -- layers ----------------------------------------------------------------------------------------------
 
     def _add(self, name: str) -> None:
         if name in self.values["layers"]:
@@ -223,7 +224,7 @@ class Gis(Desk):
     def _fade(self, opacity: int) -> None:
         self.set("opacity", self.values["opacity"] | {self._selected(): opacity})
 
-    # -- rasters -------------------------------------------------------------------------------------------------------
+    # -- rasters ---------------------------------------------------------------------------------------------
 
     def _statistics(self) -> None:
         region = self.values["region"]
@@ -255,7 +256,7 @@ class Gis(Desk):
             raise Refusal(_OUTSIDE)
         self.change(edges=[north, south, east, west], region="custom")
 
-    # -- map tools, table and console ----------------------------------------------------------------------------------
+    # -- map tools, table and console ------------------------------------------------------------------------
 
     def _click(self, name: str, button: str) -> None:
         v = self.values

@@ -39,10 +39,11 @@ class Spectra(Desk):
     app = "spectra"
     title = "Spectra"
     defaults = {
-        "tab": "Spectrum", "lamp": "Hydrogen", "chosen": "", "slit": 25, "held": False, "inverted": False, "window": 1,
-        "baseline": False, "threshold": 5, "found": False, "peak": "", "marks": [], "measured": [], "matched": False,
-        "order": "position", "low": LOW, "high": HIGH, "locked": False, "grid": False, "fill": False, "labels": True,
-        "rainbow": False, "scale": "linear", "lines": "none", "note": "",
+        "tab": "Spectrum", "lamp": "Hydrogen", "chosen": "", "slit": 25, "held": False, "inverted": False,
+        "window": 1, "baseline": False, "threshold": 5, "found": False, "peak": "", "marks": [],
+        "measured": [], "matched": False, "order": "position", "low": LOW, "high": HIGH, "locked": False,
+        "grid": False, "fill": False, "labels": True, "rainbow": False, "scale": "linear", "lines": "none",
+        "note": "",
     }  # fmt: skip
 
     def build(self) -> None:
@@ -56,8 +57,8 @@ class Spectra(Desk):
             "Clear marks": lambda: self.set("marks", []), "Reset": lambda: self.reset({}),
         })  # fmt: skip
         self.add_menu("View", {
-            "Grid": ("grid", True), "Fill": ("fill", True), "Labels": ("labels", True), "Rainbow": ("rainbow", True),
-            "Log scale": ("scale", "log"), "Linear scale": ("scale", "linear"),
+            "Grid": ("grid", True), "Fill": ("fill", True), "Labels": ("labels", True),
+            "Rainbow": ("rainbow", True), "Log scale": ("scale", "log"), "Linear scale": ("scale", "linear"),
         })  # fmt: skip
         ranges = {name: partial(self._show, *ends) for name, ends in _RANGES.items()}
         self.add_menu("Range", {"Lock range": ("locked", True)} | ranges | {"Limits": limits})
@@ -152,7 +153,7 @@ class Spectra(Desk):
             "element": max(fits, key=lambda element: fits[element], default=""),
         }
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def set(self, key: str, value: Any) -> None:
         if key in _OF_THE_TRACE and self.values[key] != value:
@@ -233,7 +234,7 @@ class Spectra(Desk):
             raise Refusal("No peaks are found")
         return found
 
-    # -- dialogs -----------------------------------------------------------------------------------------------------
+    # -- dialogs ---------------------------------------------------------------------------------------------
 
     def _limit_texts(self) -> dict[str, str]:
         return {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"}

@@ -169,7 +169,7 @@ def draw_close(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
 
 
 def draw_lamp(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
-    """The loaded lamp in a spectroscope: bright lines on black, or dark ones in the colours of the continuum."""
+    """The loaded lamp in a spectroscope: bright lines on black, or dark ones in the continuum's colours."""
     w, h, name = rect.width(), rect.height(), v["lamp"]
     painter.fillRect(rect, QColor("black"))
     if dark(name):
