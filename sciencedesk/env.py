@@ -19,15 +19,12 @@ from coda_lib.trajectory import StopReason
 if TYPE_CHECKING:
     from sciencedesk.desk.desk import Desk
 
-_PACKAGES = (
-    "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"  # of QtCore, QtGui and offscreen
-)
+# what QtCore, QtGui and drawing off screen need
+_PACKAGES = "libegl1 libgl1 libxkbcommon0 libfontconfig1 libdbus-1-3 libglib2.0-0"
 
 
 def desk_class(app: str) -> type[Desk]:
-    """The window of an application.  UserError for an unknown one, and where Qt's system libraries are
-    missing.
-    """
+    """The window of an application.  UserError for an unknown one, or if Qt's libraries are missing."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     _load_qt()

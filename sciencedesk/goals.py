@@ -72,9 +72,7 @@ class Aim:
         return self.goal.wordings[self.wording].replace("{v}", self.word)
 
     def fill(self, template: Any) -> Any:
-        """Replace {v}, {V}, {w}, {value}, {0}, {1} in a template; a value that is a placeholder alone keeps
-        its type.
-        """
+        """Replace {v}, {V}, {w}, {value}, {0}, {1}; a placeholder alone keeps the type of its value."""
         if isinstance(template, Mapping):
             return {key: self.fill(value) for key, value in template.items()}
         if isinstance(template, list):
@@ -82,26 +80,27 @@ class Aim:
         if not isinstance(template, str):
             return template
         parts = self.value if isinstance(self.value, list) else [self.value]
-        names = {"{v}": self.word, "{V}": self.word[:1].upper() + self.word[1:], "{value}": self.value,
-                 "{w}": self.goal.words.get(self.word, self.word)}  # fmt: skip
-        names |= {f"{{{i}}}": part for i, part in enumerate(parts)}
-        if template in names:
-            return names[template]
-        for name, value in names.items():
-            template = template.replace(name, str(value))
+        values = {
+            "{v}": self.word,
+            "{V}": self.word[:1].upper() + self.word[1:],
+            "{value}": self.value,
+            "{w}": self.goal.words.get(self.word, self.word),
+        } | {f"{{{i}}}": part for i, part in enumerate(parts)}
+        if template in values:
+            return values[template]
+        for placeholder, value in values.items():
+            template = template.replace(placeholder, str(value))
         return template
 
     @property
     def solution(self) -> list[dict[str, Any]]:
         """The script that reaches the goal, in names of widgets."""
         steps = [
-            {kind: self._texts(what) for kind, what in self.fill(step).items()} for step in self.goal.solve
+            {kind: [str(item) for item in what] if isinstance(what, list) else str(what)}
+            for step in self.goal.solve
+            for kind, what in self.fill(step).items()
         ]
         return steps + ([{"answer": self.answer}] if self.goal.ask else [])
-
-    @staticmethod
-    def _texts(what: Any) -> Any:
-        return [str(item) for item in what] if isinstance(what, list) else str(what)
 
     @cached_property
     def checks(self) -> list[dict[str, Any]]:
@@ -112,26 +111,49 @@ class Aim:
         return [{"type": "state"} | self.fill(dict(item)) for item in items]
 
 
+def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The values of a goal by their words.
+
+    >>> expand({"numbers": [20, 60, 20]}, {})
+    {'20': 20, '40': 40, '60': 60}
+    >>> expand({"parts": [{"names": "peaks"}, [3, 4]], "word": "{0} into {1}"}, {"peaks": ["Ash", "Bay"]})
+    {'Ash into 3': ['Ash', 3], 'Ash into 4': ['Ash', 4], 'Bay into 3': ['Bay', 3], 'Bay into 4': ['Bay', 4]}
+    """
+    match values:
+        case list():
+            return {str(value): value for value in values}
+        case {"numbers": [first, last, step]}:
+            count = round((last - first) / step) + 1
+            return {f"{first + i * step:.10g}": round(first + i * step, 10) for i in range(count)}
+        case {"names": name}:
+            return {word: word for word in vocabularies[name]}
+        case {"parts": parts, "word": template, **others}:
+            expanded = {}
+            for items in itertools.product(*(expand(part, vocabularies).items() for part in parts)):
+                words = [word for word, _ in items]
+                if len(set(words)) == len(words):
+                    expanded[template.format(*words)] = [value for _, value in items]
+            return {word: value for word, value in expanded.items() if word not in others.get("without", ())}
+    return values
+
+
 @cache
 def goals(app: str) -> tuple[Goal, ...]:
-    """The human-written goals of an application.  UserError for an unknown one, and for one without a file of
-    goals.
-    """
+    """The human-written goals of an application.  UserError for an unknown one, and for one without goals."""
     if app not in ALL_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(ALL_APPS)}")
     path = DATA / "tasks" / "seeds" / f"{app}.yaml"
     if not path.is_file():
-        raise UserError(
-            f"{app} has no goals for train tasks: write {display(path)}; its form is explained in algebra.yaml there"
-        )
-    raw = read_yaml(path)["goals"]
-    lists = (
-        {str(v): v for v in item["values"]} if isinstance(item["values"], list) else item["values"]
-        for item in raw
-    )
-    return tuple(
-        Goal(app=app, **(item | {"values": values})) for item, values in zip(raw, lists, strict=True)
-    )
+        form = "its form is explained in algebra.yaml there"
+        raise UserError(f"{app} has no goals for train tasks: write {display(path)}; {form}")
+    return goals_of(app, read_yaml(path)["goals"], {})
+
+
+def goals_of(
+    app: str, raw: Sequence[Mapping[str, Any]], vocabularies: Mapping[str, Sequence[str]]
+) -> tuple[Goal, ...]:
+    """The goals of a file, with all their values."""
+    return tuple(Goal(app=app, **{**goal, "values": expand(goal["values"], vocabularies)}) for goal in raw)
 
 
 @cache
@@ -194,19 +216,18 @@ def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...
     """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a
     question comes last.
     """
-    drawn = (
-        itertools.permutations(aims(app), 2)
-        if size == 2
-        else (tuple(rng.sample(aims(app), size)) for _ in range(4000))
-    )
-    fit = [p for p in drawn if are_apart([aim.goal for aim in p]) and not any(aim.goal.ask for aim in p[:-1])]
+    if size == 2:
+        drawn = itertools.permutations(aims(app), 2)
+    else:
+        drawn = (tuple(rng.sample(aims(app), size)) for _ in range(4000))
+    apart = [parts for parts in drawn if are_apart([aim.goal for aim in parts])]
+    fit = [parts for parts in apart if not any(aim.goal.ask for aim in parts[:-1])]
     rng.shuffle(fit)
     return fit
 
 
 def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[Task]:
-    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone at most a third of a goal's
-    values.
+    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone a third of a goal's values.
 
     Runs read only the files that this seeded drawing gave, data/tasks/test.
     """
@@ -221,11 +242,8 @@ def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[T
     for parts in [*singles, *combinations(app, 2, rng), *combinations(app, 3, rng)]:
         task = compose(app, parts, defaults, f"{app}/{{grade}}-00")
         tasks, name = drawn[task.grade], parts[0].goal.name
-        if (
-            len(tasks) == quota[task.grade]
-            or task.goal in goals_seen
-            or (len(parts) == 1 and not values_left[name])
-        ):
+        used_up = len(parts) == 1 and not values_left[name]
+        if len(tasks) == quota[task.grade] or task.goal in goals_seen or used_up:
             continue
         if len(parts) == 1:
             values_left[name] -= 1

@@ -24,9 +24,7 @@ def environment(app: str, fit: Fit | None = None) -> Environment:
 
 
 def defaults(app: str) -> Mapping[str, Any]:
-    """What an application's state holds after its start, of the keys that goals are about.  UserError as of
-    `environment`.
-    """
+    """The state after the application's start, of the keys of goals.  UserError as in `environment`."""
     if app in DESKTOP_APPS:
         from sciencedesk.real import app_class
 

@@ -1,10 +1,9 @@
-"""Actions as calls of pyautogui's functions, which drive a real screen: of this process, another process or a
-machine.
-"""
+"""Actions as calls of pyautogui's functions, which drive the screen of a process or of a machine."""
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Sequence
 from typing import assert_never
 
@@ -18,16 +17,13 @@ LONGEST_CHORD = 4  # keys
 DRAG_SECONDS = 0.5  # many applications take a drag that jumps for a click
 
 _FUNCTION = frozenset(f"f{number}" for number in range(1, 13))
-_MODIFIERS = frozenset(
-    ("ctrl", "alt", "shift", "win", "ctrlleft", "ctrlright", "altleft", "altright", "shiftleft", "shiftright")
-)
+_MODIFIERS = frozenset("ctrl alt shift win ctrlleft ctrlright altleft altright shiftleft shiftright".split())
 _NAMED = frozenset(
-    ("enter", "esc", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown", "up", "down", "left",
-     "right", "capslock", "numlock", "scrolllock", "pause", "printscreen", "apps")
-)  # fmt: skip
-_KEYS = (
-    frozenset(map(chr, range(33, 127))) - frozenset(map(chr, range(65, 91))) | _FUNCTION | _MODIFIERS | _NAMED
+    "enter esc tab space backspace delete insert home end pageup pagedown up down left right capslock "
+    "numlock scrolllock pause printscreen apps".split()
 )
+_CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset(string.ascii_uppercase)
+_KEYS = _CHARACTERS | _FUNCTION | _MODIFIERS | _NAMED
 
 
 def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] = ()) -> list[Call]:
@@ -73,10 +69,8 @@ def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] =
                 raise ActionError(f"text cannot be typed while {' '.join(sorted(chord))} is held")
             if len(action.text) > LONGEST_TEXT:
                 raise ActionError(f"{len(action.text)} characters are too many to type")
-            return [
-                _typing_call(part)
-                for part in re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)
-            ]
+            parts = re.findall(r"\r?\n|\t|<|[ -;=-~]+|.", action.text, flags=re.DOTALL)
+            return [_typing_call(part) for part in parts]
         case ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS:
             return []
         case _:
@@ -84,10 +78,8 @@ def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] =
 
 
 def allowed_keys(text: str, held: Sequence[str] = ()) -> tuple[str, ...]:
-    """The keys of a chord.
-
-    ActionError for an unknown key, no key or too many keys, and a chord that leaves the application with the
-    keys that are held.
+    """The keys of a chord.  ActionError for an unknown key, no key or too many, and for a chord that, with
+    the keys that are held, leaves the application.
     """
     keys = hotkey_keys(text)
     chord = " ".join((*held, *keys))[:60]
@@ -117,8 +109,8 @@ def _typing_call(part: str) -> Call:
 def held_after(held: Sequence[str], calls: Sequence[Call]) -> tuple[str, ...]:
     """The keys, and `mouse` for its button, that are held down after calls."""
     down = dict.fromkeys(held)
-    for name, given, _ in calls:
-        key = "mouse" if name.startswith("mouse") else given[0] if name in ("keyDown", "keyUp") else None
+    for name, arguments, _ in calls:
+        key = "mouse" if name.startswith("mouse") else arguments[0] if name in ("keyDown", "keyUp") else None
         if name in ("keyDown", "mouseDown"):
             down[key] = None
         elif name in ("keyUp", "mouseUp"):

@@ -30,16 +30,12 @@ class Screen(Environment):
     fit: Fit | None = None  # from the screen's size to that of the observations; None: the same
 
     def fitted(self, picture: np.ndarray) -> np.ndarray:
-        """A picture of the screen at the size of the observations: models write coordinates in pixels of what
-        they see.
-        """
+        """A picture of the screen at the size of observations, in whose pixels models give coordinates."""
         size = (picture.shape[1], picture.shape[0])
         fitted = self.fit(size) if self.fit else size
-        return (
-            picture
-            if fitted == size
-            else np.asarray(Image.fromarray(picture).resize(fitted, Image.Resampling.BICUBIC))
-        )
+        if fitted == size:
+            return picture
+        return np.asarray(Image.fromarray(picture).resize(fitted, Image.Resampling.BICUBIC))
 
     def let_go(self) -> None:
         """Release what is held down, before another task begins on the same screen."""

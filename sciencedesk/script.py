@@ -15,15 +15,16 @@ from coda_lib.action import Action
 from coda_lib.environment import Environment
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
-from sciencedesk.desk.desk import Element
+from sciencedesk.desk.elements import Element
 
 if TYPE_CHECKING:
     from coda_lib.planner import Observation
 
 _POINTED = {"click": Action.click, "double": Action.double_click, "right": Action.right_click}
 _PLANS = {  # kind of a step: its plan, with the step's values
-    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.", "drag": "Drag '{}' to '{}'.",
-    "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.", "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
+    "click": "Click '{}'.", "double": "Double-click '{}'.", "right": "Right-click '{}'.",
+    "drag": "Drag '{}' to '{}'.", "scroll": "Scroll {1} on '{0}'.", "type": "Type '{}'.",
+    "press": "Press '{}'.", "answer": "ANS {}", "done": "DONE",
 }  # fmt: skip
 
 
@@ -32,14 +33,13 @@ class ScriptError(LookupError):
 
 
 def find(elements: Sequence[Element], name: str) -> Element:
-    """The visible element of that name.  ScriptError if there is none or more than one that can be clicked."""
+    """The visible element of that name.  ScriptError if there is none, or several can be clicked."""
     named = [e for e in elements if e.name == name]
     if len(named) > 1:
         named = [e for e in named if e.role != "value"]
     if len(named) != 1:
-        raise ScriptError(
-            f"{len(named)} elements are called {name!r}; visible: {', '.join(e.name for e in elements)}"
-        )
+        visible = ", ".join(e.name for e in elements)
+        raise ScriptError(f"{len(named)} elements are called {name!r}; visible: {visible}")
     return named[0]
 
 
@@ -85,31 +85,19 @@ def to_plan(step: Mapping[str, Any]) -> str:
     return _PLANS[kind].format(*(what if kind in ("drag", "scroll") else [what]))
 
 
-_STEPS = (  # the form of a plan, and the step of its parts
-    (
-        re.compile(r"(Click|Double-click|Right-click) '(.+)'\."),
-        lambda kind, name: {kind.partition("-")[0].lower(): name},
-    ),
-    (re.compile(r"Drag '(.+)' to '(.+)'\."), lambda start, end: {"drag": [start, end]}),
-    (
-        re.compile(r"Scroll (up|down|left|right) on '(.+)'\."),
-        lambda direction, name: {"scroll": [name, direction]},
-    ),
-    (
-        re.compile(r"Type '(.*)'( and press Enter)?\."),
-        lambda text, enter: {"type": text + ("\n" if enter else "")},
-    ),
-    (re.compile(r"Press '(.+)'\."), lambda keys: {"press": keys}),
-)
-
-
 def to_step(plan: str) -> dict[str, Any]:
-    """The script step of a plan, the inverse of `to_plan`.  ScriptError if the plan is none of a step on an
-    element.
-    """
-    for pattern, step in _STEPS:
-        if match := pattern.fullmatch(plan.strip()):
-            return step(*match.groups())
+    """The script step of a plan, the inverse of `to_plan`.  ScriptError for a plan of no such step."""
+    plan = plan.strip()
+    if match := re.fullmatch(r"(Click|Double-click|Right-click) '(.+)'\.", plan):
+        return {match[1].partition("-")[0].lower(): match[2]}
+    if match := re.fullmatch(r"Drag '(.+)' to '(.+)'\.", plan):
+        return {"drag": [match[1], match[2]]}
+    if match := re.fullmatch(r"Scroll (up|down|left|right) on '(.+)'\.", plan):
+        return {"scroll": [match[2], match[1]]}
+    if match := re.fullmatch(r"Type '(.*)'( and press Enter)?\.", plan):
+        return {"type": match[1] + ("\n" if match[2] else "")}
+    if match := re.fullmatch(r"Press '(.+)'\.", plan):
+        return {"press": match[1]}
     raise ScriptError(f"no step that can be carried out by name: {plan!r}")
 
 

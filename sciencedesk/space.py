@@ -25,7 +25,7 @@ from coda_lib.errors import UserError
 from coda_lib.files import read_object, reading, write_json
 from coda_lib.paths import DATA, display
 from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
-from sciencedesk.goals import Aim, Goal, are_apart, compose, sentence
+from sciencedesk.goals import Aim, Goal, are_apart, compose, goals_of, sentence
 from sciencedesk.goals import aims as seed_aims
 
 REGIONS = ("train", "development", "test")
@@ -39,7 +39,7 @@ _TRIES = 20_000  # draws in a row without a new task, after which there are none
 
 @dataclass(frozen=True)
 class Space:
-    """The goals of an application, and settings that a task may start with because no goal depends on them."""
+    """The goals of an application, and settings to start with, on which no goal depends."""
 
     app: str
     goals: tuple[Goal, ...]
@@ -63,9 +63,7 @@ class Space:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A hash of all goals and of where each value belongs.  Tasks and checkpoints of another split have
-        another one.
-        """
+        """A hash of all goals and of where each value belongs; tasks and checkpoints of a split share it."""
         parts = sorted(zip(self.contents.values(), self.regions.values(), strict=True))
         return hashlib.sha256(json.dumps([self.app, parts]).encode()).hexdigest()[:16]
 
@@ -76,9 +74,8 @@ def space(app: str) -> Space:
     if app not in SPACE_APPS:
         raise UserError(f"unknown application {app!r}; there are {', '.join(SPACE_APPS)}")
     if not has_space(app):
-        raise UserError(
-            f"{app} has no task space: write {display(_file(app))}; its form is explained in algebra.yaml there"
-        )
+        form = "its form is explained in algebra.yaml there"
+        raise UserError(f"{app} has no task space: write {display(_file(app))}; {form}")
     return read_space(app, _file(app))
 
 
@@ -92,49 +89,17 @@ def _file(app: str) -> Path:
 
 def read_space(app: str, path: Path) -> Space:
     with reading(path, "YAML"):
-        raw = yaml.load(
-            path.read_text(encoding="utf-8"), yaml.CSafeLoader
-        )  # the kit's own large file, which every stage reads
-    words = raw.get("vocabularies", {})
-    goals = tuple(
-        Goal(app=app, **(item | {"values": expand(item["values"], words)})) for item in raw["goals"]
-    )
-    return Space(app, goals, raw.get("starts", {}), words)
-
-
-def expand(values: Any, vocabularies: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """The values of a goal by their words.
-
-    >>> expand({"numbers": [20, 60, 20]}, {})
-    {'20': 20, '40': 40, '60': 60}
-    >>> expand({"parts": [{"names": "peaks"}, [3, 4]], "word": "{0} into {1}"}, {"peaks": ["Ash", "Bay"]})
-    {'Ash into 3': ['Ash', 3], 'Ash into 4': ['Ash', 4], 'Bay into 3': ['Bay', 3], 'Bay into 4': ['Bay', 4]}
-    """
-    match values:
-        case list():
-            return {str(value): value for value in values}
-        case {"numbers": [first, last, step]}:
-            count = round((last - first) / step) + 1
-            return {f"{first + i * step:.10g}": round(first + i * step, 10) for i in range(count)}
-        case {"names": name}:
-            return {word: word for word in vocabularies[name]}
-        case {"parts": parts, "word": template, **others}:
-            lists = [list(expand(part, vocabularies).items()) for part in parts]
-            chosen = (row for row in itertools.product(*lists) if len({word for word, _ in row}) == len(row))
-            named = (
-                (template.format(*(word for word, _ in row)), [value for _, value in row]) for row in chosen
-            )
-            return {word: value for word, value in named if word not in others.get("without", ())}
-    return values
+        # the kit's own large file, which every stage reads
+        raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    vocabularies = raw.get("vocabularies", {})
+    return Space(app, goals_of(app, raw["goals"], vocabularies), raw.get("starts", {}), vocabularies)
 
 
 # ---- the split ---------------------------------------------------------------------------------------------
 
 
 def content(task_space: Space, parts: Sequence[Aim]) -> str:
-    """What a task of these aims asks, as text: the goal state, or for a question its goal and value; their
-    order is no matter.
-    """
+    """What a task of these aims asks, in any order: the goal state, or of a question its goal and value."""
     return "\n".join(sorted(task_space.contents[aim.goal.name, aim.word] for aim in parts))
 
 
@@ -150,11 +115,10 @@ def region(task_space: Space, parts: Sequence[Aim]) -> str | None:
         return alone.pop()
     if apart := alone - {"train"}:
         return apart.pop() if len(apart) == 1 else None
-    known = {
-        sentence([replace(aim, wording=0) for aim in parts]),
-        goal_text(task_space.app, _items(parts)),
-    } & _committed(task_space.app)
-    return "test" if known else _hashed(content(task_space, parts))
+    instruction = sentence([replace(aim, wording=0) for aim in parts])
+    if {instruction, goal_text(task_space.app, _items(parts))} & _committed(task_space.app):
+        return "test"
+    return _hashed(content(task_space, parts))
 
 
 def _region_alone(aim: Aim) -> str:
@@ -166,11 +130,9 @@ def _region_alone(aim: Aim) -> str:
 
 
 def _asked(aim: Aim) -> str:
-    return (
-        f"{aim.goal.app} asks {aim.goal.name} {aim.word}"
-        if aim.goal.ask
-        else goal_text(aim.goal.app, aim.checks)
-    )
+    if aim.goal.ask:
+        return f"{aim.goal.app} asks {aim.goal.name} {aim.word}"
+    return goal_text(aim.goal.app, aim.checks)
 
 
 def _hashed(text: str) -> str:
@@ -184,9 +146,7 @@ def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
 
 @cache
 def _committed(app: str) -> frozenset[str]:
-    """Instructions and goal states of the test tasks under data/tasks/test; of a question the instruction
-    alone.
-    """
+    """Instructions of the test tasks, and goal states of those that are no questions."""
     tasks = test_tasks(app)
     return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
@@ -200,13 +160,12 @@ def aims_of(app: str, name: str) -> tuple[Aim, ...]:
     if not has_space(app):
         return tuple(seed_aims(app)) if name == "train" else ()
     task_space = space(app)
-    aims = (aim for of_goal in task_space.aims.values() for aim in of_goal)
-    return tuple(
-        prepared(task_space, aim) for aim in aims if task_space.regions[aim.goal.name, aim.word] == name
-    )
+    aims = itertools.chain.from_iterable(task_space.aims.values())
+    of_region = (aim for aim in aims if task_space.regions[aim.goal.name, aim.word] == name)
+    return tuple(_prepared(task_space, aim) for aim in of_region)
 
 
-def prepared(task_space: Space, aim: Aim) -> Aim:
+def _prepared(task_space: Space, aim: Aim) -> Aim:
     """The aim with its set-up drawn (`setup`)."""
     return replace(aim, goal=replace(aim.goal, setup=setup(task_space, aim)))
 
@@ -252,26 +211,20 @@ def draw_with_aims(
         fruitless += 1
         if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
-        if (
-            content(task_space, parts) in taken
-            or region(task_space, parts) != name
-            or (task := _task(task_space, parts, defaults, rng)) is None
-        ):
+        asked = content(task_space, parts)
+        if asked in taken or region(task_space, parts) != name:
             continue
-        if len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
+        task = _task(task_space, parts, defaults, rng)
+        if task and len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
             fruitless = 0
-            taken.add(content(task_space, parts))
-            task = replace(task, id=f"{task_space.app}/{task.grade}-{name}-{seed}-{len(taken):04d}")
-            drawn[task.grade].append((parts, task))
-    if few := [
-        f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}"
-        for grade in mix
-        if len(drawn[grade]) < wanted[grade]
-    ]:
-        raise UserError(
-            f"the {name} region of {task_space.app} has too few tasks: {', '.join(few)}; ask for fewer"
-        )
-    return [each for grade in GRADES for each in drawn.get(grade, ())]
+            taken.add(asked)
+            identity = f"{task_space.app}/{task.grade}-{name}-{seed}-{len(taken):04d}"
+            drawn[task.grade].append((parts, replace(task, id=identity)))
+    short = [grade for grade in mix if len(drawn[grade]) < wanted[grade]]
+    if short:
+        few = ", ".join(f"{len(drawn[grade])} of {wanted[grade]} of grade {grade}" for grade in short)
+        raise UserError(f"the {name} region of {task_space.app} has too few tasks: {few}; ask for fewer")
+    return list(itertools.chain.from_iterable(drawn.get(grade, ()) for grade in GRADES))
 
 
 def _combinations(task_space: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
@@ -287,33 +240,27 @@ def _combinations(task_space: Space, rng: random.Random) -> Iterator[tuple[Aim, 
 def _task(
     task_space: Space, parts: Sequence[Aim], defaults: Mapping[str, Any], rng: random.Random
 ) -> Task | None:
-    """The task of these aims, which starts in a state of its own; None if they need different set-ups or too
-    many steps.
-    """
+    """The task of these aims in a start state; None if they need different set-ups or too many steps."""
     settings: dict[str, Any] = {}
     for aim in parts:
         for key, value in setup(task_space, aim).items():
             if settings.setdefault(key, value) != value:
                 return None
-    task = compose(task_space.app, [prepared(task_space, aim) for aim in parts], defaults, "")
+    task = compose(task_space.app, [_prepared(task_space, aim) for aim in parts], defaults, "")
     if len(task.solution) >= task.steps:
         return None
-    bound = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)} | {
-        aim.goal.key for aim in parts
-    }
-    chosen = draw_starts(task_space, {*task.settings, *bound}, rng)
-    return replace(
-        task,
-        initialize=(*task.initialize, *({"func": "set", "key": k, "value": v} for k, v in chosen.items())),
-    )
+    checked = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)}
+    bound = {*task.settings, *checked, *(aim.goal.key for aim in parts)}
+    starts = draw_starts(task_space, bound, rng).items()
+    added = ({"func": "set", "key": key, "value": value} for key, value in starts)
+    return replace(task, initialize=(*task.initialize, *added))
 
 
 def draw_starts(task_space: Space, bound: Collection[str], rng: random.Random) -> dict[str, Any]:
     """Up to three settings to start with, none of those that are `bound`."""
     free = [key for key in task_space.starts if key not in bound]
-    return {
-        key: rng.choice(task_space.starts[key]) for key in rng.sample(free, rng.randint(0, min(3, len(free))))
-    }
+    chosen = rng.sample(free, rng.randint(0, min(3, len(free))))
+    return {key: rng.choice(task_space.starts[key]) for key in chosen}
 
 
 def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
@@ -321,19 +268,20 @@ def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
 
     {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
     """
-    return {key: _among(task_space, aim, value) if isinstance(value, dict) and "names" in value else aim.fill(value)
-            for key, value in aim.goal.setup.items()}  # fmt: skip
+    settings = {}
+    for key, value in aim.goal.setup.items():
+        drawn = isinstance(value, dict) and "names" in value
+        settings[key] = _among(task_space, aim, value) if drawn else aim.fill(value)
+    return settings
 
 
 def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     rng = random.Random(f"{aim.goal.name} {aim.word}")
-    values = [
-        aim.word,
-        *(aim.value if isinstance(aim.value, list) else [aim.value]),
-    ]  # of a question, the word
-    own = [word for word in task_space.vocabularies[spec["names"]] if word in values]
-    others = [word for word in task_space.vocabularies[spec["names"]] if word not in own]
-    names = own + rng.sample(others, spec["count"] - len(own))
+    values = aim.value if isinstance(aim.value, list) else [aim.value]
+    vocabulary = task_space.vocabularies[spec["names"]]
+    asked = [word for word in vocabulary if word in [aim.word, *values]]  # the word is what a question names
+    others = [word for word in vocabulary if word not in asked]
+    names = asked + rng.sample(others, spec["count"] - len(asked))
     rng.shuffle(names)
     return names
 
@@ -344,21 +292,12 @@ def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
 def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
     """Write drawn tasks of one or several applications, with the fingerprints of their spaces, as JSON."""
     spaces = {app: space(app).fingerprint for app in sorted({task.app for task in tasks})}
-    write_json(
-        path,
-        {
-            "region": name,
-            "seed": seed,
-            "spaces": spaces,
-            "tasks": [{"id": t.id} | task_record(t) for t in tasks],
-        },
-    )
+    records = [{"id": task.id} | task_record(task) for task in tasks]
+    write_json(path, {"region": name, "seed": seed, "spaces": spaces, "tasks": records})
 
 
 def read_set(path: Path) -> list[Task]:
-    """The tasks of such a file.  UserError for another file, and for tasks of another version of a space or
-    of its split.
-    """
+    """The tasks of such a file.  UserError for another file, or another version of a space or its split."""
     raw = read_object(path, "spaces", "tasks")
     with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
@@ -372,8 +311,8 @@ def read_set(path: Path) -> list[Task]:
     for app in sorted({task.app for task in tasks}):
         if spaces.get(app) != (present := space(app).fingerprint):
             raise UserError(
-                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here {present}): draw it "
-                "again, since its tasks may be among those to be trained on"
+                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here "
+                f"{present}): draw it again, since its tasks may be among those to be trained on"
             )
     return tasks
 
@@ -384,12 +323,11 @@ def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
 
 
 def check_split(checkpoint: Path, app: str) -> None:
-    """UserError if a checkpoint was trained on another split of an application's space; one without a note is
-    from elsewhere.
-    """
+    """UserError if a checkpoint was trained on another split of a space; one without a note is foreign."""
     known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
     if known and known != (present := space(app).fingerprint):
         raise UserError(
-            f"{checkpoint} was trained on another split of the task space of {app} ({known}, here {present}): it may have "
-            "learned these tasks; train it again, or evaluate it with the version of the kit that trained it"
+            f"{checkpoint} was trained on another split of the task space of {app} "
+            f"({known}, here {present}): it may have learned these tasks; train it again, or evaluate it "
+            "with the version of the kit that trained it"
         )

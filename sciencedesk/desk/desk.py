@@ -7,27 +7,27 @@ are handled alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from functools import partial
 from typing import Any
 
 import numpy as np
 import shiboken6
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QRect, Qt
 from PySide6.QtGui import QImage
-from PySide6.QtWidgets import QFrame, QLabel, QLineEdit, QPushButton, QTabBar, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QTabBar, QWidget
 
 from coda_lib.action import Action
 from sciencedesk.desk import hands
 from sciencedesk.desk.elements import Element, visible_elements
+from sciencedesk.desk.menus import MenuWindow
 from sciencedesk.desk.qt import application
-from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Field, Popup, Rows, Shade, Slider
+from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows, Shade, Slider
 
-MENU_HEIGHT, TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 20, 42, 234  # px from the top edge
+TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 42, 234  # px from the top edge
 
 
-class Desk(QWidget):
+class Desk(MenuWindow):
     """Base of the applications.
 
     A subclass sets `app`, `title` and `defaults`, builds its widgets in `build()`, shows `self.values` in
@@ -44,19 +44,10 @@ class Desk(QWidget):
         self.setFixedSize(WIDTH, HEIGHT)
         self.setWindowTitle(self.title)
         self.setAttribute(Qt.WidgetAttribute.WA_DontShowOnScreen, not visible)
-        self.values: dict[str, Any] = {}
         self.pages: dict[str, list[QWidget]] = {}
-        self.menu: QFrame | None = None  # the open one
-        self.dialog: QFrame | None = None
         self.shortcuts: dict[str, Callable[[], None]] = {}
-        self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
-        self._toggles: list[
-            tuple[QPushButton, str, Any]
-        ] = []  # entries of menus and choices, each on at a value of a key
-        self._menu_x = 2
-        self._image = QImage(
-            WIDTH, HEIGHT, QImage.Format.Format_RGB32
-        )  # not scaled, whatever the display's scale is
+        # not scaled, whatever the display's scale is
+        self._image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)
         self.tabs = self._place(QTabBar(self), 0, TAB_TOP, WIDTH, 22)
         self.tabs.setDrawBase(False)
         self.tabs.setExpanding(False)
@@ -68,7 +59,7 @@ class Desk(QWidget):
         self.reset({})
         self.show()
 
-    # -- what a subclass defines ---------------------------------------------------------------------------------
+    # -- what a subclass defines -----------------------------------------------------------------------------
 
     def build(self) -> None:
         raise NotImplementedError
@@ -78,18 +69,10 @@ class Desk(QWidget):
         raise NotImplementedError
 
     def facts(self) -> dict[str, Any]:
-        """Values computed from the state (a root, a distance, a position); tasks check them like the state."""
+        """Values computed from the state (a distance, a position); tasks check them like the state."""
         return {}
 
-    # -- pages and their widgets ----------------------------------------------------------------------------------
-
-    @staticmethod
-    def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
-        widget.setGeometry(x, y, w, h)
-        widget.setFocusPolicy(
-            Qt.FocusPolicy.ClickFocus if isinstance(widget, QLineEdit) else Qt.FocusPolicy.NoFocus
-        )
-        return widget
+    # -- pages and their widgets -----------------------------------------------------------------------------
 
     def add(self, page: str, widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
         """Put a widget on a tab's page; x, y in px of the window, y counted from the top of the page."""
@@ -101,12 +84,6 @@ class Desk(QWidget):
         self._shade.raise_()
         return widget
 
-    def button(self, name: str, act: Callable[[], None], parent: QWidget | None = None) -> QPushButton:
-        button = QPushButton(name, parent or self)
-        button.setAccessibleName(name)
-        button.clicked.connect(lambda: act())
-        return button
-
     def choice(self, name: str, key: str, value: Any) -> QPushButton:
         """A button that sets the state under `key`, one of several choices; the chosen one stays down."""
         button = self.button(name, lambda: self.change(**{key: value}))
@@ -115,17 +92,9 @@ class Desk(QWidget):
         self._toggles.append((button, key, value))
         return button
 
-    def field(
-        self, name: str, enter: Callable[[], None] | None = None, parent: QWidget | None = None
-    ) -> Field:
-        field = Field(name, parent or self)
-        if enter:
-            field.returnPressed.connect(enter)
-        return field
-
-    def label(self, name: str, parent: QWidget | None = None) -> QLabel:
+    def label(self, name: str) -> QLabel:
         """A named value, shown as 'name: text' by `show_value`."""
-        label = QLabel(parent or self)
+        label = QLabel(self)
         label.setAccessibleName(name)
         return label
 
@@ -133,150 +102,32 @@ class Desk(QWidget):
     def show_value(label: QLabel, text: str) -> None:
         label.setText(f"{label.accessibleName()}: {text}")
 
+    def labels(self, page: str, names: Sequence[str], x: int, y: int, w: int, step: int) -> dict[str, QLabel]:
+        """A column of named values, each 18 px high and `step` px below the last."""
+        return {
+            name: self.add(page, self.label(name), x, y + step * i, w, 18) for i, name in enumerate(names)
+        }
+
     def picture(
-        self, name: str, draw: Callable[..., None], objects: Callable[..., Any] = lambda v, rect: {}
+        self,
+        name: str,
+        draw: Callable[..., None],
+        objects: Callable[..., Mapping[str, QRect]] = lambda v, rect: {},
     ) -> Canvas:
-        """A canvas drawn from the state by draw(values, painter, rect); objects(values, rect) gives the boxes
-        by name.
-        """
+        """A canvas: draw(values, painter, rect) shows the state, objects(values, rect) has boxes by name."""
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
 
-    def message(self, text: str) -> None:
-        self.status.setText(text)
-
-    # -- menus and dialogs --------------------------------------------------------------------------------------------
-
-    def add_menu(self, title: str, entries: Mapping[str, Callable[[], None] | tuple[str, Any]]) -> QFrame:
-        """A menu in the menu bar.  An entry is a callable, or (key, value): an entry with a mark that shows
-        and sets the state.
-
-        With a boolean value the entry toggles; with another value it is one of several choices.
-        """
-        width = 12 + self.fontMetrics().horizontalAdvance(title)
-        opener = self._place(
-            self.button(title, lambda: self.open_menu(frame, home)), self._menu_x, 0, width, MENU_HEIGHT
-        )
-        opener.setFlat(True)
-        opener.setProperty("role", "menu")
-        frame = Popup(self)
-        for i, (name, entry) in enumerate(entries.items()):
-            item = self._place(
-                self.button(name, partial(self._choose, name, entry), frame), 1, 1 + 19 * i, 118, 19
-            )
-            item.setStyleSheet("text-align: left; padding-left: 6px; border: none;")
-            if isinstance(entry, tuple):
-                item.setProperty("role", "toggle")
-                self._toggles.append((item, *entry))
-        frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + 19 * len(entries))
-        home = frame.pos()
-        self._menu_x += width
-        return frame
-
-    def _choose(self, name: str, entry: Callable[[], None] | tuple[str, Any]) -> None:
-        self.close_menu()
-        if callable(entry):
-            entry()
-            return
-        key, value = entry
-        self.set(key, not self.values[key] if isinstance(value, bool) else value)
-        self.message(f"{name}: {'on' if self.values[key] == value else 'off'}")  # the effect may be invisible
-
-    def open_menu(self, frame: QFrame, at: QPoint) -> None:
-        """Show a menu with its corner at this point, or as near as the window allows."""
-        self.close_menu()
-        frame.move(min(at.x(), WIDTH - frame.width()), min(at.y(), HEIGHT - frame.height()))
-        self.menu = frame
-        self._raise(frame)
-
-    def close_menu(self) -> None:
-        if self.menu is not None:
-            self.menu.hide()
-            self.menu = None
-            self._shade.setVisible(self.dialog is not None)
-
-    def add_dialog(
-        self, title: str, height: int, accept: Callable[[dict[str, str]], str | None], fields: Sequence[str],
-        start: Callable[[], Mapping[str, str]] = dict,
-    ) -> QFrame:  # fmt: skip
-        """A dialog with named text fields and the buttons OK and Cancel.
-
-        `accept` gets the fields' texts and returns None, or what is wrong with them; that is shown in the
-        status line and the dialog stays open.  `start` gives the fields' texts at opening.  The first field
-        has the focus.
-        """
-        frame = Popup(self)
-        frame.setGeometry(58, 60, 220, height)
-        heading = self._place(QLabel(title, frame), 1, 1, 218, 18)
-        heading.setStyleSheet("background: #34495e; color: white; padding-left: 4px;")
-        inputs: dict[str, Field] = {}
-
-        def finish() -> None:
-            if problem := accept({name: field.text().strip() for name, field in inputs.items()}):
-                self.message(problem)
-            else:
-                self.close_dialog()
-
-        def fill() -> None:
-            texts = start()
-            for name, field in inputs.items():
-                field.setText(str(texts.get(name, "")))
-            inputs[fields[0]].setFocus()
-            inputs[fields[0]].selectAll()
-
-        for i, name in enumerate(fields):
-            self._place(QLabel(name, frame), 8, 24 + 24 * i, 78, 20)
-            inputs[name] = self._place(self.field(name, finish, frame), 88, 24 + 24 * i, 124, 20)
-        self._place(self.button("OK", finish, frame), 92, height - 26, 58, 22)
-        self._place(self.button("Cancel", self.close_dialog, frame), 154, height - 26, 58, 22)
-        frame.opening = fill
-        return frame
-
-    def add_entry(self, title: str, name: str, key: str, allowed: Container[str], problem: str) -> QFrame:
-        """A dialog that sets the number under `key` to one of the `allowed`; `problem` says which these are."""
-
-        def accept(texts: dict[str, str]) -> str | None:
-            if texts[name] not in allowed:
-                return problem
-            self.set(key, int(texts[name]))
-            return None
-
-        return self.add_dialog(title, 84, accept, [name], lambda: {name: self.values[key]})
-
-    def open_dialog(self, frame: QFrame) -> None:
-        self.close_menu()
-        self.close_dialog()
-        self.dialog = frame
-        self._raise(frame)
-        frame.opening()
-
-    def close_dialog(self) -> None:
-        if self.dialog is not None:
-            self.dialog.hide()
-            self.dialog = None
-            self._shade.hide()
-            if self.focusWidget():
-                self.focusWidget().clearFocus()
-
-    def _raise(self, frame: QFrame) -> None:
-        self._shade.show()
-        self._shade.raise_()
-        frame.show()
-        frame.raise_()
-
-    # -- state ---------------------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------
 
     def reset(self, settings: Mapping[str, Any]) -> None:
-        """Begin a new episode: the defaults, changed by `settings` (dotted keys).  KeyError for an unknown
-        key.
-        """
+        """Begin an episode: the defaults, changed by `settings` (by key).  KeyError for an unknown key."""
         if unknown := settings.keys() - self.defaults.keys():
-            raise KeyError(
-                f"{self.app} has no setting {min(unknown)!r}; it has {', '.join(sorted(self.defaults))}"
-            )
-        self.values = {key: copy(value) for key, value in (dict(self.defaults) | dict(settings)).items()}
+            known = ", ".join(sorted(self.defaults))
+            raise KeyError(f"{self.app} has no setting {min(unknown)!r}; it has {known}")
+        self.values = {key: copy(value) for key, value in {**self.defaults, **settings}.items()}
         self.close_menu()
         self.close_dialog()
-        self.clipboard, self.held, self.pressed = "", frozenset(), None
+        self.clipboard, self.held, self.pressed = "", frozenset(), None  # of this window and this episode
         for field in self.findChildren(Field):
             field.setText("")  # unlike clear(), not undone by Ctrl+Z
         for rows in self.findChildren(Rows):
@@ -313,16 +164,16 @@ class Desk(QWidget):
         for picture in [*self.findChildren(Canvas), *self.findChildren(Slider)]:
             picture.update()
 
-    # -- mouse, keyboard and screen --------------------------------------------------------------------------------
+    # -- mouse, keyboard and screen --------------------------------------------------------------------------
 
     def keyPressEvent(self, event) -> None:
         """Handle keys that no widget took: Escape closes, shortcuts act."""
         if event.key() == Qt.Key.Key_Escape:
             self.close_menu() if self.menu is not None else self.close_dialog()
         elif event.modifiers() & Qt.KeyboardModifier.ControlModifier and self.dialog is None:
-            self.shortcuts.get(
-                f"ctrl {chr(event.key()).lower()}" if event.key() < 128 else "", lambda: None
-            )()
+            letter = chr(event.key()).lower() if event.key() < 128 else ""
+            if act := self.shortcuts.get(f"ctrl {letter}"):
+                self.attempt(act)
 
     @property
     def typing(self) -> bool:

@@ -1,4 +1,4 @@
-"""The visible elements of a window by name; for base-model training, scripts and tests, never for the agent."""
+"""The visible elements of a window by name, for base-model training, scripts and tests: no agent has it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from PySide6.QtCore import QRect
 from PySide6.QtWidgets import QAbstractButton, QLineEdit, QListWidget, QTabBar, QWidget
 
-from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Slider
+from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Part, Slider
 
 
 @dataclass(frozen=True)
@@ -40,29 +40,26 @@ def visible_elements(window: QWidget) -> list[Element]:
     return found
 
 
-def _parts(widget: QWidget) -> list[tuple[str, str, QRect, str]]:
-    """The named parts of a widget: (name, role, box in px of the widget, what it shows)."""
+def _parts(widget: QWidget) -> list[Part]:
+    """The named parts of a widget."""
     name = widget.accessibleName()
-    if isinstance(widget, QTabBar):
-        shown = ["selected" if i == widget.currentIndex() else "" for i in range(widget.count())]
-        return [(widget.tabText(i), "tab", widget.tabRect(i), shown[i]) for i in range(widget.count())]
-    if isinstance(widget, QListWidget):
-        if not widget.count():
+    match widget:
+        case QTabBar():
+            marks = ["selected" if i == widget.currentIndex() else "" for i in range(widget.count())]
+            return [(widget.tabText(i), "tab", widget.tabRect(i), mark) for i, mark in enumerate(marks)]
+        case QListWidget() if widget.count():
+            items, room = [widget.item(i) for i in range(widget.count())], widget.viewport().rect()
+            marks = ["selected" if item is widget.currentItem() else "" for item in items]
+            boxes = [widget.visualItemRect(item) & room for item in items]
+            return [(i.text(), "row", box, mark) for i, box, mark in zip(items, boxes, marks, strict=True)]
+        case QListWidget():
             return [(name, "value", widget.rect(), "")]
-        items = [widget.item(i) for i in range(widget.count())]
-        boxes = [widget.visualItemRect(item) & widget.viewport().rect() for item in items]
-        marks = ["selected" if item is widget.currentItem() else "" for item in items]
-        return [
-            (i.text(), "row", box, mark)
-            for i, box, mark in zip(items, boxes, marks, strict=True)
-            if not box.isEmpty()
-        ]
-    if isinstance(widget, Slider | Canvas):
-        shown = str(widget.value) if isinstance(widget, Slider) else ""
-        return [(part, role, box, shown if role == "slider" else "") for part, role, box in widget.targets()]
-    if isinstance(widget, QAbstractButton):
-        role = widget.property("role") or "button"
-        return [
-            (name, role, widget.rect(), "on" if role == "toggle" and widget.text().startswith("●") else "")
-        ]
-    return [(name, "field" if isinstance(widget, QLineEdit) else "value", widget.rect(), widget.text())]
+        case Slider() | Canvas():
+            return widget.parts()
+        case QAbstractButton():
+            role = widget.property("role") or "button"
+            on = role == "toggle" and widget.text().startswith("●")
+            return [(name, role, widget.rect(), "on" if on else "")]
+        case _:
+            role = "field" if isinstance(widget, QLineEdit) else "value"
+            return [(name, role, widget.rect(), widget.text())]

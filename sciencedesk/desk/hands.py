@@ -15,8 +15,9 @@ from coda_lib.action import Action, ActionType
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
 _KEYS = {
-    "enter": "Return", "esc": "Escape", "tab": "Tab", "space": "Space", "backspace": "Backspace", "delete": "Delete", "up": "Up",
-    "down": "Down", "left": "Left", "right": "Right", "home": "Home", "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
+    "enter": "Return", "esc": "Escape", "tab": "Tab", "space": "Space", "backspace": "Backspace",
+    "delete": "Delete", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "home": "Home",
+    "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
 _MODIFIERS = {
     "ctrl": "ControlModifier",
@@ -37,9 +38,8 @@ def perform(window: QWidget, action: Action) -> None:
             widget, position = _click(window, action, Qt.MouseButton.LeftButton)
             if widget.isVisible():
                 QTest.mouseDClick(widget, Qt.MouseButton.LeftButton, pos=position)
-                QTest.mouseRelease(
-                    widget, Qt.MouseButton.LeftButton, pos=position
-                )  # Qt's double click leaves the button down
+                # Qt's double click leaves the button down
+                QTest.mouseRelease(widget, Qt.MouseButton.LeftButton, pos=position)
         case ActionType.HOVER:
             QTest.mouseMove(*_at(window, action, _pressed(window)))
         case ActionType.MOUSE_DOWN:
@@ -71,11 +71,14 @@ def perform(window: QWidget, action: Action) -> None:
             assert_never(action.type)
 
 
-def _known(chord: Sequence[str]) -> bool:
-    return all(
-        key in _MODIFIERS or key in _KEYS or (len(key) == 1 and key.isascii() and key.isalnum())
-        for key in chord
-    )
+def _is_known(chord: Sequence[str]) -> bool:
+    """Whether all keys of a chord are in `_MODIFIERS` or `_KEYS`, letters or digits."""
+    letters = [key for key in chord if key not in _MODIFIERS and key not in _KEYS]
+    return all(len(key) == 1 and key.isascii() and key.isalnum() for key in letters)
+
+
+def _key(name: str) -> Qt.Key:
+    return Qt.Key["Key_" + _KEYS.get(name, name.upper())]
 
 
 def _held(window: QWidget) -> Qt.KeyboardModifier:
@@ -88,13 +91,13 @@ def _held(window: QWidget) -> Qt.KeyboardModifier:
 
 def _hold(window: QWidget, keys: Sequence[str], down: bool) -> None:
     """Press keys and keep them, or release them; the same keys as in a chord."""
-    if not _known(keys):
+    if not _is_known(keys):
         return
     for key in keys:
         window.held = window.held | {key} if down else window.held - {key}
         if key not in _MODIFIERS:
             send = QTest.keyPress if down else QTest.keyRelease
-            send(window.focusWidget() or window, Qt.Key["Key_" + _KEYS.get(key, key.upper())], _held(window))
+            send(window.focusWidget() or window, _key(key), _held(window))
 
 
 def _pressed(window: QWidget) -> QWidget | None:
@@ -103,14 +106,14 @@ def _pressed(window: QWidget) -> QWidget | None:
 
 
 def _press(widget: QWidget, chord: Sequence[str], modifiers: Qt.KeyboardModifier) -> None:
-    """Press a chord; one with a key outside `_MODIFIERS`, `_KEYS`, letters and digits does nothing."""
-    if not _known(chord):
+    """Press a chord; one with an unknown key does nothing."""
+    if not _is_known(chord):
         return
     for key in chord:
         if key in _MODIFIERS:
             modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
         else:
-            QTest.keyClick(widget, Qt.Key["Key_" + _KEYS.get(key, key.upper())], modifiers)
+            QTest.keyClick(widget, _key(key), modifiers)
 
 
 def _type(widget: QWidget, character: str) -> None:
@@ -144,10 +147,11 @@ def _click(window: QWidget, action: Action, button: Qt.MouseButton) -> tuple[QWi
 def _scroll(window: QWidget, action: Action) -> None:
     widget, position = _at(window, action)
     steps = {"up": (0, 120), "down": (0, -120), "left": (120, 0), "right": (-120, 0)}[action.direction]
+    points = QPointF(position), QPointF(widget.mapToGlobal(position))
+    no_button, no_modifier = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
     event = QWheelEvent(
-        QPointF(position), QPointF(widget.mapToGlobal(position)), QPoint(), QPoint(*steps), Qt.MouseButton.NoButton,
-        Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase, False,
-    )  # fmt: skip
+        *points, QPoint(), QPoint(*steps), no_button, no_modifier, Qt.ScrollPhase.NoScrollPhase, False
+    )
     QApplication.sendEvent(widget, event)
 
 

@@ -12,14 +12,11 @@ from PySide6.QtWidgets import QApplication
 
 from coda_lib.errors import UserError
 
-_SCALES = (
-    "QT_SCALE_FACTOR",
-    "QT_SCREEN_SCALE_FACTORS",
-    "QT_FONT_DPI",
-)  # settings of a desktop that Qt would follow
+# settings of a desktop that Qt would follow
+_SCALES = ("QT_SCALE_FACTOR", "QT_SCREEN_SCALE_FACTORS", "QT_FONT_DPI")
 _PACKAGES = (  # what Qt's windows need under X11 beyond what it needs to draw off screen
-    "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 "
-    "libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
+    "libx11-xcb1 libxcb-cursor0 libxcb-icccm4 libxcb-image0 libxcb-keysyms1 libxcb-randr0 "
+    "libxcb-render-util0 libxcb-shape0 libxcb-sync1 libxcb-xfixes0 libxkbcommon-x11-0"
 )
 
 
@@ -50,7 +47,7 @@ def application(visible: bool = False) -> QApplication:
         app.setPalette(palette)
     if visible and app.platformName() == "offscreen":
         raise UserError(
-            "there is no display to open a window on, or Qt cannot use it: on Debian or Ubuntu it needs the packages "
-            f"{_PACKAGES}. Everything but real windows works without a display"
+            "there is no display to open a window on, or Qt cannot use it: on Debian or Ubuntu it needs the "
+            f"packages {_PACKAGES}. Everything but real windows works without a display"
         )
     return app

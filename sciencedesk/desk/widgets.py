@@ -8,10 +8,9 @@ from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter
 from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget, QWidget
 
-WIDTH, HEIGHT = (
-    336,
-    252,
-)  # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+# px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+WIDTH, HEIGHT = 336, 252
+Part = tuple[str, str, QRect, str]  # name, role, box in px of the widget, text of an element
 
 
 def small_font(painter: QPainter) -> None:
@@ -19,6 +18,18 @@ def small_font(painter: QPainter) -> None:
     font = QFont(painter.font())
     font.setPixelSize(10)
     painter.setFont(font)
+
+
+def draw_placeholder(painter: QPainter, rect: QRect, text: str) -> None:
+    """Say in the middle of a picture why it is empty."""
+    painter.setPen(QColor("#777777"))
+    painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, text)
+
+
+def free_place(places: Iterable[QRect], room: QRect, taken: list[QRect]) -> QRect | None:
+    """The first place for a label that lies in the room and covers nothing that is taken."""
+    free = (p for p in places if room.contains(p) and not any(p.intersects(other) for other in taken))
+    return next(free, None)
 
 
 class Shade(QWidget):
@@ -41,6 +52,8 @@ class Shade(QWidget):
 class Popup(QFrame):
     """A menu or a dialog, hidden at first."""
 
+    fill: Callable[[], None]  # sets a dialog's fields when it opens
+
     def __init__(self, window: QWidget):
         super().__init__(window)
         self.setFrameShape(QFrame.Shape.Box)
@@ -56,18 +69,18 @@ class Field(QLineEdit):
         self.setAccessibleName(name)
         self.setMaxLength(40)
         self.setContextMenuPolicy(Qt.ContextMenuPolicy.NoContextMenu)  # it would be a window of its own
-        # Qt draws the cursor of a field that ever had a key, and of no other: a picture would depend on
-        # earlier episodes
+        # Qt draws the cursor only of a field that ever had a key: pictures would depend on earlier episodes
         super().keyPressEvent(QKeyEvent(QEvent.Type.KeyPress, Qt.Key.Key_End, Qt.KeyboardModifier.NoModifier))
 
     def keyPressEvent(self, event) -> None:
         """Copy, cut and paste within the window; all else is Qt's."""
+        cut = event.matches(QKeySequence.StandardKey.Cut)
         if event.matches(QKeySequence.StandardKey.Paste):
             self.insert(self.window().clipboard)
-        elif event.matches(QKeySequence.StandardKey.Copy) or event.matches(QKeySequence.StandardKey.Cut):
+        elif cut or event.matches(QKeySequence.StandardKey.Copy):
             if self.hasSelectedText():
                 self.window().clipboard = self.selectedText()
-                if event.matches(QKeySequence.StandardKey.Cut):
+                if cut:
                     self.del_()
         else:
             super().keyPressEvent(event)
@@ -77,9 +90,7 @@ class Field(QLineEdit):
 
     def paintEvent(self, event) -> None:
         super().paintEvent(event)
-        if (
-            self.window().focusWidget() is self
-        ):  # drawn by hand: an off-screen window never has Qt's own focus
+        if self.window().focusWidget() is self:  # an off-screen window never has Qt's own focus
             with QPainter(self) as painter:
                 painter.setPen(QColor("#1f6feb"))
                 painter.drawRect(self.rect().adjusted(0, 0, -1, -1))
@@ -87,8 +98,9 @@ class Field(QLineEdit):
 
 
 class Rows(QListWidget):
-    """A list whose rows can be selected, opened (double click), asked for a menu (right click) and dragged."""
+    """A list whose rows can be chosen, opened (double click), asked for a menu (right click) and dragged."""
 
+    chosen = Signal(str)
     opened = Signal(str)
     context = Signal(str)
     moved = Signal(str, str)
@@ -130,7 +142,7 @@ class Rows(QListWidget):
         if event.button() != Qt.MouseButton.LeftButton or text is None or pressed is None:
             return
         if text == pressed:
-            self.itemClicked.emit(self.itemAt(event.position().toPoint()))
+            self.chosen.emit(text)
         else:
             self.moved.emit(pressed, text)
 
@@ -152,9 +164,10 @@ class Slider(QWidget):
     def _x(self, tick: int) -> int:
         return 10 + (self.width() - 20) * self.ticks.index(tick) // (len(self.ticks) - 1)
 
-    def targets(self) -> list[tuple[str, str, QRect]]:
-        handle = (self.accessibleName(), "slider", QRect(self._x(self.value) - 5, 2, 10, 12))
-        return [handle] + [(str(t), "target", QRect(self._x(t) - 10, 15, 20, 11)) for t in self.ticks]
+    def parts(self) -> list[Part]:
+        box = QRect(self._x(self.value) - 5, 2, 10, 12)
+        ticks = [(str(t), "target", QRect(self._x(t) - 10, 15, 20, 11), "") for t in self.ticks]
+        return [(self.accessibleName(), "slider", box, str(self.value)), *ticks]
 
     def mousePressEvent(self, event) -> None:
         pass
@@ -168,35 +181,34 @@ class Slider(QWidget):
             painter.drawLine(10, 8, self.width() - 10, 8)
             painter.setPen(QColor("#222222"))
             for tick in self.ticks:
-                painter.drawText(
-                    QRect(self._x(tick) - 12, 14, 24, 12), Qt.AlignmentFlag.AlignCenter, str(tick)
-                )
+                box = QRect(self._x(tick) - 12, 14, 24, 12)
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, str(tick))
             painter.fillRect(QRect(self._x(self.value) - 4, 2, 8, 12), QColor("#1f6feb"))
 
 
 class Canvas(QWidget):
-    """A picture drawn by the application; its visible objects are elements, and clicks and drags reach the
-    desk.
-    """
+    """A picture drawn by the application; objects on it are elements, clicks and drags are signals."""
 
     clicked = Signal(str, str)  # name of the object under the mouse ('' if none), button: left, right, double
-    dragged = Signal(
-        str, str, float, float
-    )  # objects at both ends ('' if none), distance in fractions of the canvas
+    # objects at both ends ('' if none), distance in fractions of the canvas
+    dragged = Signal(str, str, float, float)
 
     def __init__(
-        self, name: str, parent: QWidget, draw: Callable[[QPainter, QRect], None],
-        objects: Callable[[QRect], Mapping[str, QRect]] = lambda rect: {},
-    ):  # fmt: skip
+        self,
+        name: str,
+        parent: QWidget,
+        draw: Callable[[QPainter, QRect], None],
+        objects: Callable[[QRect], Mapping[str, QRect]],
+    ):
         super().__init__(parent)
         self.setAccessibleName(name)
         self._draw, self._objects = draw, objects
         self._start: QPoint | None = None
 
-    def targets(self) -> list[tuple[str, str, QRect]]:
-        return [(name, "target", box) for name, box in self._objects(self.rect()).items()]
+    def parts(self) -> list[Part]:
+        return [(name, "target", box, "") for name, box in self._objects(self.rect()).items()]
 
-    def _hit(self, position: QPoint) -> str:
+    def _object_at(self, position: QPoint) -> str:
         return next((name for name, box in self._objects(self.rect()).items() if box.contains(position)), "")
 
     def mousePressEvent(self, event) -> None:
@@ -206,23 +218,20 @@ class Canvas(QWidget):
         if self._start is None:  # the release that ends a double click
             return
         end = event.position().toPoint()
-        way = end - self._start
-        if way.manhattanLength() > 6:
-            self.dragged.emit(
-                self._hit(self._start), self._hit(end), way.x() / self.width(), way.y() / self.height()
-            )
+        shift = end - self._start
+        if shift.manhattanLength() > 6:
+            ends = self._object_at(self._start), self._object_at(end)
+            self.dragged.emit(*ends, shift.x() / self.width(), shift.y() / self.height())
         else:
             button = "right" if event.button() == Qt.MouseButton.RightButton else "left"
-            self.clicked.emit(self._hit(end), button)
+            self.clicked.emit(self._object_at(end), button)
 
     def mouseDoubleClickEvent(self, event) -> None:
         self._start = None
-        self.clicked.emit(self._hit(event.position().toPoint()), "double")
+        self.clicked.emit(self._object_at(event.position().toPoint()), "double")
 
     def paintEvent(self, event) -> None:
-        with QPainter(
-            self
-        ) as painter:  # ended even if drawing fails: Qt crashes on a painter that is left open
+        with QPainter(self) as painter:  # Qt crashes on a painter that is left open if drawing fails
             painter.fillRect(self.rect(), QColor("white"))
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             self._draw(painter, self.rect())

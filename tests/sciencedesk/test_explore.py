@@ -11,7 +11,7 @@ import pytest
 from coda_lib.applications import ALL_APPS, APPLICATIONS
 from coda_lib.errors import UserError
 from coda_lib.task import Task, test_tasks
-from sciencedesk import goals as explore
+from sciencedesk import goals as goals_module
 from sciencedesk.env import desk_class
 from sciencedesk.goals import Aim, Goal, aims, combinations, compose, draw_test_tasks, goals
 
@@ -29,20 +29,21 @@ DIGITS = Goal(
     [{"click": "Settings"}, {"click": "Precision"}, {"type": "{v}\n"}], "digits",
 )  # fmt: skip
 RANGE = Goal(
-    "algebra", "range", "set the range from {v}", {"-1 to 1": [-1, 1]}, [{"type": "{0}"}, {"drag": ["{0}", "{1}"]}],
-    check=[{"key": "xmin", "pred": "equals", "value": "{0}"}], setup={"locked": True}, area="view",
+    "algebra", "range", "set the range from {v}", {"-1 to 1": [-1, 1]},
+    [{"type": "{0}"}, {"drag": ["{0}", "{1}"]}], check=[{"key": "xmin", "pred": "equals", "value": "{0}"}],
+    setup={"locked": True}, area="view",
 )  # fmt: skip
 MEAN = Goal(
     "algebra", "mean", "what is the {v} mean", {"first": "531"}, [{"click": "{V}"}], ask=True, fact="mean"
 )
 
 
-def one(goal: Goal) -> Aim:
+def first_aim(goal: Goal) -> Aim:
     return Aim(goal, next(iter(goal.values)))
 
 
 def test_a_goal_with_a_value_is_a_task():
-    task = compose("algebra", [one(DIGITS)], DEFAULTS, "algebra/{grade}-01")
+    task = compose("algebra", [first_aim(DIGITS)], DEFAULTS, "algebra/{grade}-01")
     assert (task.id, task.grade, task.instruction) == ("algebra/B-01", "B", "Set the precision to 4 digits.")
     assert task.initialize == () and task.ans is None
     assert task.evaluate == ({"type": "state", "key": "digits", "pred": "equals", "value": 4},)
@@ -57,22 +58,22 @@ def test_a_task_starts_where_its_goal_does_not_hold():
 
 
 def test_goals_are_combined_in_their_order():
-    task = compose("algebra", [Aim(GRID, "off"), one(DIGITS)], DEFAULTS, "algebra/{grade}-02")
+    task = compose("algebra", [Aim(GRID, "off"), first_aim(DIGITS)], DEFAULTS, "algebra/{grade}-02")
     assert (
         task.id == "algebra/C-02"
         and task.instruction == "Turn the grid off and set the precision to 4 digits."
     )
     assert [item["key"] for item in task.evaluate] == ["grid", "digits"] and len(task.solution) == 5
-    three = compose("algebra", [Aim(GRID, "on"), one(DIGITS), one(RANGE)], DEFAULTS, "{grade}")
+    three = compose("algebra", [Aim(GRID, "on"), first_aim(DIGITS), first_aim(RANGE)], DEFAULTS, "{grade}")
     assert three.grade == "D" and three.settings == {"locked": True}
 
 
 def test_a_question_comes_with_its_answer():
-    alone = compose("algebra", [one(MEAN)], DEFAULTS, "{grade}")
+    alone = compose("algebra", [first_aim(MEAN)], DEFAULTS, "{grade}")
     assert (alone.grade, alone.ans, alone.instruction) == ("A", "531", "What is the first mean?")
     assert alone.evaluate == ({"type": "stop", "value": "ANS", "args": ["531"]},)
     assert alone.solution == ({"click": "First"}, {"answer": "531"})
-    assert compose("algebra", [Aim(GRID, "on"), one(MEAN)], DEFAULTS, "{grade}").grade == "D"
+    assert compose("algebra", [Aim(GRID, "on"), first_aim(MEAN)], DEFAULTS, "{grade}").grade == "D"
 
 
 def test_aims_that_undo_each_other_are_not_combined():
@@ -83,23 +84,26 @@ def test_aims_that_undo_each_other_are_not_combined():
 @pytest.mark.parametrize(
     ("template", "filled"),
     [
-        ("{v}", "-1 to 1"), ("{0}", -1), ("{1}", 1), ("{value}", [-1, 1]), ("from {0} to {1}", "from -1 to 1"),
-        ("{V}!", "-1 to 1!"), (["{0}", {"a": "{1}"}], [-1, {"a": 1}]), (7, 7), (None, None), ("plain", "plain"),
+        ("{v}", "-1 to 1"), ("{0}", -1), ("{1}", 1), ("{value}", [-1, 1]),
+        ("from {0} to {1}", "from -1 to 1"), ("{V}!", "-1 to 1!"), (["{0}", {"a": "{1}"}], [-1, {"a": 1}]),
+        (7, 7), (None, None), ("plain", "plain"),
     ],
 )  # fmt: skip
 def test_templates_keep_types_where_they_are_one_placeholder(template, filled):
-    assert one(RANGE).fill(template) == filled
+    assert first_aim(RANGE).fill(template) == filled
 
 
 def test_words_of_a_script_may_differ_from_those_of_the_instruction():
     goal = replace(
         GRID, values={"the north": "north"}, words={"the north": "North"}, solve=[{"click": "{w}"}]
     )
-    assert one(goal).solution == [{"click": "North"}] and one(goal).text == "turn the grid the north"
+    assert (
+        first_aim(goal).solution == [{"click": "North"}] and first_aim(goal).text == "turn the grid the north"
+    )
 
 
 def test_scripts_are_texts_whatever_the_values_are():
-    assert one(RANGE).solution == [{"type": "-1"}, {"drag": ["-1", "1"]}]
+    assert first_aim(RANGE).solution == [{"type": "-1"}, {"drag": ["-1", "1"]}]
 
 
 def test_an_unknown_application():
@@ -151,7 +155,7 @@ def as_file(task: Task) -> dict:
 
 
 def test_an_application_without_goals_is_one_clear_error(tmp_path, monkeypatch):
-    monkeypatch.setattr(explore, "DATA", tmp_path)
+    monkeypatch.setattr(goals_module, "DATA", tmp_path)
     goals.cache_clear()
     with pytest.raises(UserError, match="algebra has no goals for train tasks: write .*algebra.yaml"):
         goals("algebra")

@@ -29,8 +29,8 @@ SIZE = (336, 252)
         (Action.hotkey("Ctrl+Shift+S"), [("hotkey", ("ctrl", "shift", "s"), {})]),
         (Action.type_text("it's"), [("write", ("it's",), {})]),
         (Action.type_text("a\n\r\nb\tc\n"), [
-            ("write", ("a",), {}), ("press", ("enter",), {}), ("press", ("enter",), {}), ("write", ("b",), {}),
-            ("press", ("tab",), {}), ("write", ("c",), {}), ("press", ("enter",), {}),
+            ("write", ("a",), {}), ("press", ("enter",), {}), ("press", ("enter",), {}),
+            ("write", ("b",), {}), ("press", ("tab",), {}), ("write", ("c",), {}), ("press", ("enter",), {}),
         ]),
         (Action.type_text(""), []),
         (Action.wait(), []),

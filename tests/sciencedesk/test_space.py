@@ -17,7 +17,7 @@ from coda_lib.paths import DATA
 from coda_lib.task import Task, test_tasks
 from sciencedesk import script
 from sciencedesk.env import ScienceDesk, desk_class
-from sciencedesk.goals import Aim, sentence
+from sciencedesk.goals import Aim, expand, sentence
 from sciencedesk.make import defaults as defaults_of
 from sciencedesk.real.pymol_facts import SETTINGS
 from sciencedesk.space import (
@@ -28,7 +28,6 @@ from sciencedesk.space import (
     content,
     draw,
     draw_with_aims,
-    expand,
     read_set,
     read_space,
     region,
@@ -47,7 +46,11 @@ SMALL = """
 vocabularies: {peaks: [Ash, Bay, Elm, Fir, Ivy, Oak, Yew, Asp]}
 starts: {grid: [true, false], legend: [true, false]}
 goals:
-  - {name: grid, say: "turn the grid {v}", values: {"on": true, "off": false}, key: grid, solve: [{click: View}, {click: Grid}]}
+  - name: grid
+    say: "turn the grid {v}"
+    values: {"on": true, "off": false}
+    key: grid
+    solve: [{click: View}, {click: Grid}]
   - name: light
     say: ["set the light azimuth to {v}", "light the map from {v} degrees"]
     values: {numbers: [5, 355, 5]}
@@ -84,7 +87,8 @@ def small(tmp_path: Path) -> Space:
          {"Ash to Bay": ["Ash", "Bay"], "Bay to Ash": ["Bay", "Ash"]}),
         ({"parts": [{"slope": "Slope"}, [25, 50]], "word": "{0} to {1}"},
          {"slope to 25": ["Slope", 25], "slope to 50": ["Slope", 50]}),
-        ({"parts": [["a", "b"], [1, 2]], "word": "{0} {1}", "without": ["a 2", "b 1"]}, {"a 1": ["a", 1], "b 2": ["b", 2]}),
+        ({"parts": [["a", "b"], [1, 2]], "word": "{0} {1}", "without": ["a 2", "b 1"]},
+        {"a 1": ["a", 1], "b 2": ["b", 2]}),
     ],
 )  # fmt: skip
 def test_values_of_a_goal(values, expected):
@@ -143,11 +147,11 @@ def test_a_combination_belongs_where_its_aims_do(small):
 
 @pytest.mark.parametrize("app", SPACES)
 def test_what_a_test_task_asks_is_in_the_test_region(app):
-    here = space(app)
+    task_space = space(app)
     tasks = {task.instruction for task in test_tasks(app)}
-    asked = [aim for aims in here.aims.values() for aim in aims if sentence([aim]) in tasks]
+    asked = [aim for aims in task_space.aims.values() for aim in aims if sentence([aim]) in tasks]
     assert len(asked) > 0.8 * sum(task.grade in "AB" for task in test_tasks(app))
-    assert {region(here, [aim]) for aim in asked} == {"test"}
+    assert {region(task_space, [aim]) for aim in asked} == {"test"}
 
 
 def single(parts: Sequence[Aim]) -> set[tuple[str, str]]:
@@ -159,15 +163,15 @@ def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
     """Wording, goal state, pair of goal and value; nor is anything of the 127 test tasks trained on or
     decided on.
     """
-    here, defaults = space(app), defaults_of(app)
+    task_space, defaults = space(app), defaults_of(app)
     drawn: dict[str, list[tuple[Sequence[Aim], Task]]] = {
-        name: [pair for seed in SEEDS for pair in draw_with_aims(here, name, count, seed, defaults)]
+        name: [pair for seed in SEEDS for pair in draw_with_aims(task_space, name, count, seed, defaults)]
         for name, count in DRAWN.items()
     }
     features = {
         name: {
             "instruction": {task.instruction for _, task in pairs},
-            "content": {content(here, parts) for parts, _ in pairs},
+            "content": {content(task_space, parts) for parts, _ in pairs},
             "goal state": {task.goal for _, task in pairs if not task.ans},
             "single aim": {pair for parts, _ in pairs for pair in single(parts)},
         }
@@ -180,7 +184,7 @@ def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
         (aim.goal.name, aim.word)
         for parts, _ in drawn["test"]
         for aim in parts
-        if region(here, [aim]) == "test"
+        if region(task_space, [aim]) == "test"
     }
     trained = {(aim.goal.name, aim.word) for parts, _ in drawn["train"] for aim in parts}
     assert held_out and not held_out & trained  # not even in a combination
@@ -192,20 +196,23 @@ def test_nothing_crosses_from_one_region_to_another_by_any_seed(app):
 
 @pytest.mark.parametrize("app", SPACES + REAL)
 def test_a_space_is_large_varied_and_unambiguous(app):
-    here, defaults = space(app), defaults_of(app)
-    trained = {name: sum(region(here, [aim]) == "train" for aim in aims) for name, aims in here.aims.items()}
+    task_space, defaults = space(app), defaults_of(app)
+    trained = {
+        name: sum(region(task_space, [aim]) == "train" for aim in aims)
+        for name, aims in task_space.aims.items()
+    }
     assert sum(count >= 12 for count in trained.values()) >= len(trained) / 2, trained
     assert all(trained.values()), trained
     meanings: dict[str, set[str]] = {}
-    for aims in here.aims.values():
+    for aims in task_space.aims.values():
         for aim in aims:
             for wording in range(len(aim.goal.wordings)):
                 meanings.setdefault(sentence([Aim(aim.goal, aim.word, wording)]), set()).add(
-                    content(here, [aim])
+                    content(task_space, [aim])
                 )
     assert not [text for text, contents in meanings.items() if len(contents) > 1]
     count = 3000 if app in APPS else 500
-    tasks = draw(here, "train", count, 0, defaults)
+    tasks = draw(task_space, "train", count, 0, defaults)
     assert (
         len({task.instruction for task in tasks})
         == len({(task.goal, task.instruction) for task in tasks})
@@ -217,9 +224,9 @@ def test_a_space_is_large_varied_and_unambiguous(app):
 
 @pytest.mark.parametrize("app", SPACES)
 def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(app):
-    here, env = space(app), ScienceDesk(app)
+    task_space, env = space(app), ScienceDesk(app)
     for name in REGIONS:
-        for task in draw(here, name, 25, 5, env.desk.defaults):
+        for task in draw(task_space, name, 25, 5, env.desk.defaults):
             assert script.solve(env, task), task.instruction
             assert not script.idle(env, task), task.instruction
     env.close()
@@ -227,10 +234,12 @@ def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(app):
 
 @pytest.mark.parametrize("app", SPACES)
 def test_the_answers_of_questions_are_what_the_application_shows(app):
-    here, env = space(app), ScienceDesk(app)
+    task_space, env = space(app), ScienceDesk(app)
     asked = [
         (parts[-1], task)
-        for parts, task in draw_with_aims(here, "train", 60, 6, env.desk.defaults, mix={"B": 0.5, "D": 0.5})
+        for parts, task in draw_with_aims(
+            task_space, "train", 60, 6, env.desk.defaults, mix={"B": 0.5, "D": 0.5}
+        )
         if task.ans
     ]
     assert asked
@@ -246,9 +255,11 @@ def test_the_answers_of_questions_are_what_the_application_shows(app):
 
 
 def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
-    here, defaults = space(SPACES[0]), desk_class(SPACES[0]).defaults
-    assert draw(here, "train", 40, 3, defaults) == draw(here, "train", 40, 3, defaults)
-    first, other = ({task.instruction for task in draw(here, "train", 40, seed, defaults)} for seed in (3, 4))
+    task_space, defaults = space(SPACES[0]), desk_class(SPACES[0]).defaults
+    assert draw(task_space, "train", 40, 3, defaults) == draw(task_space, "train", 40, 3, defaults)
+    first, other = (
+        {task.instruction for task in draw(task_space, "train", 40, seed, defaults)} for seed in (3, 4)
+    )
     assert len(first & other) < 20
 
 

@@ -1,5 +1,4 @@
-"""Formulas typed by the agent, read into SymPy without `eval`: an allow-listed walk over Python's own syntax
-tree.
+"""Formulas that are typed, read into SymPy without `eval`: an allow-listed walk over Python's syntax tree.
 
 A formula may be anything that a model can write, so what would keep SymPy busy for minutes is refused:
 numbers of hundreds of digits, functions of huge numbers, products of hundreds of terms, and integrals that
@@ -15,11 +14,13 @@ import warnings
 
 import sympy
 
+from sciencedesk.desk.entries import Refusal
+
 _X = sympy.Symbol("x")
 _CONSTANTS = {"pi": sympy.pi, "e": sympy.E, "x": _X, "y": sympy.Symbol("y")}
 _FUNCTIONS = {
-    "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "exp": sympy.exp, "log": sympy.log, "sqrt": sympy.sqrt,
-    "abs": sympy.Abs,
+    "sin": sympy.sin, "cos": sympy.cos, "tan": sympy.tan, "exp": sympy.exp, "log": sympy.log,
+    "sqrt": sympy.sqrt, "abs": sympy.Abs,
 }  # fmt: skip
 _OPERATORS = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -33,18 +34,15 @@ _BITS = 512  # the longest numerator or denominator
 _TERMS = 500  # the longest expansion
 
 
-class ExpressionError(ValueError):
+class ExpressionError(Refusal):
     """The text is not a formula that the applications understand."""
 
 
 def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
-    """Read a formula such as '2*x^2', 'sin(x)' or 'factor(x^2-1)'; '^' is a power.  ExpressionError if it is
-    none.
-    """
+    """Read a formula such as '2*x^2' or 'factor(x^2-1)'; '^' is a power.  ExpressionError if it is none."""
     try:
-        with warnings.catch_warnings(
-            action="ignore", category=SyntaxWarning
-        ):  # of '1and x', say: it is refused below
+        # a warning of '1and x', say: it is refused below
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):
             tree = ast.parse(text.replace("^", "**").strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         raise ExpressionError(f"not a formula: {text!r}") from error
@@ -52,9 +50,9 @@ def parse(text: str, variables: dict[str, float] | None = None) -> sympy.Expr:
 
     def walk(node: ast.AST) -> sympy.Expr:
         match node:
-            case ast.Constant(value=int() | float() as number) if (
-                not isinstance(number, bool) and abs(number) < 1e9
-            ):
+            case ast.Constant(value=bool()):
+                pass
+            case ast.Constant(value=int() | float() as number) if abs(number) < 1e9:
                 return sympy.nsimplify(number)
             case ast.Name(id=name) if name in names:
                 return names[name]
@@ -101,9 +99,13 @@ def require_drawable(value: sympy.Expr, variables: str) -> None:
 def _sized(value: sympy.Expr) -> sympy.Expr:
     if value.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
         raise ExpressionError("division by zero")
-    if any(max(abs(n.p), n.q).bit_length() > _BITS for n in value.atoms(sympy.Rational)):
+    if any(_bits(number) > _BITS for number in value.atoms(sympy.Rational)):
         raise ExpressionError("number too large")
     return value
+
+
+def _bits(value: sympy.Rational) -> int:
+    return max(abs(value.p), value.q).bit_length()
 
 
 def _applied(name: str, argument: sympy.Expr) -> sympy.Expr:
@@ -121,11 +123,7 @@ def _applied(name: str, argument: sympy.Expr) -> sympy.Expr:
 def _power(base: sympy.Expr, exponent: sympy.Expr) -> sympy.Expr:
     if exponent.is_number and not (exponent.is_real and abs(number(exponent)) * _degree(base) <= _EXPONENT):
         raise ExpressionError("exponent too large")
-    if (
-        base.is_Rational
-        and exponent.is_Rational
-        and max(abs(base.p), base.q).bit_length() * abs(exponent) > _BITS
-    ):
+    if base.is_Rational and exponent.is_Rational and _bits(base) * abs(exponent) > _BITS:
         raise ExpressionError("number too large")
     return base**exponent
 
@@ -148,9 +146,7 @@ def _terms(value: sympy.Expr) -> int:
 
 
 def derivative(value: sympy.Expr) -> sympy.Expr:
-    """The derivative by x.  ExpressionError for an absolute value, whose derivative needs to know what is
-    real.
-    """
+    """The derivative by x.  ExpressionError for an absolute value, which has one of real numbers only."""
     if value.has(sympy.Abs):
         raise ExpressionError("no derivative is known")
     return sympy.diff(value, _X)
@@ -188,10 +184,10 @@ def _in_table(term: sympy.Expr) -> bool:
     others = [f for f in factors if f not in powers]
     if len(others) == 1 and isinstance(others[0], sympy.sin | sympy.cos | sympy.exp | sympy.log):
         return _is_linear(others[0].args[0])
-    root = others[0] if len(factors) == len(others) == 1 and others[0].is_Pow else None
-    return not others or (
-        root is not None and root.exp.is_Rational and root.exp.q < 10 and _is_linear(root.base)
-    )
+    if len(factors) == len(others) == 1 and others[0].is_Pow:
+        root = others[0]
+        return root.exp.is_Rational and root.exp.q < 10 and _is_linear(root.base)
+    return not others
 
 
 def _is_linear(value: sympy.Expr) -> bool:

@@ -26,14 +26,26 @@ from sciencedesk.apps.astron import ephemeris
 from sciencedesk.apps.astron.pictures import chart_boxes, draw_chart, draw_curve, draw_orbits, orbit_boxes
 from sciencedesk.apps.astron.skychart import HEIGHT, WIDTH, View, targets
 from sciencedesk.desk.desk import Desk
+from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.widgets import Rows, Slider
 
+_DATE = ("Year", "Month", "Day", "Hour")
 _SLOTS = 8  # entries of the Place menu, at most, below its lock
 _STEPS = {"hourly": timedelta(hours=1), "daily": timedelta(days=1), "weekly": timedelta(days=7)}
 
 
-def _distance(place: ephemeris.Place) -> str:
-    return "-" if place.distance is None else f"{place.distance:.3g} au"
+def _distance(body: ephemeris.Place) -> str:
+    return "-" if body.distance is None else f"{body.distance:.3g} au"
+
+
+def _above(body: ephemeris.Place) -> str:
+    return "yes" if body.altitude > 0 else "no"
+
+
+def _magnitude(text: str) -> float:
+    if not re.fullmatch(r"[0-5](\.[0-9])?|6", text):
+        raise Refusal("Magnitude is a number from 0 to 6")
+    return int(float(text)) if float(text).is_integer() else float(text)
 
 
 class Astron(Desk):
@@ -41,38 +53,35 @@ class Astron(Desk):
     title = "Astron"
     defaults = {
         "tab": "Sky", "place": "Paris", "year": 2025, "month": 2, "day": 4, "hour": 18, "paused": False,
-        "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False, "horizon": True,
-        "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "", "selected": "", "marked": [],
-        "measured": [], "computed": "", "scale": "inner", "show": "all", "stars": list(ephemeris.STARS),
-        "cities": list(ephemeris.CITIES), "atlas": False, "entries": False, "fields": [30, 60, 120, 180],
+        "rate": "hourly", "locked": True, "constellations": False, "labels": True, "grid": False,
+        "horizon": True, "ecliptic": False, "night": False, "limit": 4, "field": 180, "center": "",
+        "selected": "", "marked": [], "measured": [], "computed": "", "scale": "inner", "show": "all",
+        "stars": list(ephemeris.STARS), "cities": list(ephemeris.CITIES), "atlas": False, "entries": False,
+        "fields": [30, 60, 120, 180],
     }  # fmt: skip
 
     def build(self) -> None:
-        self.add_menu("File", {"Reset": lambda: self.reset({})})
-        self.add_menu("View", {"Constellations": ("constellations", True), "Labels": ("labels", True),
-                               "Grid": ("grid", True), "Horizon": ("horizon", True), "Ecliptic": ("ecliptic", True),
-                               "Night mode": ("night", True),
-                               "Limit": lambda: self.open_dialog(self._limit)})  # fmt: skip
-        self.add_menu("Time", {"Pause": ("paused", True), "Hourly": ("rate", "hourly"), "Daily": ("rate", "daily"),
-                               "Weekly": ("rate", "weekly"),
-                               "Set date": lambda: self.open_dialog(self._date)})  # fmt: skip
-        slots = {f"Place {i}": partial(self._choose_place, i) for i in range(_SLOTS)}
-        self._place_menu = self.add_menu("Place", {"Lock place": ("locked", True)} | slots)
-        self._body_menu = self.add_menu("Body", {"Mark": self._mark, "Center": self._center})
-        self.shortcuts = {"ctrl p": lambda: self.set("paused", not self.values["paused"]),
-                          "ctrl g": lambda: self.set("grid", not self.values["grid"])}  # fmt: skip
-        self._limit = self.add_dialog("Faintest stars", 84, self._set_limit, ["Magnitude"],
-                                      lambda: {"Magnitude": self.values["limit"]})  # fmt: skip
         self._atlas = self.add_dialog(
             "Place", 84, self._look_up, ["City"], lambda: {"City": self.values["place"]}
         )
-        parts = ["Year", "Month", "Day", "Hour"]
-        self._date = self.add_dialog("Date and hour (UT)", 152, self._set_date, parts,
-                                     lambda: {name: self.values[name.lower()] for name in parts})  # fmt: skip
+        date = self.add_dialog("Date and hour (UT)", 152, self._set_date, _DATE, self._date_texts)
+        view = {
+            "Constellations": "constellations", "Labels": "labels", "Grid": "grid", "Horizon": "horizon",
+            "Ecliptic": "ecliptic", "Night mode": "night",
+        }  # fmt: skip
+        limit = self.add_entry("Faintest stars", "Magnitude", "limit", _magnitude)
+        self.add_menu("File", {"Reset": lambda: self.reset({})})
+        self.add_menu("View", {name: (key, True) for name, key in view.items()} | {"Limit": limit})
+        rates = {rate.capitalize(): ("rate", rate) for rate in _STEPS}
+        self.add_menu("Time", {"Pause": ("paused", True)} | rates | {"Set date": date})
+        slots = {f"Place {i}": partial(self._choose_place, i) for i in range(_SLOTS)}
+        self._place_menu = self.add_menu("Place", {"Lock place": ("locked", True)} | slots)
+        self._body_menu = self.add_menu("Body", {"Mark": self._mark, "Center": self._center})
+        self.shortcuts = {"ctrl p": lambda: self.toggle("paused"), "ctrl g": lambda: self.toggle("grid")}
 
         self.chart = self.add("Sky", self.picture("Sky chart", draw_chart, chart_boxes), 4, 4, WIDTH, HEIGHT)
-        self.chart.clicked.connect(self._pick)
-        self.chart.dragged.connect(lambda a, b, dx, dy: self._measure(a, b))
+        self.on(self.chart.clicked, self._pick)
+        self.on(self.chart.dragged, self._measure)
         self.add("Sky", self.button("Step", self._step), 230, 4, 100, 24)
         self.angle = self.add("Sky", self.label("Angle"), 232, 38, 98, 18)
         self.chosen = self.add("Sky", self.label("Object"), 232, 60, 98, 18)
@@ -81,32 +90,26 @@ class Astron(Desk):
         self.marks.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.date = self.add("Sky", self.field("Date", self._enter_date), 232, 132, 98, 22)
         self.view_field = self.add("Sky", Slider("Field", self.defaults["fields"], self), 228, 158, 106, 28)
-        self.view_field.changed.connect(lambda value: self.set("field", value))
+        self.on(self.view_field.changed, partial(self.set, "field"))
 
-        solar = self.add("Orbits", self.picture("Orbit map", draw_orbits, orbit_boxes), 4, 4, 240, HEIGHT)
-        solar.clicked.connect(lambda name, button: self._select(name) if name in ephemeris.SOLAR else None)
+        orbits = self.add("Orbits", self.picture("Orbit map", draw_orbits, orbit_boxes), 4, 4, 240, HEIGHT)
+        self.on(orbits.clicked, self._pick_orbit)
         self.add("Orbits", self.choice("Inner", "scale", "inner"), 252, 4, 78, 24)
         self.add("Orbits", self.choice("Outer", "scale", "outer"), 252, 32, 78, 24)
 
         self.search = self.add("Objects", self.field("Search", self._find), 6, 6, 160, 24)
         self.search.setPlaceholderText("Search")
         self.list = self.add("Objects", Rows("Bodies", self), 6, 36, 160, 152)
-        self.list.itemClicked.connect(lambda item: self._select(item.text()))
-        self.list.opened.connect(self._open)
+        self.on(self.list.chosen, self._select)
+        self.on(self.list.opened, self._open)
         for i, name in enumerate(("All", "Planets", "Stars", "Up now")):
-            self.add(
-                "Objects",
-                self.choice(name, "show", name.lower()),
-                176 + 78 * (i % 2),
-                6 + 28 * (i // 2),
-                74,
-                24,
-            )
+            place = 176 + 78 * (i % 2), 6 + 28 * (i // 2)
+            self.add("Objects", self.choice(name, "show", name.lower()), *place, 74, 24)
         self.count = self.add("Objects", self.label("Count"), 178, 74, 150, 18)
         self.found = self.add("Objects", self.label("Object"), 178, 96, 150, 18)
 
-        self.info = {name: self.add("Info", self.label(name), 8, 6 + 22 * i, 158, 18) for i, name in enumerate(
-            ("Object", "In", "Magnitude", "Distance", "Above", "Rise", "Set"))}  # fmt: skip
+        names = ("Object", "In", "Magnitude", "Distance", "Above", "Rise", "Set")
+        self.info = self.labels("Info", names, 8, 6, 158, 22)
         self.site = self.add("Info", self.field("Site", self._enter_site), 8, 160, 158, 24)
         self.add("Info", self.button("Compute", self._compute), 172, 6, 158, 24)
         self.add("Info", self.picture("Day curve", draw_curve), 172, 36, 158, 150)
@@ -119,7 +122,7 @@ class Astron(Desk):
         super().reset(settings)
 
     def refresh(self) -> None:
-        v, here = self.values, ephemeris.here_of(self.values)
+        v, bodies = self.values, ephemeris.bodies_of(self.values)
         self.show_value(self.angle, f"{self._angle()}°" if v["measured"] else "-")
         self.show_value(self.chosen, v["selected"] or "-")
         self.show_value(self.found, v["selected"] or "-")
@@ -127,77 +130,76 @@ class Astron(Desk):
         rows = self._listed()
         self.list.fill(rows, v["selected"])
         for i, name in enumerate(rows):
-            color = "#b45309" if name in v["marked"] else "#111111" if here[name].altitude > 0 else "#9a9a9a"
+            color = (
+                "#b45309" if name in v["marked"] else "#111111" if bodies[name].altitude > 0 else "#9a9a9a"
+            )
             self.list.item(i).setForeground(QColor(color))
         self.show_value(self.count, str(len(rows)))
-        self._show_info(here.get(v["selected"]))
+        self._show_info(bodies.get(v["selected"]))
         self.view_field.ticks, self.view_field.value = v["fields"], v["field"]
         self._fill_places()
         for page, entry in (("Sky", self.date), ("Info", self.site)):
             entry.setPlaceholderText(entry.accessibleName())
             entry.setVisible(v["entries"] and v["tab"] == page)
         locked = ", locked" if v["locked"] else ""
-        run = "paused" if v["paused"] else v["rate"]
-        self.message(
-            f"{v['place']}{locked}   {v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h, {run}"
-        )
+        rate = "paused" if v["paused"] else v["rate"]
+        date = f"{v['year']}-{v['month']:02}-{v['day']:02} {v['hour']:02} h"
+        self.message(f"{v['place']}{locked}   {date}, {rate}")
 
     def _fill_places(self) -> None:
-        places = self._places()
-        for button, name in zip(
-            self._place_menu.findChildren(QPushButton)[1:], places + [""] * _SLOTS, strict=False
-        ):
+        slots = self._place_menu.findChildren(QPushButton)[1:]
+        for button, name in zip(slots, self._places() + [""] * _SLOTS, strict=False):
             button.setText(name)
             button.setAccessibleName(name)
-            button.setVisible(bool(name))
-        self._place_menu.resize(self._place_menu.width(), 2 + 19 * (1 + len(places)))
+        self.offer(self._place_menu, ["Lock place", *self._places()])
 
-    def _show_info(self, place: ephemeris.Place | None) -> None:
-        v = self.values
+    def _show_info(self, body: ephemeris.Place | None) -> None:
         texts = dict.fromkeys(self.info, "-")
-        if place:
-            above = "yes" if place.altitude > 0 else "no"
-            texts |= {"Object": v["selected"], "In": place.constellation, "Distance": _distance(place),
-                      "Magnitude": f"{place.magnitude:.1f}", "Above": above}  # fmt: skip
-        if v["computed"]:
+        if body:
+            texts["Object"], texts["In"] = self.values["selected"], body.constellation
+            texts["Magnitude"], texts["Distance"] = f"{body.magnitude:.1f}", _distance(body)
+            texts["Above"] = _above(body)
+        if self.values["computed"]:
             texts["Rise"], texts["Set"] = self._passage()
         for name, text in texts.items():
             self.show_value(self.info[name], text)
 
     def facts(self) -> dict[str, Any]:
-        v, place = self.values, ephemeris.here_of(self.values).get(self.values["selected"])
+        v, body = self.values, ephemeris.bodies_of(self.values).get(self.values["selected"])
+        rise, sets = self._passage()
         return {
-            "in": place.constellation if place else "", "count": len(self._listed()),
-            "above": ("yes" if place.altitude > 0 else "no") if place else "",
-            "magnitude": f"{place.magnitude:.1f}" if place else "", "distance": _distance(place) if place else "",
+            "in": body.constellation if body else "",
+            "count": len(self._listed()),
+            "above": _above(body) if body else "",
+            "magnitude": f"{body.magnitude:.1f}" if body else "",
+            "distance": _distance(body) if body else "",
             "angle": self._angle() if v["measured"] else "",
-        } | dict(zip(("rise", "set"), self._passage(), strict=True))  # fmt: skip
+            "rise": rise,
+            "set": sets,
+        }
 
-    # -- what the commands work on -------------------------------------------------------------------------------------
+    # -- what the commands work on ---------------------------------------------------------------------------
 
     def _angle(self) -> int:
-        return ephemeris.separation(
-            *self.values["measured"], ephemeris.when_of(self.values), self.values["place"]
-        )
+        v = self.values
+        return ephemeris.separation(*v["measured"], ephemeris.when_of(v), v["place"])
 
     def _listed(self) -> list[str]:
-        here, show = ephemeris.here_of(self.values), self.values["show"]
-        names = {"planets": list(ephemeris.PLANETS), "stars": self.values["stars"]}.get(show, list(here))
-        return [name for name in names if show != "up now" or here[name].altitude > 0]
+        bodies, show = ephemeris.bodies_of(self.values), self.values["show"]
+        names = {"planets": list(ephemeris.PLANETS), "stars": self.values["stars"]}.get(show, list(bodies))
+        return [name for name in names if show != "up now" or bodies[name].altitude > 0]
 
     def _passage(self) -> tuple[str, str]:
         v = self.values
-        return (
-            ephemeris.passage(v["computed"], ephemeris.when_of(v), v["place"])[:2]
-            if v["computed"]
-            else ("", "")
-        )
+        if not v["computed"]:
+            return "", ""
+        return ephemeris.passage(v["computed"], ephemeris.when_of(v), v["place"])[:2]
 
     def _places(self) -> list[str]:
         """What the Place menu has below the lock."""
         return [*self.values["cities"], *(["Other"] if self.values["atlas"] else [])]
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def _change(self, **values: Any) -> None:
         """Change a value on which rise and set depend, and forget them."""
@@ -221,50 +223,50 @@ class Astron(Desk):
         self._select(name)
         self._center()
 
-    def _find(self) -> None:
-        name = self.search.text().strip().capitalize()
-        if name not in ephemeris.here_of(self.values) and name not in ephemeris.CATALOGUE:
-            self.message("No such body")
-        else:
-            self.search.clear()
-            self.values["show"] = "all"
-            if name not in ephemeris.here_of(self.values):
-                self.values["stars"] = self.values["stars"] + [name]
+    def _pick_orbit(self, name: str, button: str) -> None:
+        if name in ephemeris.SOLAR:
             self._select(name)
 
-    def _ready(self) -> bool:
-        """Whether a body above the horizon is selected; the status line says why not."""
-        place = ephemeris.here_of(self.values).get(self.values["selected"])
-        if place is None:
-            self.message("No body is selected")
-        elif place.altitude <= 0:
-            self.message("Below the horizon")
-        return place is not None and place.altitude > 0
+    def _find(self) -> None:
+        name, v = self.search.text().strip().capitalize(), self.values
+        is_named = name in ephemeris.bodies_of(v)
+        if not is_named and name not in ephemeris.CATALOGUE:
+            raise Refusal("No such body")
+        self.search.clear()
+        v["show"] = "all"
+        if not is_named:
+            v["stars"] = v["stars"] + [name]
+        self._select(name)
+
+    def _selected_above_horizon(self) -> str:
+        body = ephemeris.bodies_of(self.values).get(self.values["selected"])
+        if body is None:
+            raise Refusal("No body is selected")
+        if body.altitude <= 0:
+            raise Refusal("Below the horizon")
+        return self.values["selected"]
 
     def _center(self) -> None:
-        if self._ready():
-            self.set("center", self.values["selected"])
+        self.set("center", self._selected_above_horizon())
 
     def _mark(self) -> None:
-        name = self.values["selected"]
-        if self._ready() and name not in self.values["marked"]:
+        name = self._selected_above_horizon()
+        if name not in self.values["marked"]:
             self.set("marked", self.values["marked"] + [name])
 
-    def _measure(self, first: str, second: str) -> None:
+    def _measure(self, first: str, second: str, dx: float, dy: float) -> None:
         if first and second and first != second:
             self.set("measured", sorted([first, second]))
 
     def _compute(self) -> None:
-        if self.values["selected"]:
-            self.set("computed", self.values["selected"])
-        else:
-            self.message("No body is selected")
+        if not self.values["selected"]:
+            raise Refusal("No body is selected")
+        self.set("computed", self.values["selected"])
 
-    def _travel(self, city: str) -> None:
+    def _travel(self, place: str) -> None:
         if self.values["locked"]:
-            self.message("The place is locked")
-        else:
-            self._change(place=city)
+            raise Refusal("The place is locked")
+        self._change(place=place)
 
     def _choose_place(self, slot: int) -> None:
         name = self._places()[slot]
@@ -273,53 +275,43 @@ class Astron(Desk):
         else:
             self._travel(name)
 
-    def _look_up(self, texts: dict[str, str]) -> str | None:
+    def _look_up(self, texts: Mapping[str, str]) -> None:
         place = ephemeris.find_place(texts["City"])
-        if place is None or self.values["locked"]:
-            return "The place is locked" if place else "No such place"
+        if place is None:
+            raise Refusal("No such place")
         self._travel(place)
-        return None
 
     def _enter_site(self) -> None:
-        if problem := self._look_up({"City": self.site.text().strip()}):
-            self.message(problem)
-        else:
-            self.site.clear()
+        self._look_up({"City": self.site.text().strip()})
+        self.site.clear()
 
     def _enter_date(self) -> None:
         """A date as in 2031-8-17."""
         year, _, rest = self.date.text().strip().partition("-")
         month, _, day = rest.partition("-")
-        if problem := self._set_date(
-            {"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])}
-        ):
-            self.message(problem)
-        else:
-            self.date.clear()
-
-    def _set_limit(self, texts: dict[str, str]) -> str | None:
-        if not re.fullmatch(r"[0-5](\.[0-9])?|6", texts["Magnitude"]):
-            return "Magnitude is a number from 0 to 6"
-        magnitude = float(texts["Magnitude"])
-        self.set("limit", int(magnitude) if magnitude.is_integer() else magnitude)
-        return None
+        self._set_date({"Year": year, "Month": month, "Day": day, "Hour": str(self.values["hour"])})
+        self.date.clear()
 
     def _step(self) -> None:
         if self.values["paused"]:
-            self.message("Time is paused")
-            return
+            raise Refusal("Time is paused")
         date = datetime(*ephemeris.when_of(self.values)) + _STEPS[self.values["rate"]]
         if date.year <= 2100:
-            self._change(year=date.year, month=date.month, day=date.day, hour=date.hour)
+            self._change_date(date)
 
-    def _set_date(self, texts: dict[str, str]) -> str | None:
+    def _date_texts(self) -> dict[str, int]:
+        return {name: self.values[name.lower()] for name in _DATE}
+
+    def _set_date(self, texts: Mapping[str, str]) -> None:
         if not self.values["paused"]:
-            return "Time is running"
+            raise Refusal("Time is running")
         try:
-            date = datetime(*(int(texts[name]) for name in ("Year", "Month", "Day", "Hour")))
+            date = datetime(*(int(texts[name]) for name in _DATE))
         except (ValueError, OverflowError):
-            return "No such date"
+            raise Refusal("No such date") from None
         if not 1900 <= date.year <= 2100:
-            return "Year is from 1900 to 2100"
+            raise Refusal("Year is from 1900 to 2100")
+        self._change_date(date)
+
+    def _change_date(self, date: datetime) -> None:
         self._change(year=date.year, month=date.month, day=date.day, hour=date.hour)
-        return None

@@ -14,11 +14,8 @@ import ephem.cities
 import ephem.stars
 
 PLANETS = ("Mercury", "Venus", "Mars", "Jupiter", "Saturn")
-STARS = (
-    "Polaris",
-    "Sirius",
-    "Vega",
-)  # that have a name at first; the others of the catalogue get it when they are looked for
+# that have a name at first; the others of the catalogue get it when they are looked for
+STARS = ("Polaris", "Sirius", "Vega")
 SOLAR = ("Sun", "Moon", *PLANETS)
 CATALOGUE = frozenset(name for name in ephem.stars.stars if name.isalpha())
 CITIES = ("Paris", "Tokyo", "Sydney", "Cairo")
@@ -41,7 +38,7 @@ def when_of(v: Mapping[str, Any]) -> When:
     return v["year"], v["month"], v["day"], v["hour"]
 
 
-def here_of(v: Mapping[str, Any]) -> dict[str, Place]:
+def bodies_of(v: Mapping[str, Any]) -> dict[str, Place]:
     """All named bodies at the date and place of the application's state `v`."""
     return sky(when_of(v), v["place"], tuple(v["stars"]))
 
@@ -73,27 +70,27 @@ def _site(place: str) -> ephem.Observer:
     match = _SITE.fullmatch(place)
     if match is None:
         return ephem.city(place)
-    here = ephem.Observer()
-    here.lat, here.lon = (
-        ("-" if side in "SW" else "") + degrees for degrees, side in (match.groups()[:2], match.groups()[2:])
-    )
-    return here
+    site, (latitude, north_south, longitude, east_west) = ephem.Observer(), match.groups()
+    site.lat = f"-{latitude}" if north_south == "S" else latitude
+    site.lon = f"-{longitude}" if east_west == "W" else longitude
+    return site
 
 
 def observer(when: When, city: str) -> ephem.Observer:
-    here = _site(city)
-    here.date = datetime(*when)
-    return here
+    site = _site(city)
+    site.date = datetime(*when)
+    return site
 
 
 @lru_cache(maxsize=512)
 def sky(when: When, city: str, stars: tuple[str, ...] = ()) -> dict[str, Place]:
     """Sun, Moon, planets and these stars at a date and place."""
-    return {
-        name: Place(math.degrees(body.alt), math.degrees(body.az), body.mag, ephem.constellation(body)[1],
-                    None if name in stars else body.earth_distance)
-        for name, body in _computed((*SOLAR, *stars), observer(when, city))
-    }  # fmt: skip
+    places = {}
+    for name, body in _computed((*SOLAR, *stars), observer(when, city)):
+        angles = math.degrees(body.alt), math.degrees(body.az)
+        distance = None if name in stars else body.earth_distance
+        places[name] = Place(*angles, body.mag, ephem.constellation(body)[1], distance)
+    return places
 
 
 @lru_cache(maxsize=64)
@@ -105,20 +102,18 @@ def stars(when: When, city: str) -> dict[str, tuple[float, float, float]]:
 
 @lru_cache(maxsize=512)
 def passage(name: str, when: When, city: str) -> tuple[str, str, tuple[float, ...]]:
-    """Next rise and set as 'hh:mm' UT (or 'never') and the altitude in degrees at the 24 hours from `when`
-    on.
-    """
+    """Next rise and set as 'hh:mm' UT or 'never', and the altitude in degrees hourly for a day."""
     times = []
     for event in (ephem.Observer.next_rising, ephem.Observer.next_setting):
         try:
             times.append(event(observer(when, city), _body(name)).datetime().strftime("%H:%M"))
         except ephem.CircumpolarError:
             times.append("never")
-    here, body, altitudes = observer(when, city), _body(name), []
-    start = here.date
+    site, body, altitudes = observer(when, city), _body(name), []
+    start = site.date
     for hour in range(25):
-        here.date = start + hour / 24
-        body.compute(here)
+        site.date = start + hour / 24
+        body.compute(site)
         altitudes.append(math.degrees(body.alt))
     return times[0], times[1], tuple(altitudes)
 
@@ -126,9 +121,9 @@ def passage(name: str, when: When, city: str) -> tuple[str, str, tuple[float, ..
 @lru_cache(maxsize=512)
 def separation(first: str, second: str, when: When, city: str) -> int:
     """Angle between two bodies in the sky, whole degrees."""
-    here = sky(when, city, tuple(name for name in (first, second) if name in CATALOGUE))
-    a, b = here[first], here[second]
-    radians = [tuple(map(math.radians, (body.azimuth, body.altitude))) for body in (a, b)]
+    places = sky(when, city, tuple(name for name in (first, second) if name in CATALOGUE))
+    bodies = [places[first], places[second]]
+    radians = [(math.radians(body.azimuth), math.radians(body.altitude)) for body in bodies]
     return round(math.degrees(ephem.separation(*radians)))
 
 

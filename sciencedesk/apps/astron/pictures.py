@@ -12,9 +12,9 @@ from typing import Any
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
-from sciencedesk.apps.astron.ephemeris import PLANETS, here_of, orbits, passage, when_of
+from sciencedesk.apps.astron.ephemeris import PLANETS, bodies_of, orbits, passage, when_of
 from sciencedesk.apps.astron.skychart import View, background, targets
-from sciencedesk.desk.widgets import small_font
+from sciencedesk.desk.widgets import free_place, small_font
 
 _COLORS = {
     "Sun": "#ffd400", "Moon": "#ffffff", "Mercury": "#a8a29e", "Venus": "#fde68a", "Earth": "#3b8beb",
@@ -27,13 +27,13 @@ def chart_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
 
 
 def draw_chart(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
-    view, here = View.of(v), here_of(v)
+    view, bodies = View.of(v), bodies_of(v)
     painter.drawPixmap(0, 0, background(view))
     points = targets(view)
     if all(name in points for name in v["measured"] or [""]):
         painter.setPen(QPen(QColor("#ff5cc8"), 2))
         painter.drawLine(*(points[name] for name in v["measured"]))
-    sizes = {name: 7 if here[name].magnitude < -9 else 5 if name in PLANETS else 3 for name in points}
+    sizes = {name: 7 if bodies[name].magnitude < -9 else 5 if name in PLANETS else 3 for name in points}
     _paint_bodies(v, painter, rect, points, sizes)
     _redden(v, painter, rect)
 
@@ -41,9 +41,7 @@ def draw_chart(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
 def _paint_bodies(
     v: Mapping[str, Any], painter: QPainter, room: QRect, points: dict[str, QPoint], sizes: dict[str, int]
 ) -> None:
-    """Discs with their marks first, then the labels, each at a corner where it covers nothing if there is
-    one.
-    """
+    """Discs with their marks first, then the labels, each at a corner where it covers nothing, if any."""
     for name, point in points.items():
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(QColor(_COLORS.get(name, "#dfe6ff")))
@@ -63,9 +61,7 @@ def _paint_bodies(
     for name, point in points.items():
         w = painter.fontMetrics().horizontalAdvance(name) + 2
         corners = [QRect(point.x() + dx, point.y() + dy, w, 12) for dy in (-15, 4) for dx in (9, -9 - w)]
-        box = next(
-            (b for b in corners if room.contains(b) and not any(b.intersects(t) for t in taken)), corners[0]
-        )
+        box = free_place(corners, room, taken) or corners[0]
         taken.append(box)
         painter.drawText(box, Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter, name)
 
@@ -77,9 +73,8 @@ def orbit_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     for name, (longitude, distance) in orbits(when_of(v)).items():
         if (name in ("Jupiter", "Saturn", "Earth")) != inner or name == "Earth":
             r = distance * (rect.height() / 2 - 8) / (1.7 if inner else 10.2)
-            found[name] = found["Sun"] + QPoint(
-                round(r * math.cos(longitude)), round(-r * math.sin(longitude))
-            )
+            shift = QPoint(round(r * math.cos(longitude)), round(-r * math.sin(longitude)))
+            found[name] = found["Sun"] + shift
     return {name: QRect(p.x() - 6, p.y() - 6, 12, 12) for name, p in found.items()}
 
 
@@ -101,9 +96,8 @@ def draw_curve(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     if v["computed"]:
         altitudes = passage(v["computed"], when_of(v), v["place"])[2]
         painter.setPen(QPen(QColor("#ffd400"), 3))
-        painter.drawPolyline(
-            QPolygonF([QPointF(w * i / 24, h / 2 - a * h / 190) for i, a in enumerate(altitudes)])
-        )
+        points = [QPointF(w * i / 24, h / 2 - a * h / 190) for i, a in enumerate(altitudes)]
+        painter.drawPolyline(QPolygonF(points))
     _redden(v, painter, rect)
 
 

@@ -18,10 +18,10 @@ WIDTH, HEIGHT, RADIUS = 220, 184, 86  # px: the chart and its circle
 _FIGURES = (  # lines between stars that ephem knows
     "Dubhe Merak Phecda Megrez Alioth Mizar Alkaid", "Megrez Dubhe", "Mintaka Alnilam Alnitak",
     "Castor Pollux Alhena Castor",
-    "Rigel Mintaka Bellatrix Betelgeuse Alnitak Saiph Rigel", "Markab Scheat Alpheratz Algenib Markab", "Caph Schedar",
-    "Alpheratz Mirach Almach", "Capella Menkalinan Elnath Capella", "Regulus Algieba Denebola Regulus", "Mirfak Algol",
-    "Mirzam Sirius Wezen Adhara", "Vega Deneb Altair Vega", "Elnath Aldebaran Alcyone", "Hamal Menkar",
-    "Kochab Polaris", "Acrux Gacrux",
+    "Rigel Mintaka Bellatrix Betelgeuse Alnitak Saiph Rigel", "Markab Scheat Alpheratz Algenib Markab",
+    "Caph Schedar", "Alpheratz Mirach Almach", "Capella Menkalinan Elnath Capella",
+    "Regulus Algieba Denebola Regulus", "Mirfak Algol", "Mirzam Sirius Wezen Adhara",
+    "Vega Deneb Altair Vega", "Elnath Aldebaran Alcyone", "Hamal Menkar", "Kochab Polaris", "Acrux Gacrux",
 )  # fmt: skip
 
 
@@ -91,20 +91,16 @@ def background(view: View) -> QPixmap:
     x, y = np.meshgrid(np.arange(WIDTH) - WIDTH / 2, HEIGHT / 2 - np.arange(HEIGHT))
     radius = np.hypot(x, y)
     angle = np.radians(radius / RADIUS * view.field / 2)
-    height = np.cos(angle) * middle[2] + np.sin(angle) * (x * right[2] + y * top[2]) / np.maximum(
-        radius, 1e-9
-    )
+    across = (x * right[2] + y * top[2]) / np.maximum(radius, 1e-9)
+    height = np.cos(angle) * middle[2] + np.sin(angle) * across
     sun = sky(view.when, view.city)["Sun"].altitude
+    day, dusk, night = (96, 160, 224, 255), (44, 62, 110, 255), (16, 24, 56, 255)
     pixels = np.full((HEIGHT, WIDTH, 4), (12, 12, 16, 255), np.uint8)
-    pixels[radius <= RADIUS] = (
-        *((96, 160, 224) if sun > 0 else (44, 62, 110) if sun > -9 else (16, 24, 56)),
-        255,
-    )
+    pixels[radius <= RADIUS] = day if sun > 0 else dusk if sun > -9 else night
     if view.horizon:
         pixels[(radius <= RADIUS) & (height < 0)] = (74, 58, 38, 255)
-    picture = QPixmap.fromImage(
-        QImage(pixels.data, WIDTH, HEIGHT, 4 * WIDTH, QImage.Format.Format_RGBA8888).copy()
-    )
+    image = QImage(pixels.data, WIDTH, HEIGHT, 4 * WIDTH, QImage.Format.Format_RGBA8888)
+    picture = QPixmap.fromImage(image.copy())
     painter = QPainter(picture)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     if view.grid:
@@ -129,11 +125,11 @@ def background(view: View) -> QPixmap:
 
 
 def _ecliptic(view: View) -> np.ndarray:
-    here, body, directions = observer(view.when, view.city), ephem.FixedBody(), []
+    site, body, directions = observer(view.when, view.city), ephem.FixedBody(), []
     for degrees in range(0, 361, 5):
-        where = ephem.Equatorial(ephem.Ecliptic(math.radians(degrees), 0))
-        body._ra, body._dec = where.ra, where.dec
-        body.compute(here)
+        equatorial = ephem.Equatorial(ephem.Ecliptic(math.radians(degrees), 0))
+        body._ra, body._dec = equatorial.ra, equatorial.dec
+        body.compute(site)
         directions.append((math.degrees(body.alt), math.degrees(body.az)))
     return _project(view, *np.array(directions).T)
 
@@ -143,11 +139,11 @@ def _paint_stars(painter: QPainter, view: View) -> None:
     altitude, azimuth, magnitude = np.array(list(known.values())).T
     points = _project(view, altitude, azimuth)
     points[altitude < 0] = np.nan
-    where = dict(zip(known, points, strict=True))
     if view.constellations:
+        point_of = dict(zip(known, points, strict=True))
         painter.setPen(QPen(QColor("#4cc2ff"), 2))
         for figure in _FIGURES:
-            _line(painter, np.array([where[name] for name in figure.split()]))
+            _line(painter, np.array([point_of[name] for name in figure.split()]))
     painter.setPen(Qt.PenStyle.NoPen)
     painter.setBrush(QColor("#dfe6ff"))
     for (x, y), mag in zip(points, magnitude, strict=True):
@@ -156,8 +152,7 @@ def _paint_stars(painter: QPainter, view: View) -> None:
 
 
 def _line(painter: QPainter, points: np.ndarray) -> None:
-    good = ~np.isnan(points).any(axis=1)
-    for (x, y), (u, t) in zip(
-        points[:-1][good[:-1] & good[1:]], points[1:][good[:-1] & good[1:]], strict=True
-    ):
+    visible = ~np.isnan(points).any(axis=1)
+    both = visible[:-1] & visible[1:]
+    for (x, y), (u, t) in zip(points[:-1][both], points[1:][both], strict=True):
         painter.drawLine(QPointF(x, y), QPointF(u, t))

@@ -13,11 +13,12 @@ Which molecules, colours, elements, commands and fields there are is in the sett
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from PySide6.QtGui import QBrush, QColor
-from PySide6.QtWidgets import QFrame, QLabel, QPushButton
+from PySide6.QtWidgets import QLabel
 
 from sciencedesk.apps.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element
 from sciencedesk.apps.biochem.pictures import (
@@ -31,11 +32,13 @@ from sciencedesk.apps.biochem.pictures import (
     shown_atoms,
 )
 from sciencedesk.desk.desk import TAB_TOP, Desk
-from sciencedesk.desk.widgets import Rows, Slider
+from sciencedesk.desk.entries import Refusal
+from sciencedesk.desk.widgets import Field, Popup, Rows, Slider
 
 _PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
-    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy", "Gold", "Violet",
-    "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum", "Crimson", "Tan", "Orchid",
+    "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy",
+    "Gold", "Violet", "Maroon", "Olive", "Coral", "Indigo", "Salmon", "Magenta", "Turquoise", "Khaki", "Plum",
+    "Crimson", "Tan", "Orchid",
 )  # fmt: skip
 
 
@@ -43,75 +46,69 @@ class Biochem(Desk):
     app = "biochem"
     title = "Biochem"
     defaults = {
-        "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {}, "styles": {},
-        "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True, "axes": False, "dark": False,
-        "units": "Angstrom", "turn": 0, "title": "", "saved": {}, "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3,
-        "palette": ["Red", "Green", "Blue"], "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
+        "tab": "Structure", "molecule": "", "marked": "", "pinned": "", "selected": [], "colors": {},
+        "styles": {}, "charge": 0, "measured": [], "labels": True, "hydrogens": True, "bonds": True,
+        "axes": False, "dark": False, "units": "Angstrom", "turn": 0, "title": "", "saved": {},
+        "library": SHOWN, "turns": [0, 60, 120, 180], "charge_limit": 3, "palette": ["Red", "Green", "Blue"],
+        "kinds": ["Carbon", "Hydrogen", "Oxygen"], "files": ["Save", "Title", "Charge"],
         "tools": ["Distance", "Angle"], "fields": [], "note": "", "sample": 0,
     }  # fmt: skip
 
     def build(self) -> None:
-        files = {"Save": lambda: self._ask(self._save), "Title": lambda: self.open_dialog(self._title),
-                 "Charge": lambda: self._ask(self._charge), "Find": lambda: self.open_dialog(self._find)}  # fmt: skip
-        self._files = self.add_menu("File", files)
-        self.add_menu("View", {"Labels": ("labels", True), "Hydrogens": ("hydrogens", True), "Bonds": ("bonds", True),
-                               "Axes": ("axes", True), "Dark": ("dark", True)})  # fmt: skip
+        save = self.add_dialog("Save", 84, self._set_name, ["Name"])
+        charge = self.add_entry("Charge", "Charge", "charge", self._charge_of)
+        self._files = self.add_menu("File", {
+            "Save": partial(self._ask, save), "Title": self.add_entry("Title", "Text", "title", str),
+            "Charge": partial(self._ask, charge),
+            "Find": self.add_dialog("Find", 84, self._open_named, ["Molecule"]),
+        })  # fmt: skip
+        view = {
+            "Labels": "labels",
+            "Hydrogens": "hydrogens",
+            "Bonds": "bonds",
+            "Axes": "axes",
+            "Dark": "dark",
+        }
+        self.add_menu("View", {name: (key, True) for name, key in view.items()})
         self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
-        self._menu_of("Style", RADIUS, lambda style: self._paint("styles", style))
-        self._palette = self._menu_of(
-            "Color", ("Element", *_PALETTE), lambda color: self._paint("colors", color)
-        )
+        self._menu_of("Style", RADIUS, partial(self._paint, "styles"))
+        self._palette = self._menu_of("Color", ("Element", *_PALETTE), partial(self._paint, "colors"))
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
         self.shortcuts = {"ctrl a": lambda: self._select("All")}
-        self._save = self.add_dialog("Save", 84, self._set_name, ["Name"])
-        self._title = self.add_dialog("Title", 84, lambda texts: self.set("title", texts["Text"]), ["Text"],
-                                      lambda: {"Text": self.values["title"]})  # fmt: skip
-        self._charge = self.add_dialog(
-            "Charge", 84, self._set_charge, ["Charge"], lambda: {"Charge": self.values["charge"]}
-        )
-        self._find = self.add_dialog("Find", 84, self._open_named, ["Molecule"])
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
         self.scene = self.add("Structure", self.picture("Scene", draw_scene, boxes), 6, 4, 324, 156)
-        self.scene.clicked.connect(lambda name, button: self._pick(name))
-        self.scene.dragged.connect(lambda a, b, dx, dy: self._turn(dx))
+        self.on(self.scene.clicked, self._pick)
+        self.on(self.scene.dragged, self._turn)
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
         self.slider = self.add("Structure", Slider("Turn", self.defaults["turns"], self), 38, 162, 292, 28)
-        self.slider.changed.connect(lambda value: self.set("turn", value))
+        self.on(self.slider.changed, partial(self.set, "turn"))
 
         self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
         self.list.setSpacing(3)
-        self.list.itemClicked.connect(lambda item: self.set("marked", item.text()))
-        self.list.opened.connect(self._open)
-        self.list.context.connect(
-            lambda name: self.set("pinned", "" if name == self.values["pinned"] else name)
-        )
+        self.on(self.list.chosen, partial(self.set, "marked"))
+        self.on(self.list.opened, self._open)
+        self.on(self.list.context, self._pin)
         self.add("Molecules", self.button("Open", lambda: self._open(self.values["marked"])), 212, 6, 118, 26)
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
-        self.fields = {}  # by name: what was entered last, and the field itself
+        self.fields: dict[str, tuple[QLabel, Field]] = {}  # what was entered last, and the field itself
         for i, (name, enter) in enumerate({"Note": self._set_note, "Sample": self._set_sample}.items()):
             shown = self.add("Molecules", QLabel(self), 212, 34 + 38 * i, 122, 16)
-            self.fields[name] = (
-                shown,
-                self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20),
-            )
+            field = self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20)
+            self.fields[name] = shown, field
 
-        self.tools = [
-            self.add(
-                "Measure", self.button(name, lambda count=count: self._measure(count)), 6 + 84 * i, 6, 78, 26
-            )
-            for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items())
-        ]
+        self.tools = []
+        for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items()):
+            button = self.button(name, partial(self._measure, count))
+            self.tools.append(self.add("Measure", button, 6 + 84 * i, 6, 78, 26))
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
         self.add("Measure", self.picture("Measured", draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
-        rows = ("Name", "Formula", "Atom count", "Mass")
-        self.info = [
-            self.add("Info", self.label(name), 6, 6 + 28 * i, 324, 26) for i, name in enumerate(rows)
-        ]
+        names = ("Name", "Formula", "Atom count", "Mass")
+        self.info = [self.add("Info", self.label(n), 6, 6 + 28 * i, 324, 26) for i, n in enumerate(names)]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
         self.add("Info", self.picture("Mass shares", draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
@@ -119,9 +116,9 @@ class Biochem(Desk):
 
     def refresh(self) -> None:
         v, s = self.values, self._structure
-        self._offer(self._files, v["files"])
-        self._offer(self._kinds, ["All", "None", *v["kinds"]])
-        self._offer(self._palette, ["Element", *v["palette"]])
+        self.offer(self._files, v["files"])
+        self.offer(self._kinds, ["All", "None", *v["kinds"]])
+        self.offer(self._palette, ["Element", *v["palette"]])
         for button in self.tools:
             button.setVisible(v["tab"] == "Measure" and button.text() in v["tools"])
         for name, (shown, field) in self.fields.items():
@@ -147,35 +144,30 @@ class Biochem(Desk):
 
     def facts(self) -> dict[str, Any]:
         v, s = self.values, self._structure
-        shown = shown_atoms(self.values)
-        there = {*"CHON", *(element(name) for name in s.names)} if s else {*"CHON"}
-        kinds = {"All": shown} | {
-            word: [n for n in shown if element(n) == e] for e, word in ELEMENTS.items() if e in there
-        }
+        shown = shown_atoms(v)
+        elements = {*"CHON", *map(element, s.names if s else ())}
+        atoms = {"All": shown}
+        for symbol, word in ELEMENTS.items():
+            if symbol in elements:
+                atoms[word] = [name for name in shown if element(name) == symbol]
         return {
-            "formula": s.formula if s else "", "count": len(s.names) if s else 0, "mass": s.mass if s else 0,
-            "chosen": len(v["selected"]), "result": self._result(),
-            "tint": {k: _common(v["colors"], names, "Element") for k, names in kinds.items()},
-            "look": {k: _common(v["styles"], names, "Stick") for k, names in kinds.items()},
-        }  # fmt: skip
+            "formula": s.formula if s else "",
+            "count": len(s.names) if s else 0,
+            "mass": s.mass if s else 0,
+            "chosen": len(v["selected"]),
+            "result": self._result(),
+            "tint": {word: _common(v["colors"], names, "Element") for word, names in atoms.items()},
+            "look": {word: _common(v["styles"], names, "Stick") for word, names in atoms.items()},
+        }
 
     def set(self, key: str, value: Any) -> None:
         if key == "hydrogens" and not value:
             self.values["selected"] = [name for name in self.values["selected"] if name[0] != "H"]
         super().set(key, value)
 
-    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> QFrame:
-        """A menu whose entries call the same function, each with its name."""
-        return self.add_menu(title, {name: lambda name=name: act(name) for name in names})
-
-    @staticmethod
-    def _offer(menu: QFrame, names: Sequence[str]) -> None:
-        """Show these entries of a menu, in this order, and hide the others."""
-        for item in menu.findChildren(QPushButton):
-            place = names.index(item.accessibleName()) if item.accessibleName() in names else None
-            item.setVisible(place is not None)
-            item.move(1, 1 + 19 * (place or 0))
-        menu.resize(menu.width(), 2 + 19 * len(names))
+    def _menu_of(self, title: str, names: Iterable[str], act: Callable[[str], None]) -> Popup:
+        """A menu whose entries carry out the same command, each with its name."""
+        return self.add_menu(title, {name: partial(act, name) for name in names})
 
     @property
     def _structure(self) -> Structure | None:
@@ -183,47 +175,48 @@ class Biochem(Desk):
 
     def _result(self) -> str:
         """The last measurement as the screen shows it."""
-        return (
-            length_or_angle(*self.values["measured"][-1], self.values["units"])
-            if self.values["measured"]
-            else ""
-        )
+        v = self.values
+        return length_or_angle(*v["measured"][-1], v["units"]) if v["measured"] else ""
 
     @staticmethod
     def _badge(label: QLabel, text: str, color: str) -> None:
         label.setText(text)
         label.setStyleSheet(f"background: {color}; color: white; padding-left: 4px;" if text else "")
 
-    # -- commands ----------------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------
 
     def _open(self, name: str) -> None:
         if not name:
-            self.message("No molecule marked")
-        else:
-            fresh = {"selected": [], "colors": {}, "styles": {}, "charge": 0, "measured": []}
-            self.change(**fresh, molecule=name, marked=name, tab="Structure")
+            raise Refusal("No molecule marked")
+        fresh = {"selected": [], "colors": {}, "styles": {}, "charge": 0, "measured": []}
+        self.change(**fresh, molecule=name, marked=name, tab="Structure")
 
-    def _pick(self, name: str) -> None:
+    def _open_named(self, texts: dict[str, str]) -> None:
+        names = {name.lower(): name for name in MOLECULES}
+        if texts["Molecule"].lower() not in names:
+            raise Refusal("There is no molecule of that name")
+        self._open(names[texts["Molecule"].lower()])
+
+    def _pin(self, name: str) -> None:
+        self.set("pinned", "" if name == self.values["pinned"] else name)
+
+    def _pick(self, name: str, button: str) -> None:
         if name:
             rest = [other for other in self.values["selected"] if other != name]
             self.set("selected", rest if name in self.values["selected"] else rest + [name])
 
     def _select(self, what: str) -> None:
-        names = [
-            name for name in shown_atoms(self.values) if what == "All" or ELEMENTS[element(name)] == what
-        ]
-        if names or what == "None":
-            self.set("selected", names)
-        else:
-            self.message(f"{what}: nothing to select")
+        names = [n for n in shown_atoms(self.values) if what in ("All", ELEMENTS[element(n)])]
+        if not names and what != "None":
+            raise Refusal(f"{what}: nothing to select")
+        self.set("selected", names)
 
     def _paint(self, key: str, value: str) -> None:
         if not self.values["selected"]:
-            self.message("Nothing is selected")
-        else:
-            self.set(key, self.values[key] | dict.fromkeys(self.values["selected"], value))
+            raise Refusal("Nothing is selected")
+        self.set(key, self.values[key] | dict.fromkeys(self.values["selected"], value))
 
-    def _turn(self, dx: float) -> None:
+    def _turn(self, start: str, end: str, dx: float, dy: float) -> None:
         ticks = self.slider.ticks
         place = ticks.index(self.values["turn"]) + (1 if dx > 0 else -1)
         self.set("turn", ticks[min(max(place, 0), len(ticks) - 1)])
@@ -231,46 +224,40 @@ class Biochem(Desk):
     def _measure(self, count: int) -> None:
         names, s = self.values["selected"], self._structure
         if s is None or len(names) != count:
-            self.message(f"{count} atoms are needed")
-            return
-        places = s.index(names)
-        if count == 4 and not all(1 < s.atoms.get_angle(*three) < 179 for three in (places[:3], places[1:])):
-            self.message("Three of these atoms lie on a line")  # there is no torsion
-            return
-        value = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count](*places)
-        ends = names if names[0] < names[-1] else names[::-1]
-        self.set("measured", self.values["measured"] + [["-".join(ends), round(float(value), 3)]])
+            raise Refusal(f"{count} atoms are needed")
+        atoms = s.index(names)
+        if count == 4 and not all(1 < s.atoms.get_angle(*three) < 179 for three in (atoms[:3], atoms[1:])):
+            raise Refusal("Three of these atoms lie on a line")  # there is no torsion
+        value = {2: s.atoms.get_distance, 3: s.atoms.get_angle, 4: s.atoms.get_dihedral}[count](*atoms)
+        ordered = names if names[0] < names[-1] else names[::-1]
+        self.set("measured", self.values["measured"] + [["-".join(ordered), round(float(value), 3)]])
 
-    def _ask(self, dialog: QFrame) -> None:
-        self.open_dialog(dialog) if self._structure else self.message("No molecule")
+    def _ask(self, dialog: Popup) -> None:
+        if not self._structure:
+            raise Refusal("No molecule")
+        self.open_dialog(dialog)
 
-    def _set_name(self, texts: dict[str, str]) -> str | None:
+    def _set_name(self, texts: dict[str, str]) -> None:
         if not texts["Name"].isalnum():
-            return "Name is one word"
+            raise Refusal("Name is one word")
         rest = {name: what for name, what in self.values["saved"].items() if name != texts["Name"]}
         self.set("saved", rest | {texts["Name"]: self.values["molecule"]})
-        return None
 
-    def _set_charge(self, texts: dict[str, str]) -> str | None:
-        limit, text = self.values["charge_limit"], texts["Charge"]
-        if text not in {f"{n:{sign}}" for n in range(-limit, limit + 1) for sign in ("", "+")} - {"+0"}:
-            return f"Charge is a number from {-limit} to {limit}"
-        self.set("charge", int(text))
-        return None
+    def _charge_of(self, text: str) -> int:
+        limit = self.values["charge_limit"]
+        charges = range(-limit, limit + 1)
+        if text not in {str(n) for n in charges} | {f"{n:+d}" for n in charges if n}:
+            raise Refusal(f"Charge is a number from {-limit} to {limit}")
+        return int(text)
 
     def _set_note(self) -> None:
         self.set("note", self.fields["Note"][1].text().strip())
 
     def _set_sample(self) -> None:
         text = self.fields["Sample"][1].text().strip()
-        if text.isascii() and text.isdigit() and len(text) < 6:
-            self.set("sample", int(text))
-        else:
-            self.message("Sample is a number of at most 5 digits")
-
-    def _open_named(self, texts: dict[str, str]) -> str | None:
-        name = {name.lower(): name for name in MOLECULES}.get(texts["Molecule"].lower())
-        return self._open(name) if name else "There is no molecule of that name"
+        if not (text.isascii() and text.isdigit() and len(text) < 6):
+            raise Refusal("Sample is a number of at most 5 digits")
+        self.set("sample", int(text))
 
 
 def _common(values: dict[str, str], names: list[str], default: str) -> str:

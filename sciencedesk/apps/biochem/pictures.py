@@ -66,34 +66,28 @@ def draw_scene(v: Values, painter: QPainter, rect: QRect) -> None:
     styles = {i: v["styles"].get(s.names[i], "Stick") for i in shown}
     pieces = [(points[i, 2], i, None) for i in shown]
     if v["bonds"]:  # two halves in the colours of their atoms, behind both so that the labels stay readable
-        for a, b in ((a, b) for a, b in s.bonds if {a, b} <= shown):
-            depth = min(points[a, 2], points[b, 2]) - 1
-            pieces += [(depth, a, b), (depth, b, a)]
+        for a, b in s.bonds:
+            if {a, b} <= shown:
+                depth = min(points[a, 2], points[b, 2]) - 1
+                pieces += [(depth, a, b), (depth, b, a)]
     for _, i, j in sorted(pieces, key=lambda piece: piece[0]):
         center = QPointF(points[i, 0], points[i, 1])
         if j is None:
-            _draw_atom(v, painter, center, points[i, 2] / scale, s.names[i], colors[i], styles[i], ink)
+            _draw_atom(v, painter, center, points[i, 2] / scale, s.names[i], colors[i], styles[i])
         else:
-            half = QLineF(center, QPointF(*(points[i, :2] + points[j, :2]) / 2))
-            dim = colors[i].darker(115) if styles[i] != "Line" or s.names[i] in v["colors"] else ink
-            painter.setPen(QPen(dim, _BOND[styles[i]]))
-            painter.drawLine(half)
+            colored = styles[i] != "Line" or s.names[i] in v["colors"]
+            painter.setPen(QPen(colors[i].darker(115) if colored else ink, _BOND[styles[i]]))
+            painter.drawLine(QLineF(center, QPointF(*(points[i, :2] + points[j, :2]) / 2)))
     painter.setPen(ink)
     sign = f"   charge {v['charge']:+d}" if v["charge"] else ""
     painter.drawText(6, 14, v["molecule"] + sign)
 
 
 def _draw_atom(
-    v: Values,
-    painter: QPainter,
-    center: QPointF,
-    depth: float,
-    name: str,
-    color: QColor,
-    style: str,
-    ink: QColor,
+    v: Values, painter: QPainter, center: QPointF, depth: float, name: str, color: QColor, style: str
 ) -> None:
     """One atom; nearer ones are a little larger.  A selected one has a thick magenta ring."""
+    ink = QColor("white" if v["dark"] else "black")
     radius = RADIUS[style] + round(0.6 * depth) if RADIUS[style] else 7
     chosen = name in v["selected"]
     painter.setPen(QPen(QColor("#ff00c8"), 4) if chosen else QPen(QColor("#333333"), 1))
@@ -118,8 +112,8 @@ def _color(v: Values, name: str) -> QColor:
 def _draw_axes(turn: int, painter: QPainter, rect: QRect) -> None:
     origin, angle = QPointF(34, rect.height() - 26), np.radians(turn)
     across, away = np.cos(angle), np.sin(angle)
-    ways = ((across, 0.35 * away, "#e00000"), (0, -1, "#18b030"), (away, -0.35 * across, "#2040ff"))
-    for x, y, color in ways:
+    axes = ((across, 0.35 * away, "#e00000"), (0, -1, "#18b030"), (away, -0.35 * across, "#2040ff"))
+    for x, y, color in axes:
         painter.setPen(QPen(QColor(color), 4))
         painter.drawLine(origin, origin + QPointF(26 * x, 26 * y))
 

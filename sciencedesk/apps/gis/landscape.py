@@ -19,30 +19,23 @@ from matplotlib import cbook
 from matplotlib.colors import LightSource
 from scipy import ndimage
 
-from sciencedesk.apps.gis.names import (
-    FIRST_MARKS,
-    FIRST_PEAKS,
-    MADE_LAYERS,
-    MORE_MARKS,
-    MORE_PEAKS,
-    MORE_ZONES,
-)
+from sciencedesk.apps.gis import names
 
 EAST, NORTH = 30, 32  # km; the map's size, whose south-west corner is (0, 0)
 RASTERS = {"Elevation": "m", "Slope": "degrees", "Hillshade": "light", "Classes": "class"}  # layer: unit
-RASTERS |= dict.fromkeys(MADE_LAYERS, "points")
+RASTERS |= dict.fromkeys(names.MADE_LAYERS, "points")
 ZONES = {
     "whole": [32, 0, 30, 0], "north": [32, 16, 30, 0], "south": [16, 0, 30, 0], "east": [32, 0, 30, 15],
     "west": [32, 0, 15, 0],
 }  # km: north, south, east and west edge  # fmt: skip
-for _i, _zone in enumerate(MORE_ZONES):  # rectangles strewn over the map, no two alike
+for _i, _zone in enumerate(names.MORE_ZONES):  # rectangles strewn over the map, no two alike
     _west, _south = 7 * _i % 21, 11 * _i % 23
     ZONES[_zone] = [_south + 5 + _i % 5, _south, _west + 5 + 3 * _i % 5, _west]
-MARKS = FIRST_MARKS | MORE_MARKS
+MARKS = names.FIRST_MARKS | names.MORE_MARKS
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
 
 
-# -- the landscape -----------------------------------------------------------------------------------------------------
+# -- the landscape -------------------------------------------------------------------------------------------
 
 
 @cache
@@ -67,16 +60,14 @@ def raster(layer: str, light: int, classes: tuple[str, int]) -> np.ndarray:
         return np.degrees(np.arctan(np.hypot(down, right)))
     if layer == "Hillshade":
         return 255 * LightSource(light, 45).hillshade(heights, dx=width, dy=height)
-    if layer in MADE_LAYERS:
-        return _made(MADE_LAYERS.index(layer))
+    if layer in names.MADE_LAYERS:
+        return _made(names.MADE_LAYERS.index(layer))
     values, count = raster(classes[0], light, classes), classes[1]
     return np.digitize(values, np.linspace(values.min(), values.max(), count + 1)[1:-1]) + 1.0
 
 
 def _made(number: int) -> np.ndarray:
-    """The values of a made layer: smoothed heights, steepness or aspect, from 0 to a maximum of the layer's
-    own.
-    """
+    """The values of a made layer: smoothed heights, steepness or aspect, from 0 to its own maximum."""
     heights, width, height = terrain()
     down, right = np.gradient(heights, height, width)
     base = (heights, np.hypot(down, right), -heights, right, down)[number % 5]
@@ -86,22 +77,19 @@ def _made(number: int) -> np.ndarray:
 
 @cache
 def peaks() -> dict[str, tuple[float, float, int, int]]:
-    """The tops of the landscape: name: (x, y) of the place, height in m, slope in degrees.  The first six are
-    the main ones.
-    """
+    """The tops by name, the six main ones first: x and y of the place, height in m, slope in degrees."""
     heights, steep = terrain()[0], raster("Slope", 0, ("", 0))
     rows, columns = heights.shape
     tops = np.argwhere((heights == ndimage.maximum_filter(heights, 61)) & (heights > 820))
     found: list[tuple[int, int]] = []
     for row, column in sorted(tops.tolist(), key=lambda place: -heights[tuple(place)]):
-        apart = all(
-            np.hypot(row - r, column - c) > 45 for c, r in found
-        )  # cells, so that names do not overlap
+        # in cells, so that names do not overlap
+        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)
         if apart and 12 < row < rows - 13 and 12 < column < columns - 13:
             found.append((column, row))
     named = [
-        *zip(FIRST_PEAKS, sorted(found), strict=True),
-        *zip(MORE_PEAKS, _lesser_tops(heights, found), strict=False),
+        *zip(names.FIRST_PEAKS, sorted(found), strict=True),
+        *zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False),
     ]
     return {
         name: (column / columns, row / rows, int(heights[row, column]), round(float(steep[row, column])))
@@ -110,28 +98,23 @@ def peaks() -> dict[str, tuple[float, float, int, int]]:
 
 
 def _lesser_tops(heights: np.ndarray, main: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The column and row of other tops, from the highest on: none as high as another, none whose name would
-    be covered.
-    """
+    """Column and row of other tops from the highest on, no two of one height and no name covered."""
     rows, columns = heights.shape
     tops = np.argwhere(heights == ndimage.maximum_filter(heights, 9)).tolist()
-    by_height = {
-        heights[row, column]: (column, row) for row, column in tops if _is_free(column / columns, row / rows)
-    }
+    free = [(column, row) for row, column in tops if _is_free(column / columns, row / rows)]
+    by_height = {heights[row, column]: (column, row) for column, row in free}
     taken = {heights[row, column] for column, row in main}
     return [place for height, place in sorted(by_height.items(), reverse=True) if height not in taken]
 
 
 def _is_free(x: float, y: float) -> bool:
-    """Whether a peak's sign and name would be within the map and clear of the first marks, scale bar, title
-    and result.
-    """
+    """Whether a peak's sign and name are on the map, clear of first marks, scale bar, title and result."""
     covered = y < 0.17 or (y > 0.85 and x > 0.2)
-    at_mark = any(-0.36 < x - a < 0.11 and abs(y - b) < 0.08 for a, b in FIRST_MARKS.values())
+    at_mark = any(-0.36 < x - a < 0.11 and abs(y - b) < 0.08 for a, b in names.FIRST_MARKS.values())
     return 0.06 < x < 0.68 and y < 0.94 and not covered and not at_mark
 
 
-# -- a map of it -------------------------------------------------------------------------------------------------------
+# -- a map of it ---------------------------------------------------------------------------------------------
 
 
 def visible(v: Mapping[str, Any]) -> list[str]:
@@ -169,12 +152,12 @@ def shown_peaks(v: Mapping[str, Any]) -> dict[str, tuple[float, float, int, int]
 
 
 def value_at(v: Mapping[str, Any], name: str) -> str:
-    """The result of a query: the height of a peak, or at a mark the value of the uppermost visible raster
-    layer.
-    """
+    """The result of a query: a peak's height, or at a mark the uppermost visible raster layer's value."""
+    if name in peaks():
+        return f"{peaks()[name][2]} m"
     layer = next((layer for layer in visible(v) if layer in RASTERS), "")
-    if name in peaks() or not layer:
-        return f"{peaks()[name][2]} m" if name in peaks() else "no raster"
+    if not layer:
+        return "no raster"
     values, (x, y) = raster(*source(v, layer)), place_of(name)
     return f"{values[int(y * values.shape[0]), int(x * values.shape[1])]:.0f} {RASTERS[layer]}"
 
@@ -184,13 +167,13 @@ def listed(v: Mapping[str, Any]) -> list[str]:
     if "Peaks" not in v["layers"]:
         return []
     north, south, east, west = edges(v)
-    names = [
-        n
-        for n, (x, y, *_) in shown_peaks(v).items()
+    rows = {
+        name: (height, slope)
+        for name, (x, y, height, slope) in shown_peaks(v).items()
         if west <= x * EAST <= east and south <= (1 - y) * NORTH <= north
-    ]
+    }
     if v["filter"]:
         column, sign, number = v["filter"].split()
-        index = {"height": 2, "slope": 3}[column]
-        names = [name for name in names if _COMPARE[sign](peaks()[name][index], int(number))]
-    return sorted(names, key=lambda n: -peaks()[n][2]) if v["sort"] == "height" else sorted(names)
+        index = ("height", "slope").index(column)
+        rows = {name: row for name, row in rows.items() if _COMPARE[sign](row[index], int(number))}
+    return sorted(rows, key=lambda name: -rows[name][0]) if v["sort"] == "height" else sorted(rows)

@@ -4,39 +4,34 @@ The landscape has a place for each (`landscape.py`); which of them a map shows i
 `catalog`, `zones`, `palettes` and `marks`.
 """
 
-FIRST_PEAKS = (
-    "Ash",
-    "Bay",
-    "Elm",
-    "Fir",
-    "Ivy",
-    "Oak",
-)  # from west to east; a map shows these unless a setting names others
+# from west to east; a map shows these unless a setting names others
+FIRST_PEAKS = ("Ash", "Bay", "Elm", "Fir", "Ivy", "Oak")
 MORE_PEAKS = (
-    "Yew", "Larch", "Birch", "Hazel", "Rowan", "Maple", "Cedar", "Alder", "Aspen", "Beech", "Poplar", "Walnut", "Willow",
-    "Holly", "Laurel", "Myrtle", "Linden", "Cherry", "Plum", "Quince", "Spruce", "Acacia", "Ebony", "Teak", "Fern", "Moss",
-    "Clover", "Sage", "Thyme", "Mint", "Raven", "Heron", "Falcon", "Eagle", "Osprey", "Merlin", "Swift", "Finch", "Wren",
-    "Robin", "Lark", "Plover", "Curlew", "Badger", "Otter", "Marten", "Lynx", "Wolf", "Bear", "Elk", "Stag", "Hare", "Fox",
-    "Owl", "Crow", "Jay", "Swan", "Crane", "Stork", "Bison",
+    "Yew", "Larch", "Birch", "Hazel", "Rowan", "Maple", "Cedar", "Alder", "Aspen", "Beech", "Poplar",
+    "Walnut", "Willow", "Holly", "Laurel", "Myrtle", "Linden", "Cherry", "Plum", "Quince", "Spruce", "Acacia",
+    "Ebony", "Teak", "Fern", "Moss", "Clover", "Sage", "Thyme", "Mint", "Raven", "Heron", "Falcon", "Eagle",
+    "Osprey", "Merlin", "Swift", "Finch", "Wren", "Robin", "Lark", "Plover", "Curlew", "Badger", "Otter",
+    "Marten", "Lynx", "Wolf", "Bear", "Elk", "Stag", "Hare", "Fox", "Owl", "Crow", "Jay", "Swan", "Crane",
+    "Stork", "Bison",
 )  # fmt: skip
 FIRST_LAYERS = ("Elevation", "Slope", "Hillshade", "Contours", "Peaks")
 MADE_LAYERS = (  # no landscape has all these measured: their values are made from its elevation
-    "Rainfall", "Snow", "Heat", "Frost", "Wind", "Soil", "Erosion", "Runoff", "Wetness", "Woodland", "Pasture", "Crops", "Scrub",
-    "Houses", "Traffic", "Noise", "Income", "Farms", "Clay", "Sand", "Silt", "Gravel", "Humus", "Acidity", "Carbon", "Lead",
-    "Zinc", "Radon", "Gravity", "Geology", "Deer", "Birds", "Insects", "Fire", "Flood", "Hail", "Fog", "Storms", "Drought",
-    "Aspect", "Relief",
+    "Rainfall", "Snow", "Heat", "Frost", "Wind", "Soil", "Erosion", "Runoff", "Wetness", "Woodland",
+    "Pasture", "Crops", "Scrub", "Houses", "Traffic", "Noise", "Income", "Farms", "Clay", "Sand", "Silt",
+    "Gravel", "Humus", "Acidity", "Carbon", "Lead", "Zinc", "Radon", "Gravity", "Geology", "Deer", "Birds",
+    "Insects", "Fire", "Flood", "Hail", "Fog", "Storms", "Drought", "Aspect", "Relief",
 )  # fmt: skip
 FIRST_ZONES = ("whole", "north", "south", "east", "west")
 MORE_ZONES = (
-    "valley", "ridge", "basin", "plateau", "moor", "heath", "marsh", "gorge", "canyon", "park", "county", "border", "parish",
-    "district", "estate", "reserve", "quarry", "airport", "campus", "lake", "dam", "canal", "railway", "bridge", "village",
-    "town", "city", "suburb", "market", "mill", "abbey", "castle", "camp", "fort", "tower", "cave", "spring", "ford", "glen",
-    "dale",
+    "valley", "ridge", "basin", "plateau", "moor", "heath", "marsh", "gorge", "canyon", "park", "county",
+    "border", "parish", "district", "estate", "reserve", "quarry", "airport", "campus", "lake", "dam",
+    "canal", "railway", "bridge", "village", "town", "city", "suburb", "market", "mill", "abbey", "castle",
+    "camp", "fort", "tower", "cave", "spring", "ford", "glen", "dale",
 )  # fmt: skip
 PALETTES = (  # a map's menu has the first three unless a setting names others
-    "gray", "terrain", "viridis", "plasma", "inferno", "magma", "cividis", "copper", "bone", "pink", "spring", "summer",
-    "autumn", "winter", "cool", "hot", "jet", "rainbow", "ocean", "turbo", "twilight", "hsv", "cubehelix", "afmhot", "binary",
-    "coolwarm", "seismic", "brg", "gnuplot",
+    "gray", "terrain", "viridis", "plasma", "inferno", "magma", "cividis", "copper", "bone", "pink", "spring",
+    "summer", "autumn", "winter", "cool", "hot", "jet", "rainbow", "ocean", "turbo", "twilight", "hsv",
+    "cubehelix", "afmhot", "binary", "coolwarm", "seismic", "brg", "gnuplot",
 )  # fmt: skip
 FIRST_MARKS = {"NW": (0.3, 0.3), "NE": (0.7, 0.3), "SW": (0.3, 0.7), "SE": (0.7, 0.7)}  # name: place
 MORE_MARKS = {  # a grid that keeps clear of the first marks and of the scale bar

@@ -17,6 +17,7 @@ from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPolygonF
 from scipy import ndimage
 
 from sciencedesk.apps.gis import landscape as land
+from sciencedesk.desk.widgets import draw_placeholder
 
 MAP = QRect(0, 0, 174, 186)  # px of the canvas; the rest is the legend
 
@@ -55,7 +56,7 @@ def _contours(step: int, cx: float, cy: float, zoom: int) -> QImage:
     return image
 
 
-# -- the map -----------------------------------------------------------------------------------------------------------
+# -- the map -------------------------------------------------------------------------------------------------
 
 
 def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
@@ -67,12 +68,11 @@ def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
 def map_objects(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
     """Boxes in px of the objects on the map: the marks, and the peaks if their layer is visible."""
     tops = land.shown_peaks(v) if "Peaks" in land.visible(v) else {}
-    boxes = {
-        name: QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint()) for name, (x, y, *_) in tops.items()
-    }
-    boxes |= {
-        name: QRect(-11, -7, 22, 14).translated(_at_px(v, *land.MARKS[name]).toPoint()) for name in v["marks"]
-    }
+    boxes = {}
+    for name, (x, y, *_) in tops.items():
+        boxes[name] = QRect(-7, -9, 14, 14).translated(_at_px(v, x, y).toPoint())
+    for name in v["marks"]:
+        boxes[name] = QRect(-11, -7, 22, 14).translated(_at_px(v, *land.MARKS[name]).toPoint())
     return {name: box for name, box in boxes.items() if MAP.contains(box.center())}
 
 
@@ -145,10 +145,9 @@ def _draw_peaks(v: Mapping[str, Any], painter: QPainter) -> None:
 def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
     """Draw the region's edge, and the map outside it darker."""
     north, south, east, west = land.edges(v)
-    box = QRectF(
-        _at_px(v, west / land.EAST, 1 - north / land.NORTH),
-        _at_px(v, east / land.EAST, 1 - south / land.NORTH),
-    )
+    north_west = _at_px(v, west / land.EAST, 1 - north / land.NORTH)
+    south_east = _at_px(v, east / land.EAST, 1 - south / land.NORTH)
+    box = QRectF(north_west, south_east)
     shade, area = QColor(0, 0, 0, 110), QRectF(MAP)
     painter.fillRect(QRectF(0, 0, area.width(), box.top()), shade)
     painter.fillRect(QRectF(0, box.bottom(), area.width(), area.height() - box.bottom()), shade)
@@ -161,12 +160,10 @@ def _draw_region(v: Mapping[str, Any], painter: QPainter) -> None:
 
 def _draw_legend(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     """The zoom, and the colour bar if it is turned on."""
-    painter.setPen(QColor("black"))
     painter.fillRect(QRect(rect.x() + 1, 0, rect.width(), 18), QColor("#1f6feb"))
     painter.setPen(QColor("white"))
-    painter.drawText(
-        QRect(rect.x() + 1, 0, rect.width() - 1, 18), Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}"
-    )
+    box = QRect(rect.x() + 1, 0, rect.width() - 1, 18)
+    painter.drawText(box, Qt.AlignmentFlag.AlignCenter, f"x{v['zoom']}")
     if v["legend"]:
         colors = _colors(v["palette"], np.linspace(1, 0, 12))
         for i, (r, g, b, _) in enumerate(colors.tolist()):
@@ -176,14 +173,13 @@ def _draw_legend(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         painter.drawText(QRect(rect.x(), 164, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "low")
 
 
-# -- report and table --------------------------------------------------------------------------------------------------
+# -- report and table ----------------------------------------------------------------------------------------
 
 
 def draw_histogram(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     stats = v["stats"]
     if not stats:
-        painter.setPen(QColor("#777777"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "no statistics")
+        draw_placeholder(painter, rect, "no statistics")
         return
     colors = _colors(v["palette"], np.linspace(0, 1, 16)).tolist()
     shares = np.array(stats["bars"]) / max(stats["bars"])

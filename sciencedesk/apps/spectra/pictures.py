@@ -1,5 +1,4 @@
-"""The pictures of Spectra: the trace with its peaks, a close-up, a lamp as the eye sees it, and how elements
-fit.
+"""The pictures of Spectra: the trace with its peaks, a close-up, a lamp seen by eye, and how elements fit.
 
 `v` is the application's state (`Spectra.values`).
 """
@@ -14,7 +13,7 @@ from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QPainter, QPen, QPolygonF
 
 from sciencedesk.apps.spectra.spectroscopy import GRID, SAMPLES, dark, peaks, scores, strengths, trace
-from sciencedesk.desk.widgets import small_font
+from sciencedesk.desk.widgets import draw_placeholder, free_place, small_font
 
 _TOP, _BOTTOM = 18, 15  # px left free for labels above the trace and for the wavelengths below it
 _APART = 12  # px between peaks that can be pointed at
@@ -47,13 +46,11 @@ class _Frame:
 
     def top(self, wavelength: float) -> QPoint:
         """The point of the trace at a wavelength."""
-        at = self.counts[min(np.searchsorted(self.grid, wavelength), self.counts.size - 1)]
-        return QPoint(round(self.x(wavelength)), round(float(self.y(at))))
+        counts = self.counts[min(np.searchsorted(self.grid, wavelength), self.counts.size - 1)]
+        return QPoint(round(self.x(wavelength)), round(float(self.y(counts))))
 
     def line(self) -> QPolygonF:
-        """The trace; where a column of the screen holds many pixels, only the lowest and the highest are
-        drawn.
-        """
+        """The trace; of the many pixels in one column of the screen only the lowest and highest are drawn."""
         step = max(1, self.grid.size // self.rect.width())
         starts = np.arange(0, self.grid.size, step)
         low, high = np.minimum.reduceat(self.counts, starts), np.maximum.reduceat(self.counts, starts)
@@ -64,13 +61,18 @@ class _Frame:
 
 def _points(v: Mapping[str, Any], rect: QRect) -> dict[str, QPoint]:
     """Tops of the peaks in the range, the highest first; of overlapping peaks only the highest."""
-    frame, shown = _Frame(v, rect, v["low"], v["high"]), {}
-    for name, peak in sorted(peaks(v).items(), key=lambda item: -item[1].height):
-        if v["low"] <= peak.wavelength <= v["high"]:
-            point = frame.top(peak.wavelength)
-            if all(abs(point.x() - other.x()) >= _APART for other in shown.values()):
-                shown[name] = point
+    shown: dict[str, QPoint] = {}
+    tops, found = _tops(v, rect), peaks(v)
+    for name in sorted(tops, key=lambda name: -found[name].height):
+        if all(abs(tops[name].x() - other.x()) >= _APART for other in shown.values()):
+            shown[name] = tops[name]
     return shown
+
+
+def _tops(v: Mapping[str, Any], rect: QRect) -> dict[str, QPoint]:
+    """Tops of all peaks in the range."""
+    frame, low, high = _Frame(v, rect, v["low"], v["high"]), v["low"], v["high"]
+    return {n: frame.top(p.wavelength) for n, p in peaks(v).items() if low <= p.wavelength <= high}
 
 
 def plot_boxes(v: Mapping[str, Any], rect: QRect) -> dict[str, QRect]:
@@ -135,16 +137,14 @@ def _paint_peaks(v: Mapping[str, Any], painter: QPainter, room: QRect, points: d
     for p in points.values():
         painter.drawEllipse(p, 3, 3)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    frame, found = _Frame(v, room, v["low"], v["high"]), peaks(v)
-    seen = {
-        n: frame.top(peak.wavelength) for n, peak in found.items() if v["low"] <= peak.wavelength <= v["high"]
-    }
+    tops = _tops(v, room)
     painter.setPen(QPen(QColor("#ff8c00"), 2))
-    for p in (seen[name] for name in v["marks"] if name in seen):
-        painter.drawRect(p.x() - 7, p.y() - 7, 14, 14)
+    for name in v["marks"]:
+        if name in tops:
+            painter.drawRect(tops[name].x() - 7, tops[name].y() - 7, 14, 14)
     painter.setPen(QPen(QColor("#d1242f"), 2))
-    if v["peak"] in seen:
-        painter.drawEllipse(seen[v["peak"]], 9, 9)
+    if v["peak"] in tops:
+        painter.drawEllipse(tops[v["peak"]], 9, 9)
     if not v["labels"]:
         return
     painter.setPen(QColor("#111111"))
@@ -152,8 +152,7 @@ def _paint_peaks(v: Mapping[str, Any], painter: QPainter, room: QRect, points: d
         w = painter.fontMetrics().horizontalAdvance(name) + 2
         corners = ((-w // 2, -16), (9, -8), (-9 - w, -8), (-w - 3, -17), (3, -17), (-w // 2, -28))
         places = [QRect(p.x() + dx, p.y() + dy, w, 12) for dx, dy in corners]
-        box = next((b for b in places if room.contains(b) and not any(b.intersects(t) for t in taken)), None)
-        if box:
+        if box := free_place(places, room, taken):
             taken.append(box)
             painter.drawText(box, Qt.AlignmentFlag.AlignCenter, name)
 
@@ -162,8 +161,7 @@ def draw_close(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     """The trace 4 nm to both sides of the selected peak."""
     peak = peaks(v).get(v["peak"])
     if peak is None:
-        painter.setPen(QColor("#777777"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "no peak selected")
+        draw_placeholder(painter, rect, "no peak selected")
         return
     low, high = max(GRID[0], peak.wavelength - 4), min(GRID[-1], peak.wavelength + 4)
     painter.setPen(QPen(QColor("#1f3a93"), 2))
@@ -171,7 +169,7 @@ def draw_close(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
 
 
 def draw_lamp(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
-    """The loaded lamp in a spectroscope: bright lines on black, or dark ones in the colours of the continuum."""
+    """The loaded lamp in a spectroscope: bright lines on black, or dark ones in the continuum's colours."""
     w, h, name = rect.width(), rect.height(), v["lamp"]
     painter.fillRect(rect, QColor("black"))
     if dark(name):
@@ -187,16 +185,14 @@ def draw_lamp(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
 def draw_scores(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
     """A bar for each element: how well the peaks fit its lines."""
     if not v["matched"]:
-        painter.setPen(QColor("#777777"))
-        painter.drawText(rect, Qt.AlignmentFlag.AlignCenter, "not identified")
+        draw_placeholder(painter, rect, "not identified")
         return
     fits = scores(v)
     row, room = rect.height() // len(fits), rect.width() - 140
     for i, (element, fit) in enumerate(fits.items()):
         best = fit == max(fits.values())
-        painter.fillRect(
-            78, i * row + 6, max(1, round(room * fit)), row - 12, QColor("#1a7f37" if best else "#9db4c8")
-        )
+        color = QColor("#1a7f37" if best else "#9db4c8")
+        painter.fillRect(78, i * row + 6, max(1, round(room * fit)), row - 12, color)
         painter.setPen(QColor("#111111"))
         centered = Qt.AlignmentFlag.AlignVCenter
         painter.drawText(QRect(8, i * row, 68, row), centered, element)

@@ -1,5 +1,4 @@
-"""The spectra of Spectra: published lines of a few lamps and of the Sun, as a grating spectrometer would
-record them.
+"""The spectra of Spectra: published lines of a few lamps and of the Sun, as a spectrometer would record them.
 
 Lines are (air wavelength in nm, relative intensity).  Hydrogen, helium and sodium: NIST Handbook of Basic
 Atomic Spectroscopic Data (SRD 108), of sodium those of at least 100; neon from 10000 and mercury from 400 up:
@@ -21,16 +20,20 @@ from scipy.ndimage import grey_opening, uniform_filter1d
 from scipy.signal import find_peaks, peak_widths, savgol_filter
 
 LINES = {
-    "Hydrogen": ((383.54, 5), (388.91, 6), (397.01, 8), (410.17, 15), (434.05, 30), (486.13, 80), (656.28, 300)),
-    "Helium": ((388.86, 500), (396.47, 20), (402.62, 50), (412.08, 12), (438.79, 10), (447.15, 225), (471.31, 34),
+    "Hydrogen": ((383.54, 5), (388.91, 6), (397.01, 8), (410.17, 15), (434.05, 30), (486.13, 80),
+    (656.28, 300)), "Helium": ((388.86, 500), (396.47, 20), (402.62, 50), (412.08, 12), (438.79, 10),
+    (447.15, 225), (471.31, 34),
                (492.19, 20), (501.57, 100), (504.77, 10), (587.56, 600), (667.82, 100), (706.52, 230),
                (728.13, 50)),
-    "Sodium": ((568.26, 280), (568.82, 560), (588.995, 80000), (589.592, 40000), (615.42, 120), (616.07, 240)),
-    "Neon": ((534.11, 10000), (540.06, 20000), (585.25, 20000), (588.19, 10000), (603.00, 10000), (607.43, 10000),
-             (614.31, 10000), (616.36, 10000), (621.73, 10000), (626.65, 10000), (633.44, 10000), (638.30, 10000),
-             (640.22, 20000), (650.65, 15000), (659.90, 10000), (692.95, 100000), (702.405, 34000), (703.24, 85000),
-             (717.39, 77000), (724.52, 77000), (743.89, 60000), (748.89, 32000)),
-    "Mercury": ((365.02, 9000), (365.48, 3000), (366.33, 2000), (404.66, 12000), (407.78, 1000), (435.83, 12000),
+    "Sodium": ((568.26, 280), (568.82, 560), (588.995, 80000), (589.592, 40000), (615.42, 120),
+    (616.07, 240)), "Neon": ((534.11, 10000), (540.06, 20000), (585.25, 20000), (588.19, 10000),
+    (603.00, 10000), (607.43, 10000),
+             (614.31, 10000), (616.36, 10000), (621.73, 10000), (626.65, 10000), (633.44, 10000),
+             (638.30, 10000), (640.22, 20000), (650.65, 15000), (659.90, 10000), (692.95, 100000),
+             (702.405, 34000), (703.24, 85000), (717.39, 77000), (724.52, 77000), (743.89, 60000),
+             (748.89, 32000)),
+    "Mercury": ((365.02, 9000), (365.48, 3000), (366.33, 2000), (404.66, 12000), (407.78, 1000),
+    (435.83, 12000),
                 (546.07, 6000), (567.58, 600), (576.96, 1000), (579.07, 900), (580.38, 400), (671.63, 600),
                 (690.75, 1000), (708.19, 1000), (709.19, 800)),
     "Sun": ((393.37, 20253), (396.85, 15467), (410.17, 3133), (422.67, 1476), (434.05, 2855), (438.36, 1008),
@@ -38,11 +41,8 @@ LINES = {
             (589.592, 564), (656.28, 4020)),
 }  # fmt: skip
 ELEMENTS = ("Hydrogen", "Helium", "Sodium", "Neon", "Mercury")
-SAMPLES = {
-    "Sample A": "Helium",
-    "Sample B": "Mercury",
-    "Sample C": "Neon",
-}  # what the application does not tell
+# what the application does not tell
+SAMPLES = {"Sample A": "Helium", "Sample B": "Mercury", "Sample C": "Neon"}
 LAMPS = (*ELEMENTS, "Sun", *SAMPLES)
 
 LOW, HIGH = 350, 750  # nm, what the detector covers
@@ -75,30 +75,23 @@ def dark(lamp: str) -> bool:
 
 @lru_cache(maxsize=64)
 def recorded(lamp: str, slit: int) -> np.ndarray:
-    """Counts (4001,) on `GRID`: lines as wide as the slit makes them, stray light and noise that a wide slit
-    lowers.
-    """
+    """Counts (4001,) on `GRID`: lines as wide as the slit, stray light, and noise that a wide slit lowers."""
     width, lines = resolution(slit), np.zeros_like(GRID)
     for line, strength in strengths(SAMPLES.get(lamp, lamp)):
         lines += strength * np.exp(-4 * np.log(2) * ((GRID - line) / width) ** 2)
-    if dark(
-        lamp
-    ):  # Planck's law at the Sun's effective temperature; 14388 um K is the second radiation constant
+    if dark(lamp):  # Planck's law at the Sun's temperature; 14388 um K is the second radiation constant
         planck = GRID**-5 / np.expm1(14388e3 / (GRID * 5772))
         counts = 1000 * planck / planck.max() * (1 - 0.8 * lines)
     else:
         counts = 1000 * lines + 120 + 180 * np.exp(-(((GRID - 560) / 130) ** 2))
-    noise = np.random.RandomState(LAMPS.index(lamp)).normal(
-        size=GRID.size
-    )  # this generator's stream is frozen
+    # this generator's stream is frozen
+    noise = np.random.RandomState(LAMPS.index(lamp)).normal(size=GRID.size)
     return counts + 3 * (25 / slit) ** 0.5 * noise
 
 
 @lru_cache(maxsize=256)
 def processed(lamp: str, slit: int, window: int, inverted: bool, baseline: bool) -> np.ndarray:
-    """The recorded counts (4001,), smoothed (Savitzky-Golay), inverted and without their baseline if so
-    wanted.
-    """
+    """The recorded counts (4001,), if so wanted smoothed (Savitzky-Golay), inverted, without baseline."""
     counts = recorded(lamp, slit)
     if window > 1:
         counts = savgol_filter(counts, window, 2)
@@ -135,16 +128,13 @@ def peaks(v: Mapping[str, Any]) -> dict[str, Peak]:
 
 
 def scores(v: Mapping[str, Any]) -> dict[str, float]:
-    """How well the peaks fit each element (Dice): the share of peaks and lines that have a partner on the
-    other side.
-    """
+    """How well the peaks fit each element (Dice): the share of peaks and lines that have a partner."""
     found = [peak.wavelength for peak in peaks(v).values()]
     near = max(resolution(v["slit"]), 0.5)
     result = {}
     for element in ELEMENTS:
         lines = [line for line, strength in strengths(element) if 100 * strength >= v["threshold"]]
         pairs = [(a, b) for a in found for b in lines if abs(a - b) <= near]
-        result[element] = (len({a for a, _ in pairs}) + len({b for _, b in pairs})) / max(
-            1, len(found) + len(lines)
-        )
+        paired = len({a for a, _ in pairs}) + len({b for _, b in pairs})
+        result[element] = paired / max(1, len(found) + len(lines))
     return result

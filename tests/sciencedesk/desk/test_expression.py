@@ -19,13 +19,14 @@ X, Y = sympy.symbols("x y")
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("2*x^2", 2 * X**2), (" x + y ", X + Y), ("-x", -X), ("+x", X), ("sin(pi)", 0), ("sqrt(4)", 2), ("abs(-3)", 3),
-        ("e", sympy.E), ("0.5", sympy.Rational(1, 2)), ("5/4", sympy.Rational(5, 4)), ("2**3", 8), ("x^-1", 1 / X),
-        ("log(exp(2))", 2), ("factor(x^2-1)", (X - 1) * (X + 1)), ("expand((x+1)^2)", X**2 + 2 * X + 1),
-        ("diff(sin(x)*x)", sympy.sin(X) + X * sympy.cos(X)), ("integrate(2*x)", X**2),
-        ("integrate(x*exp(x))", (X - 1) * sympy.exp(X)), ("integrate(sqrt(x))", sympy.Rational(2, 3) * X**1.5),
-        ("integrate(3*cos(2*x)+1/x)", 1.5 * sympy.sin(2 * X) + sympy.log(X)), ("x^12", X**12), ("(x^3)^4", X**12),
-        ("(((x)))", X), ("2^10", 1024),
+        ("2*x^2", 2 * X**2), (" x + y ", X + Y), ("-x", -X), ("+x", X), ("sin(pi)", 0), ("sqrt(4)", 2),
+        ("abs(-3)", 3), ("e", sympy.E), ("0.5", sympy.Rational(1, 2)), ("5/4", sympy.Rational(5, 4)),
+        ("2**3", 8), ("x^-1", 1 / X), ("log(exp(2))", 2), ("factor(x^2-1)", (X - 1) * (X + 1)),
+        ("expand((x+1)^2)", X**2 + 2 * X + 1), ("diff(sin(x)*x)", sympy.sin(X) + X * sympy.cos(X)),
+        ("integrate(2*x)", X**2), ("integrate(x*exp(x))", (X - 1) * sympy.exp(X)),
+        ("integrate(sqrt(x))", sympy.Rational(2, 3) * X**1.5),
+        ("integrate(3*cos(2*x)+1/x)", 1.5 * sympy.sin(2 * X) + sympy.log(X)), ("x^12", X**12),
+        ("(x^3)^4", X**12), ("(((x)))", X), ("2^10", 1024),
     ],
 )  # fmt: skip
 def test_formulas_are_read(text, value):
@@ -38,16 +39,17 @@ def test_variables_have_values():
 
 REFUSED = [
     # attributes, calls, subscripts, other syntax
-    "x.is_real", "x.__class__", "().__class__.__bases__[0]", "x.subs(x, 2)", "sin.__call__(x)", "__import__('os')",
-    "__import__('os').system('true')", "eval('1')", "exec('1')", "open('f')", "print(1)", "getattr(x, 'func')", "sin",
-    "sin()", "sin(x, y)", "sin(x=1)", "sin(*[1])", "(lambda: 1)()", "lambda x: x", "[x for x in (1,)]", "{1: 2}", "[1]",
-    "(1, 2)", "x[0]", "x if x else y", "x and y", "not x", "x < 2", "x == 2", "x := 2", "x = 2", "import os", "f'{x}'",
-    "'text'", "b'x'", "True", "None", "...", "1j", "a", "z", "x % 2", "x // 2", "x @ y", "x | y", "~x", "x << 2",
-    "await x", "yield", "x; y", "x\ny", "", "   ", "2x", "(", ")", "x^", "\x00", "x\x00", "é", "٣", "²", "\u202ex",
-    "x" * 10_000, "-" * 5000 + "x",
+    "x.is_real", "x.__class__", "().__class__.__bases__[0]", "x.subs(x, 2)", "sin.__call__(x)",
+    "__import__('os')", "__import__('os').system('true')", "eval('1')", "exec('1')", "open('f')", "print(1)",
+    "getattr(x, 'func')", "sin", "sin()", "sin(x, y)", "sin(x=1)", "sin(*[1])", "(lambda: 1)()",
+    "lambda x: x", "[x for x in (1,)]", "{1: 2}", "[1]", "(1, 2)", "x[0]", "x if x else y", "x and y",
+    "not x", "x < 2", "x == 2", "x := 2", "x = 2", "import os", "f'{x}'", "'text'", "b'x'", "True", "None",
+    "...", "1j", "a", "z", "x % 2", "x // 2", "x @ y", "x | y", "~x", "x << 2", "await x", "yield", "x; y",
+    "x\ny", "", "   ", "2x", "(", ")", "x^", "\x00", "x\x00", "é", "٣", "²", "\u202ex", "x" * 10_000,
+    "-" * 5000 + "x",
     # numbers and powers without end
-    "9^9^9", "9^99", "x^13", "x^-13", "(x^12)^12", "((9^12)^12)^12", "2^(12^12)", "1e999", "10000000000", "x^sqrt(-1)",
-    "x^log(0)", "1/0", "log(0)", "sin(1/0)", "(1/0)^2", "0/0",
+    "9^9^9", "9^99", "x^13", "x^-13", "(x^12)^12", "((9^12)^12)^12", "2^(12^12)", "1e999", "10000000000",
+    "x^sqrt(-1)", "x^log(0)", "1/0", "log(0)", "sin(1/0)", "(1/0)^2", "0/0",
     # what would keep SymPy busy
     "expand((x+y+sin(x)+cos(y)+e^x+pi+2)^12)", "expand(((x+y+1)^6)^2*(x+y+3)^12)", "factor(exp(x)+x)",
     "integrate(1/(x^5+x+1))", "integrate(exp(x)*sin(x)^12)", "integrate(sqrt(sin(x))*exp(x^2)/log(x))",
@@ -158,7 +160,7 @@ def test_any_text_gives_a_formula_or_one_kind_of_error(text):
 @pytest.mark.parametrize("text", ["1and x", "2or x", "3if x else 1"])
 def test_a_number_before_a_word_is_refused_without_a_warning(text):
     """Python's own warning would stand in a student's notebook."""
-    with warnings.catch_warnings(record=True) as said, pytest.raises(ExpressionError):
+    with warnings.catch_warnings(record=True) as shown, pytest.raises(ExpressionError):
         warnings.simplefilter("always")
         parse(text)
-    assert not said
+    assert not shown

@@ -46,11 +46,11 @@ def test_there_is_a_place_for_every_name():
 
 def test_no_peak_of_the_task_space_covers_another(env):
     width = env.desk.fontMetrics().horizontalAdvance
-    here = space("gis")
+    task_space = space("gis")
     for shown in {
-        tuple(setup(here, aim)["names"])
+        tuple(setup(task_space, aim)["names"])
         for name in ("query", "query_here", "highest")
-        for aim in here.aims[name]
+        for aim in task_space.aims[name]
     }:
         boxes = []
         for name in shown:

@@ -1,4 +1,4 @@
-"""The applications as environments: what they show, what mouse and keyboard do, and that no text breaks them."""
+"""The applications as environments: what they show, what mouse and keyboard do; no text breaks them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ def random_actions(app: str, count: int, seed: int) -> list[Action]:
     keys = [*walk.hotkeys(app), "enter", "backspace", "ctrl a", "ctrl c", "ctrl v", "ctrl z", "tab", "ctrl n"]
     makers: list[Callable[[], Action]] = [
         space.sample, space.sample, space.sample, lambda: Action.type_text(rng.choice(words)),
-        lambda: Action.hotkey(rng.choice(keys)), lambda: Action.hover(rng.random(), rng.random()), Action.wait,
+        lambda: Action.hotkey(rng.choice(keys)), lambda: Action.hover(rng.random(), rng.random()),
+        Action.wait,
     ]  # fmt: skip
     return [rng.choice(makers)() for _ in range(count)]
 
@@ -77,7 +78,7 @@ def env(request, desks) -> ScienceDesk:
     return desks[request.param]
 
 
-# -- Gymnasium's API ---------------------------------------------------------------------------------------------------
+# -- Gymnasium's API -----------------------------------------------------------------------------------------
 
 
 def test_gymnasium_api(env):
@@ -146,7 +147,7 @@ def test_drawing_that_fails_does_not_take_the_process_along(monkeypatch):
     env.step(Action.wait())
 
 
-# -- the same every time -----------------------------------------------------------------------------------------------
+# -- the same every time -------------------------------------------------------------------------------------
 
 
 def test_the_same_actions_give_the_same_bytes(env):
@@ -202,7 +203,7 @@ for app in {apps!r}:
 
 
 def test_pictures_do_not_depend_on_display_or_scale(desks):
-    """A display that is not there would make Qt abort the process, a scaled one would make larger pictures."""
+    """A missing display would make Qt abort the process, a scaled one would make larger pictures."""
     code = HEADLESS.format(path=sys.path, apps=ALL_APPS)
     around = {key: value for key, value in os.environ.items() if not key.startswith("QT_")}
     shown = subprocess.run(
@@ -213,20 +214,22 @@ def test_pictures_do_not_depend_on_display_or_scale(desks):
     assert dict(line.split() for line in shown.stdout.splitlines()) == new
 
 
-# -- hostile text ------------------------------------------------------------------------------------------------------
+# -- hostile text --------------------------------------------------------------------------------------------
 
 HOSTILE = [
-    "'\"`\\'\"", "a\nb\n\nc\n", "\x00x\x00", "\x1b[31m\x7f\x08", "\u202egnp.exe\u2066", "\ud800 alone", "İıſK", 
-    "\t\r\v", "é ß Привет 日本 😀", "x" * 10_000, "9" * 10_000 + "\n", "__import__('os').system('touch hacked')\n",
-    "().__class__\n", "-1\n", "0\n", "1e999\n", "nan\n", "-inf\n", "٣\n", "²\n", "9^9^9^9\n", "((9^12)^12)^12\n",
-    "%s%n{0}{x}\n", "<b>x</b>\n", "../../etc/passwd\n", "\n" * 50, "diff(abs(x))\n", "x*log(-2)\n", "sin(1/0)\n",
-    "integrate(exp(x^2))\n", "x^sqrt(-1)\n", "height > 99999\n", "g.region mars\n", "exp(exp(exp(exp(9))))\n",
+    "'\"`\\'\"", "a\nb\n\nc\n", "\x00x\x00", "\x1b[31m\x7f\x08", "\u202egnp.exe\u2066", "\ud800 alone",
+    "İıſK", "\t\r\v", "é ß Привет 日本 😀", "x" * 10_000, "9" * 10_000 + "\n",
+    "__import__('os').system('touch hacked')\n", "().__class__\n", "-1\n", "0\n", "1e999\n", "nan\n",
+    "-inf\n", "٣\n", "²\n", "9^9^9^9\n", "((9^12)^12)^12\n", "%s%n{0}{x}\n", "<b>x</b>\n",
+    "../../etc/passwd\n", "\n" * 50, "diff(abs(x))\n", "x*log(-2)\n", "sin(1/0)\n", "integrate(exp(x^2))\n",
+    "x^sqrt(-1)\n", "height > 99999\n", "g.region mars\n", "exp(exp(exp(exp(9))))\n",
     "integrate(1/(x^5+x+1))\n",
 ]  # fmt: skip
 
 
 READY = {  # all dialogs can be opened, all fields are shown
-    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]}, "astron": {"entries": True},
+    "gis": {"selected": "Elevation"}, "biochem": {"molecule": "water", "fields": ["Note", "Sample"]},
+    "astron": {"entries": True},
 }  # fmt: skip
 
 
@@ -264,8 +267,10 @@ def test_letters_of_any_script_are_typed(desks):
 
 
 def test_no_hotkey_breaks_anything(env):
-    odd = ["f1", "f13", "ctrl alt delete", "alt f4", "ctrl ctrl", "+", "ctrl +", "é", "ctrl 😀", "nokey", "\x00",
-           "ctrl w", "shift tab", "super", "meta q", "1 2 3", "ctrl shift u", "volumeup", "enter " * 50]  # fmt: skip
+    odd = [
+        "f1", "f13", "ctrl alt delete", "alt f4", "ctrl ctrl", "+", "ctrl +", "é", "ctrl 😀", "nokey", "\x00",
+        "ctrl w", "shift tab", "super", "meta q", "1 2 3", "ctrl shift u", "volumeup", "enter " * 50,
+    ]  # fmt: skip
     before = env.desk.state()
     for keys in odd:
         env.step(Action.hotkey(keys))
@@ -282,7 +287,7 @@ def test_points_on_the_edge(env):
                 env.step(Action.scroll(x, y, direction))
 
 
-# -- mouse and keyboard ------------------------------------------------------------------------------------------------
+# -- mouse and keyboard --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -495,7 +500,7 @@ def test_hovering_changes_nothing(env):
     assert seen(env) == before
 
 
-# -- without Qt's libraries --------------------------------------------------------------------------------------------
+# -- without Qt's libraries ----------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -26,17 +26,8 @@ def do(window):
 
     def act(settings: dict, *script: dict) -> dict:
         initialize = tuple({"func": "set", "key": key, "value": value} for key, value in settings.items())
-        window.reset(
-            Task(
-                "spectra/x",
-                "spectra",
-                "A",
-                "?",
-                9,
-                initialize,
-                ({"type": "state", "key": "tab", "value": "?"},),
-            )
-        )
+        never = {"type": "state", "key": "tab", "value": "?"}
+        window.reset(Task("spectra/x", "spectra", "A", "?", 9, initialize, (never,)))
         for step in script:
             window.step(to_action(window.desk, step))
         return window.desk.state()
@@ -52,7 +43,7 @@ def values(**change) -> dict:
     return dict(Spectra.defaults) | FOUND | change
 
 
-# -- science -----------------------------------------------------------------------------------------------------------
+# -- science -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("slit", [5, 10, 25, 50, 100])
@@ -128,7 +119,7 @@ def test_traces_are_the_same_every_time():
     assert np.array_equal(science.recorded("Neon", 25), before)
 
 
-# -- rules that the interface does not spell out --------------------------------------------------------------------------
+# -- rules that the interface does not spell out -------------------------------------------------------------
 
 
 def test_peaks_are_found_only_once_the_baseline_is_subtracted(do, window):
@@ -204,7 +195,8 @@ def test_a_locked_range_stays(do, window, change):
 
 @pytest.mark.parametrize(
     ("path", "text", "says"),
-    [(("Signal", "Smoothing"), "8", "odd"), (("Signal", "Smoothing"), "3", "odd"), (("Signal", "Smoothing"), "x", "odd"),
+    [(("Signal", "Smoothing"), "8", "odd"), (("Signal", "Smoothing"), "3", "odd"),
+    (("Signal", "Smoothing"), "x", "odd"),
      (("Analysis", "Threshold"), "0", "from 2 to 90"), (("Analysis", "Threshold"), "5.5", "from 2 to 90"),
      (("Range", "Limits"), "800", "At least 10 nm"), (("Range", "Limits"), "nan", "At least 10 nm"),
      (("Range", "Limits"), "red", "wavelengths")],
@@ -259,14 +251,17 @@ def test_peaks_that_the_plot_does_not_tell_apart_can_be_told_apart_closer_up(do,
     assert state["measured"] == ["589.0", "589.6"] and state["gap"] == "0.6"
 
 
-# -- layout ------------------------------------------------------------------------------------------------------------
+# -- layout --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tab", ["Spectrum", "Peaks", "Lamps", "Match"])
 def test_nothing_is_clipped_and_nothing_overlaps(do, window, tab):
-    do(FOUND | {"tab": tab, "lamp": "Hydrogen", "slit": 100, "held": True, "locked": True, "low": 612.5, "high": 700.5,
-                "peak": "656.3", "measured": ["410.2", "656.3"], "marks": ["656.3", "486.1"], "matched": True,
-                "threshold": 90, "window": 51})  # fmt: skip
+    settings = {
+        "tab": tab, "lamp": "Hydrogen", "slit": 100, "held": True, "locked": True, "low": 612.5,
+        "high": 700.5, "peak": "656.3", "measured": ["410.2", "656.3"], "marks": ["656.3", "486.1"],
+        "matched": True, "threshold": 90, "window": 51,
+    }  # fmt: skip
+    do(FOUND | settings)
     texts = [w for kind in (QLabel, QPushButton) for w in window.desk.findChildren(kind) if w.isVisible()]
     for widget in texts:
         room = widget.contentsRect().width() * (2 if isinstance(widget, QLabel) and widget.wordWrap() else 1)

@@ -38,12 +38,18 @@ def close_after(*changes):
 
 goal = {"type": "state", "key": "grid", "value": True}
 turn = Task("gis/x", "gis", "A", "Turn the grid on.", 5, (), (goal,))
-mean = Task("gis/y", "gis", "A", "What is the mean?", 5, (), ({"type": "stop", "value": "ANS", "args": ["5"]},), "5")
+five = {"type": "stop", "value": "ANS", "args": ["5"]}
+mean = Task("gis/y", "gis", "A", "What is the mean?", 5, (), (five,), "5")
 application(visible=True)
 found = {}
-for name, arguments, changes in (("nothing", ("gis", turn), []), ("solved", ("gis", turn), [("grid", True)]),
-                                 ("right", ("gis", mean, lambda: "5"), []), ("wrong", ("gis", mean, lambda: "6"), []),
-                                 ("free", ("gis",), [])):
+cases = [
+    ("nothing", ("gis", turn), []),
+    ("solved", ("gis", turn), [("grid", True)]),
+    ("right", ("gis", mean, lambda: "5"), []),
+    ("wrong", ("gis", mean, lambda: "6"), []),
+    ("free", ("gis",), []),
+]
+for name, arguments, changes in cases:
     QTimer.singleShot(200, lambda: close_after(*changes))
     found[name] = by_hand(*arguments)
 """
@@ -125,5 +131,6 @@ def test_no_window_where_there_is_no_display():
     with pytest.raises(UserError, match="no display.*libxcb-cursor0"):
         ScienceDesk("gis", visible=True)  # tests draw off screen
     code = "from sciencedesk.env import ScienceDesk\nfrom coda_lib.errors import UserError\n"
-    code += "try:\n    found = ScienceDesk('gis', visible=True)\nexcept UserError as error:\n    found = str(error)"
+    code += "try:\n    found = ScienceDesk('gis', visible=True)\n"
+    code += "except UserError as error:\n    found = str(error)"
     assert "no display" in run(code, ":9876")  # a display that does not answer
