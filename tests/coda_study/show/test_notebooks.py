@@ -65,7 +65,7 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 19
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 20
 
 
 @every_book
