@@ -355,6 +355,28 @@ rule judges:
         STAGE
 
 
+rule how_sure:
+    input:
+        notebook=book("18_how_sure"),
+        code=code("18_how_sure", without=()),
+        data=ALL_DATA,
+        episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+        greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
+        sealed=expand("evaluation/{system}/{app}.sealed.parquet", system=P.systems, app=P.apps) if P.sealed else [],
+        scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
+    output:
+        greedy="tables/greedy.csv",
+        judge="tables/judge.csv",
+        votes="tables/votes.csv",
+        executed="notebooks/18_how_sure.ipynb",
+    params:
+        stage="how_sure",
+        set="",
+        settings=json.dumps(P.model_dump(mode="json")),
+    shell:
+        STAGE
+
+
 rule results:
     input:
         notebook=book("10_results"),
@@ -364,7 +386,7 @@ rule results:
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
         sealed=expand("evaluation/{system}/{app}.sealed.parquet", system=P.systems, app=P.apps) if P.sealed else [],
-        scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
+        sure=["tables/greedy.csv", "tables/judge.csv", "tables/votes.csv"],  # in the report
         judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
     output:

@@ -17,11 +17,10 @@ from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.evaluation import grid
 from coda_study.run import Run
 from coda_study.show.film import Film, film
-from coda_study.show.pictures import Sheet, screens, strip
+from coda_study.show.pictures import Sheet, screens
 from sciencedesk.board.fake import FakeMachine, typing_task
 from sciencedesk.board.machine import Machine, Machines
 from sciencedesk.board.tasks import AppTask, app_task, app_tasks
-from sciencedesk.real import app_class
 from sciencedesk.real.checks import Check, check_app, script_agent
 
 EPISODES = REFERENCE / "apps"
@@ -68,14 +67,6 @@ def works(checks: Sequence[Check], kind: str) -> bool:
     return any(check.kind == kind and not check.fault for check in checks)
 
 
-def script_strip(checks: Sequence[Check], task: AppTask) -> Sheet | str:
-    """The screens of a task's script, played in its application."""
-    if not works(checks, task.board.type):
-        return f"{task.board.type} does not work here"
-    (played,) = rollout(script_agent([task]), [(task, 0)], app_class(task.board.type), seed=0)
-    return strip(played)
-
-
 def reference_episodes() -> pd.DataFrame:
     """Episodes of the laptop checkpoints on real applications, as measured once: counts by system and
     application.
@@ -106,10 +97,11 @@ def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[p
         raise UserError(
             f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some"
         )
-    counted = pd.DataFrame.from_dict(
-        {app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))] for app, played in pairs.items()},
-        orient="index", columns=["tasks", "base", trained],
-    )  # fmt: skip
+    solved = {
+        app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))]
+        for app, played in pairs.items()
+    }
+    counted = pd.DataFrame.from_dict(solved, orient="index", columns=["tasks", "base", trained])
     everything = [pair for played in pairs.values() for pair in played]
     before, after = next(
         (pair for pair in everything if pair[1].success and not pair[0].success), everything[0]

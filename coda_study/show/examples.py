@@ -4,6 +4,7 @@ small tables.
 
 from __future__ import annotations
 
+import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -34,12 +35,22 @@ WIDTH = 100  # characters: longer lines are broken in the middle of words on a p
 # ---- code and settings -------------------------------------------------------------------------------------
 
 
-def source(*functions: Callable) -> HTML:
-    """The source of functions, as highlighted code."""
-    code = "\n\n".join(inspect.getsource(function) for function in functions)
+def source(*functions: Callable, docstrings: bool = True) -> HTML:
+    """The source of functions, with or without their docstrings, as highlighted code."""
+    read = inspect.getsource if docstrings else _without_docstring
+    code = "\n\n".join(map(read, functions))
     box = "color: #1a1a1a; background: #ffffff; border: 1px solid #dddddd; padding: 0.5em"
     text = "color: #1a1a1a; background: #ffffff; font: 11px/1.4 monospace; white-space: pre-wrap; word-break: normal"
     return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, cssstyles=box, prestyles=text)))
+
+
+def _without_docstring(function: Callable) -> str:
+    code = inspect.getsource(function)
+    (definition,) = ast.parse(code).body
+    if ast.get_docstring(definition) is None:
+        return code
+    lines, docstring = code.splitlines(keepends=True), definition.body[0]
+    return "".join(lines[: docstring.lineno - 1] + lines[docstring.end_lineno :])
 
 
 def settings_table(section: Section) -> pd.DataFrame:

@@ -64,7 +64,7 @@ def replace_code(notebook: Path, code: str) -> None:
 
 def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
     stages = preview(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks)
-    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 1
+    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 2
     assert stages[-1] == "results"
     before = {
         "judge/base/gis": "explore/base/gis",
@@ -82,7 +82,7 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
 def test_a_second_round_goes_on_from_the_first(run, fake_notebooks, fake_checkpoints):
     round1 = "explore.round1={tasks: 4, grades: {A: 1}, runs: 2}"
     stages = preview(run, load_profile("smoke", (*fake_checkpoints, round1)), "results", fake_notebooks)
-    assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 1
+    assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 2
     order = ["judge/base/gis", "specialize/round1/gis", "explore/round1/gis", "judge/round1/gis", "specialize/specialist/gis",
              "explore/specialist/gis", "judge/specialist/gis", "generalize"]  # fmt: skip
     assert sorted(order, key=stages.index) == order
@@ -226,8 +226,8 @@ def test_expected_times_are_of_the_last_run_of_this_machine(run):
 
 def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     stages, shown = go()
-    assert len(stages) == 14
-    assert "14 stages to run\n" in shown and shown.count("done") == 14 and "[14/14] results" in shown
+    assert len(stages) == 15
+    assert "15 stages to run\n" in shown and shown.count("done") == 15 and "[15/15] results" in shown
     assert run.table1.read_text() == "smoke 7"
     manifest = read_json(run.manifest)
     assert sorted(manifest["stages"]) == stages
@@ -248,12 +248,12 @@ def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     run.manifest.unlink()  # killed after the last stage, before the manifest
     assert go()[0] == [] and run.manifest.exists()
 
-    later = ["evaluate/stage2/algebra", "generalize", "judges/algebra", "results"]
+    later = ["evaluate/stage2/algebra", "generalize", "how_sure", "judges/algebra", "results"]
     assert go("generalize.steps=3")[0] == later
     assert (run.generalist / "weights").read_text() == "3"
 
     (run.folder / "evaluation/base/algebra.parquet").unlink()
-    assert go("generalize.steps=3")[0] == ["evaluate/base/algebra", "results"]
+    assert go("generalize.steps=3")[0] == ["evaluate/base/algebra", "how_sure", "results"]
 
     assert go("generalize.steps=3", until="explore", fresh=True)[0] == ["explore/base/algebra"]
     assert not run.table1.exists() and "results" in read_json(run.timings)
@@ -271,9 +271,9 @@ def test_ablations_come_after_the_results_and_each_stands_alone(go, run):
         "variant/single",
         "variant/truth",
     ]
-    assert set(stages) >= set(mine) and set(stages) - set(mine) <= {"results"}
+    assert set(stages) >= set(mine) and set(stages) - set(mine) <= {"how_sure", "results"}
     stages, _ = go(*changes[:2], "ablations.single={labels: single, distance: false}", until="ablations")
-    assert set(stages) - {"results"} == {"ablations", "variant/single"}
+    assert set(stages) - {"how_sure", "results"} == {"ablations", "variant/single"}
     assert "distance=False" in run.ablation("single").read_text()
 
 

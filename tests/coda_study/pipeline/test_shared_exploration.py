@@ -79,7 +79,7 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
         judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
     )
     assert display(one.rollouts("base", "algebra")) in records["judges/algebra"]["inputs"]
-    assert scores in records["results"]["inputs"]
+    assert scores in records["how_sure"]["inputs"]
     assert not (two.folder / "rollouts" / "base").exists() and not (two.folder / "judged" / "base").exists()
     assert "0 stages to run" in go(1)
 

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from dataclasses import replace
+from pkgutil import resolve_name
 
 import nbformat
 import numpy as np
@@ -50,6 +51,7 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "A1_base_models": {"threads"},
 }
 CODE_LINES, FUNCTION_LINES, SOURCES = 12, 3, 6
+SHOWN = 22  # lines of code that one cell shows of the library
 
 every_story = pytest.mark.parametrize("path", BOOKS, ids=lambda path: path.stem)
 every_book = pytest.mark.parametrize(
@@ -63,7 +65,7 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 19
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 20
 
 
 @every_book
@@ -264,6 +266,28 @@ def test_source_is_shown_as_highlighted_code():
     assert "<span" in shown.data and "eq. 1" in shown.data and "<style" not in shown.data
 
 
+def test_source_without_docstrings_keeps_the_code():
+    shown, full = examples.source(reward, docstrings=False).data, examples.source(reward).data
+    assert "eq. 1" not in shown and "return" in shown and len(shown) < len(full)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in BOOKS if "03" <= path.stem < "09"], ids=lambda path: path.stem
+)
+def test_a_stage_shows_the_lines_that_it_is(path):
+    homes, calls = {}, []
+    for node in (node for cell in cells(path, "code") for node in ast.walk(ast.parse(cell.source))):
+        if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] in PACKAGES:
+            homes |= {alias.name: node.module for alias in node.names}
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "source":
+            calls.append(node)
+    assert calls
+    for call in calls:
+        names = [ast.unparse(argument) for argument in call.args]
+        shown = [resolve_name(f"{homes[name.split('.')[0]]}.{name}") for name in names]
+        assert sum(len(examples._without_docstring(each).splitlines()) for each in shown) <= SHOWN
+
+
 def test_settings_are_a_table_without_what_is_not_set():
     table = examples.settings_table(load_profile("smoke").specialize)
     assert table.loc["group_size", "value"] == "4" and "lora" not in table.index
@@ -315,9 +339,7 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
 
 def test_a_step_by_hand_moves_probability_to_the_better_plans(tiny, episode):
     decisions = [Decision(plan, "", ()) for plan in ("Click 'Grid'.", "DONE")]
-    group = Group(
-        observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0])
-    )
+    group = Group(observation(episode, 0), episode.steps[0].actions, tuple(decisions), np.array([2.0, 0.0]))
     planner = trainable(tiny)
     now, is_token = token_logprobs(planner, group.state, group.plans)
     old = now.detach()
