@@ -60,9 +60,7 @@ class Outcome:
 
 
 def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run, Profile]:
-    """A run for each seed, `name` for the profile's own and NAME-seedN for others; they use the exploration
-    of the first one.
-    """
+    """A run for each seed; others than the profile's own are NAME-seedN, and share its exploration."""
     runs = {Run(name if seed == profile.seed else f"{name.rstrip('/')}-seed{seed}"): seed for seed in seeds}
     first = next(iter(runs))
     shared = {run: {} if run == first else {"explored": first.folder.name} for run in runs}
@@ -153,9 +151,7 @@ def preview(
 
 
 def _stages(preview: str) -> list[str]:
-    """The stages in what Snakemake's dry run prints.  StageError if a job has no command that names its
-    stage.
-    """
+    """The stages in what Snakemake's dry run prints.  StageError if a job's command names no stage."""
     jobs = [
         name
         for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE)
@@ -170,7 +166,7 @@ def _stages(preview: str) -> list[str]:
 
 
 def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
-    """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
+    """Seconds per stage: of this run's last time, else of the profile's committed reference run."""
     reference = REFERENCE / profile.name / "manifest.json"
     past = read_json(reference)["stages"] if reference.exists() else {}
     expected = {stage: entry["wall_s"] for stage, entry in past.items()}
@@ -311,9 +307,7 @@ def _drive(
 
 
 def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
-    """Why a run ended although no stage says that it failed; `stages` are those under way, `code` is how
-    Snakemake ended.
-    """
+    """Why a run ended though no stage says so: `code` is Snakemake's, `stages` are those under way."""
     if shutil.disk_usage(log.parent).free < LEAST_DISK:
         return f"the disk of {display(log.parent)} is full: free some space and run the same command again"
     again = "(by the system, where memory is used up); what is finished stays, and the same command goes on"

@@ -477,7 +477,7 @@ def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_pa
 
 @pytest.mark.parametrize(
     "command",
-    ["apps check", f"seeds {REFERENCE / 'laptop'}", f"judge export {REFERENCE / 'laptop'}",
+    ["apps check", f"seeds {REFERENCE / 'laptop'}",
      "judge run --trajectories . --endpoint http://localhost:9/v1 --model m"],
 )  # fmt: skip
 def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
