@@ -25,7 +25,7 @@ START = f"coda_study.pipeline.warm start {config['warm']}" if "warm" in config e
 PYTHON = sys.executable
 
 
-REAL = ("sciencedesk.real", "sciencedesk.board")  # what no stage on ScienceDesk runs
+REAL = "sciencedesk.real"  # what no stage on ScienceDesk runs
 UNUSED = () if P.models.generator else ("coda_study.stages.rounds", "coda_study.generator")
 
 
@@ -38,15 +38,15 @@ def book(name):
     return relative([BOOKS / f"{name}.ipynb"])
 
 
-def code(name, without=(*DISPLAYS, *REAL, *UNUSED)):
+def code(name, without=(*DISPLAYS, REAL, *UNUSED)):
     """The library behind a notebook; where the stage is of one application, without the windows of the others."""
 
     def files(wildcards):
         if not (BOOKS / f"{name}.ipynb").exists():
             return []
-        own = getattr(wildcards, "app", None)
-        others = [f"sciencedesk.apps.{app}" for app in ALL_APPS if app != (own or app)]
-        unread = [module for module in without if own not in DESKTOP_APPS or module not in REAL]
+        app = wildcards.get("app")
+        others = [f"sciencedesk.apps.{other}" for other in ALL_APPS if app and other != app]
+        unread = [module for module in without if app not in DESKTOP_APPS or module != REAL]
         return relative(code_files(BOOKS / f"{name}.ipynb", (*unread, *others)))
 
     return files

@@ -6,7 +6,6 @@ but plain files. A file that cannot be read is one UserError, whatever is in it.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from coda_lib.errors import UserError, expected, one_line
 
@@ -140,17 +139,19 @@ def safe_name(text: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, refusal: str) -> Iterator[IO[str]]:
-    """Hold the lock of a file, which the system frees when this process ends.  UserError `refusal` while
+def locked(path: Path, refusal: str) -> Iterator[None]:
+    """Hold the lock of a file; the system frees it when this process ends.  UserError `refusal` while
     another holds it.
     """
+    from filelock import FileLock, Timeout
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(refusal) from None
-        yield file
+    try:
+        held = FileLock(path).acquire(blocking=False)
+    except Timeout:
+        raise UserError(refusal) from None
+    with held:
+        yield
 
 
 def write_text(path: Path, text: str) -> None:

@@ -51,9 +51,7 @@ class Network:
         return 2 * linear + 4 * pairs * v.hidden_size
 
     def text_flops(self, tokens: int, logits: int, past: int = 0) -> int:
-        """Operations of the forward pass of `tokens` after `past` cached ones, with the logits of `logits`
-        tokens.
-        """
+        """Operations of the forward pass of `tokens` after `past` cached ones; `logits` get logits."""
         t = self.config.text_config
         head = t.hidden_size // t.num_attention_heads
         layer = (
@@ -74,9 +72,7 @@ class Network:
         return self.forward_flops(prompt, pictures, 1) + written
 
     def adapter_parameters(self, rank: int) -> int:
-        """Parameters of low-rank adapters on every linear layer of the language model
-        (`trainer.adapter_settings`).
-        """
+        """Parameters of low-rank adapters on every linear layer of the language model."""
         t = self.config.text_config
         side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
         pairs = (

@@ -14,17 +14,13 @@ from sciencedesk.space import draw, space
 
 
 def stage_seed(profile: Profile, *names: str) -> int:
-    """A seed below 2^31 for one stage of a run: the same for the same run seed and names, and unlike any
-    other's.
-    """
+    """A seed below 2^31 for one stage of a run, the same for the same run seed and names."""
     digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()
     return int.from_bytes(digest[:4], "big") % 2**31
 
 
 def train_tasks(run: Run, app: str, planner: str = "base") -> list[Task]:
-    """The train tasks of a planner: drawn for it, or what the run's generator has made so far, the same for
-    every planner.
-    """
+    """The train tasks of a planner: drawn for it, or the run's generated ones, the same for every planner."""
     profile = run.explorer().profile()
     if profile.models.generator:
         from coda_study.generator import load_rounds  # few runs have one
@@ -54,9 +50,7 @@ def held_out_tasks(run: Run, app: str) -> list[Task]:
 
 
 def sealed_tasks(profile: Profile, app: str) -> list[Task]:
-    """The sealed tasks of an application, of all grades: none unless the profile has some.  UserError as of
-    `space.draw`.
-    """
+    """The sealed tasks of an application, of all grades, if the profile has some.  UserError as of `draw`."""
     if not (wanted := profile.sealed):
         return []
     return draw(space(app), "test", wanted.tasks, wanted.seed, defaults(app))

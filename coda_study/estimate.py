@@ -41,9 +41,7 @@ GB, TERA = 1e9, 1e12
 
 
 def network(name: str) -> Network:
-    """The network of a checkpoint, from its folder or from data/models.yaml.  UserError for a model that is
-    in neither.
-    """
+    """The network of a checkpoint, from its folder or data/models.yaml.  UserError for an unknown model."""
     path = Path(checkpoint_path(name))
     if path.is_absolute():
         return Network(AutoConfig.from_pretrained(path))
@@ -244,9 +242,7 @@ class _Run:
 
     @property
     def rows(self) -> tuple[Request, int]:
-        """A row of a training pass, and how many plans of one state it holds: all that one pass has, with a
-        shared prefix.
-        """
+        """A row of a training pass, and how many plans of one state it holds (with a shared prefix)."""
         settings, plans = self.profile.specialize, self.plans
         together = (
             min(settings.group_size, settings.at_once or settings.completions_per_step)

@@ -121,9 +121,7 @@ class Generator:
         )
 
     def next_round(self, folder: Path, feedback: Sequence[Feedback], seed: int) -> Round:
-        """The round after those in `folder`, stored there.  StageError, with all messages stored, if no reply
-        is valid.
-        """
+        """The round after those in `folder`, stored there.  StageError if no reply is valid."""
         earlier = load_rounds(folder, self.app)
         number, manual = len(earlier) + 1, earlier[-1].manual if earlier else ""
         known = [task.instruction for one in earlier for task in one.tasks] + self.examples
@@ -153,9 +151,7 @@ class Generator:
     def _review(
         self, proposals: list[Proposal], manual: str, seed: int, exchange: list[Message]
     ) -> tuple[list[Proposal], list[Dropped]]:
-        """The proposals that the model holds feasible in a second look, with the manual alone; and the
-        others.
-        """
+        """The proposals that the model calls feasible in a second look, with the manual alone; the others."""
         if not proposals:
             return [], []
         instructions = [proposal.instruction for proposal in proposals]
@@ -236,9 +232,7 @@ def sieve(
 
 
 def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
-    """The feedback on each task that was attempted; it shows the first attempt that was done, or else the
-    first.
-    """
+    """The feedback on each attempted task, with the first attempt that was done, or else the first."""
     by_task: dict[str, list[Trajectory]] = {}
     for trajectory in judged:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)

@@ -59,9 +59,7 @@ class Grounding:
 def check_grounding(
     executor: Executor, fit: Fit, screen: tuple[int, int] = SCREEN, apps: Sequence[str] = APPS
 ) -> Grounding:
-    """Ask for a click on every named button of the first screens; `fit` gives the size at which the model
-    sees a screen.
-    """
+    """Ask for a click on every named button of the first screens, resized by `fit` as the model sees them."""
     size, shown = fit(screen), []
     for app in apps:
         desk = ScienceDesk(app)

@@ -32,9 +32,7 @@ class Run:
         return RESULTS / self.name
 
     def profile(self, default: str = "laptop") -> Profile:
-        """Return the profile stored with the run, overrides included; before there is one,
-        profiles/<default>.yaml.
-        """
+        """The profile stored with the run, overrides included; before that, profiles/<default>.yaml."""
         return (
             read_profile(self.profile_file) if os.path.lexists(self.profile_file) else load_profile(default)
         )
@@ -77,9 +75,7 @@ class Run:
         return self.folder / "profile.yaml"
 
     def explorer(self, profile: Profile | None = None) -> Run:
-        """The run whose draw of tasks, base rollouts and judgments this one uses (with this profile): itself,
-        or `explored`.
-        """
+        """The run whose draw of tasks, base rollouts and judgments this one uses: itself, or `explored`."""
         explored = (profile or self.profile()).explored
         return Run(str(self.folder.parent / explored)).explorer() if explored else self
 
@@ -110,9 +106,7 @@ class Run:
         return self.folder / "judges" / f"{app}.parquet"
 
     def specialist(self, app: str, planner: str = "specialist") -> Path:
-        """Checkpoint folder of an application's specialist, or of the 'round1' before it; `checkpoints/`
-        inside is the trainer's, for resuming.
-        """
+        """Checkpoint folder of an application's specialist, or of the 'round1' before it."""
         return self.folder / planner / app
 
     def groups(self, app: str, planner: str = "specialist") -> Path:
@@ -136,9 +130,7 @@ class Run:
         return self.folder / "ablations" / f"{name}.parquet"
 
     def curve(self, tasks: int, name: str) -> Path:
-        """Of so many train tasks: the `judged` attempts, or the episodes of the planner that was trained on
-        these labels.
-        """
+        """Of so many train tasks: the `judged` attempts, or the episodes of the planner trained on them."""
         return self.folder / "curve" / f"{tasks}-{name}.parquet"
 
     def transfer(self, app: str) -> Path:

@@ -16,18 +16,14 @@ MILLION = 1_000_000
 
 
 def note_usage(run: Run, stage: str, **models: ChatModel) -> None:
-    """Keep what the served models of a stage were asked, by role, in usage/{stage}.json; no file where all
-    are local.
-    """
+    """Keep the usage of a stage's served models, by role, in usage/{stage}.json; no file if all are local."""
     used = {role: asdict(model.usage) for role, model in models.items() if hasattr(model, "usage")}
     if used:
         write_json(run.usage / f"{stage}.json", used)
 
 
 def usage_table(run: Run) -> pd.DataFrame:
-    """One row for each stage and role: requests, prompt_tokens, completion_tokens, and cost (None without a
-    price).
-    """
+    """A row for each stage and role: requests, prompt_tokens, completion_tokens, cost (None: no price)."""
     prices, rows = run.profile().prices, []
     for path in sorted(run.usage.rglob("*.json")):
         stage = path.relative_to(run.usage).with_suffix("").as_posix()

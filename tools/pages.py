@@ -36,9 +36,6 @@ COMMANDS = (
     ("coda power 4", "How many tasks, runs and seeds would settle 4 percentage points"),
     ("coda judge votes results/reference/laptop",
      "What every voting rule makes of a run's votes, and what its labels are worth"),
-    ("coda judge export results/reference/laptop --save arb", "The votes in AgentRewardBench's layout"),
-    ("coda judge score --judgments arb/judgments --annotations arb/annotations.csv",
-     "Judgments as that benchmark scores them, and strictly"),
 )  # fmt: skip
 REAL = "desktop"  # the study on real applications, beside the one that the other parts show
 WIDTH = 140  # columns of the commands' tables

@@ -88,18 +88,6 @@ class Profile(Section):
     bootstrap_resamples: Count
     threads: Threads = 1  # torch threads of the stages that do not set their own
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_earlier_runs(cls, values: Any) -> Any:
-        """Runs from before the task spaces had one draw from a pool of 90 tasks for every planner."""
-        if not isinstance(values, dict) or "train_tasks" not in values:
-            return values
-        names = {"tasks": "train_tasks", "grades": "train_grades", "runs": "rollouts_per_task"}
-        old = {name: values[field] for name, field in names.items()}
-        old |= {"tasks": old["tasks"] or 90, "grades": dict.fromkeys(old["grades"], 1)}
-        kept = {field: value for field, value in values.items() if field not in names.values()}
-        return kept | {"explore": {"base": old, "specialist": old}}
-
     @model_validator(mode="after")
     def _agree(self) -> Profile:
         if missing := {"base", "specialist"} - self.explore.keys():

@@ -97,7 +97,8 @@ def evaluate(
     from coda_lib.paths import RESULTS
     from coda_lib.rollout import episodes, jobs
     from coda_study.fleet.collect import Collection
-    from coda_study.fleet.tasksets import board_sets, play_tasks, space_sets
+    from coda_study.fleet.sources import board_sets, space_sets
+    from coda_study.fleet.tasksets import play_tasks
     from sciencedesk.space import check_split, read_set
 
     chosen = load_profile(profile, tuple(settings or ()))

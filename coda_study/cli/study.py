@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress
 
 from coda_lib.errors import UserError
-from coda_lib.files import new_folder, read_text, records, require_new, safe_name
+from coda_lib.files import read_text, records, safe_name
 from coda_study.cli.console import (
     JsonOption,
     RunArgument,
@@ -181,25 +181,6 @@ def judge_votes(
         "percent, with 95 % intervals over tasks; calls: votes asked for each; labels: steps to be trained on"
     )
     out.print(note, markup=False, soft_wrap=True)
-
-
-@judge_app.command("export")
-def judge_export(
-    run: RunArgument,
-    save: Annotated[Path, save_folder_option("DIR", "Where annotations.csv and the folder judgments go.")],
-) -> None:
-    """Write the judges' first votes of Table 2 of a run in AgentRewardBench's layout, with the check's
-    outcome as truth.
-    """
-    from coda_study.evaluation.votes import load_table2_votes
-    from coda_study.formats.judgments import write_votes
-
-    require_new(save)
-    votes = load_table2_votes(run_of(run))
-    with new_folder(save) as temporary:
-        write_votes(votes, temporary)
-    judges = ", ".join(votes["judge"].unique())
-    out.print(f"{save}: annotations.csv, judgments by {judges}", markup=False, soft_wrap=True)
 
 
 @judge_app.command("score")

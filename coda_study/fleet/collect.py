@@ -296,9 +296,7 @@ class _Master:
         self.progress(self.done, self.total)
 
     def _give_up(self) -> None:
-        """No worker can play the waiting episodes: if all environments are gone they are saved as broken, as
-        in `rollout`.
-        """
+        """No worker can play the waiting episodes: StageError, or broken if all environments are gone."""
         if not any(worker.handle for worker in self.workers):
             raise StageError(
                 f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not played, and the same command "

@@ -208,9 +208,7 @@ def _serve(pipe: Connection, spec: WorkerSpec) -> None:
 
 
 class _Actor(Worker):
-    """A worker whose process ends at once, as in `_serve`: Qt's own shutdown waits for a thread that has
-    ended.
-    """
+    """A worker whose process ends at once: Qt's own shutdown waits for a thread that has ended."""
 
     def __ray_shutdown__(self) -> None:
         os._exit(0)

@@ -35,9 +35,7 @@ def _begins_like_one(path: Path) -> bool:
 
 
 def read(source: Path) -> list[Trajectory]:
-    """The demonstrations of all files in a folder.  UserError names file, line and step of what is not as it
-    should be.
-    """
+    """The demonstrations of all files in a folder.  UserError names file, line and step of a fault."""
     return [
         _read(path, f"{path}, line {number}", line)
         for path in sorted(source.glob("*.jsonl")) if _begins_like_one(path)

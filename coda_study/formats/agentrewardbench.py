@@ -1,6 +1,4 @@
-"""AgentRewardBench's trajectories: {benchmark}/{agent}/{experiment}/{task}.json and the pictures that they
-name.
-"""
+"""AgentRewardBench's trajectories: {benchmark}/{agent}/{experiment}/{task}.json, with pictures."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ EXPERIMENT = "coda"
 
 
 def write(trajectories: Sequence[Trajectory], root: Path) -> None:
-    """The application stands for the benchmark, planner and run for the agent; the actions are in the grammar
-    of UI-TARS.
-    """
+    """Application as benchmark, planner and run as agent; the actions are in the grammar of UI-TARS."""
     for trajectory in trajectories:
         task, agent = (
             safe_name(trajectory.task_id.replace("/", ".")),

@@ -118,9 +118,7 @@ def read_trajectory(path: Path) -> dict[str, Any]:
 
 
 def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
-    """The judge's prompt; screenshots are read from inside `folder` alone.  TrajectoryError if the last
-    cannot be read.
-    """
+    """The judge's prompt.  TrajectoryError if the last screenshot cannot be read, or is not in `folder`."""
     last = trajectory["steps"][-1]
     steps = [
         {key: str(step.get(key) or "") for key in ("url", "action", "reasoning")}

@@ -101,9 +101,7 @@ def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
 
 
 def read_scienceboard(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should
-    be.
-    """
+    """The finished episodes below a folder, and ours that broke.  UserError names what is at fault."""
     return [_read_scienceboard(folder) for folder in _folders(root, SCIENCEBOARD)]
 
 
@@ -152,9 +150,7 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
 
 
 def read_osworld(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is not as it should
-    be.
-    """
+    """The finished episodes below a folder, and ours that broke.  UserError names what is at fault."""
     return [_read_osworld(folder) for folder in _folders(root, OSWORLD)]
 
 

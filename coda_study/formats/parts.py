@@ -1,6 +1,4 @@
-"""What the formats share: what they have no place for is kept beside them, so that our own trajectories come
-back whole.
-"""
+"""What the formats share; what they have no place for is kept beside them, so that ours come back whole."""
 
 from __future__ import annotations
 
@@ -47,9 +45,7 @@ def trajectory_of(
     task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, result: float | None,
     record: dict[str, Any] | None,
 ) -> Trajectory:  # fmt: skip
-    """A trajectory that was read; its last action says how it ended.  `record` is what `record_of` kept of
-    one of ours.
-    """
+    """A trajectory that was read; its last action says how it ended.  `record` is that of `record_of`."""
     success, score = None if result is None else result >= 1, None if result in (None, 0, 1) else result
     last = steps[-1].actions[-1] if steps and steps[-1].actions else None
     stop = STOPS.get(last.type) if last else None

@@ -42,7 +42,7 @@ def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
 
 
 def checkpoint_files(name: str) -> list[Path]:
-    """The files of a checkpoint that lies in this repository, without its card; a name on the hub has none."""
+    """The files of a checkpoint in this repository, without its card; a name on the hub has none."""
     folder = Path(checkpoint_path(name))
     return [path for path in data_files(folder) if path.suffix != ".md"] if folder.is_absolute() else []
 
@@ -73,9 +73,7 @@ def _file(module: str) -> Path:
 
 
 def _modules(notebook: Path) -> Iterator[str]:
-    """The modules of the library that a notebook's cells import; lines that only IPython understands are
-    passed over.
-    """
+    """The modules of the library that a notebook's cells import; IPython's own lines are passed over."""
     cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
     lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
     for node in ast.walk(
@@ -88,9 +86,7 @@ def _modules(notebook: Path) -> Iterator[str]:
 
 
 def _home(module: str, name: str) -> str:
-    """The module that `from module import name` reads: a submodule, the home of a package's public name, or
-    `module`.
-    """
+    """The module behind `from module import name`: a submodule, the home of a public name, or `module`."""
     if f"{module}.{name}" in _graph().modules:
         return f"{module}.{name}"
     if _file(module).name != "__init__.py":

@@ -6,7 +6,6 @@ snakemake.log there; what a person sees comes from the records that the stages k
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import shutil
@@ -19,9 +18,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import IO
 
 import psutil
+from filelock import FileLock, Timeout
 from rich.console import Console
 
 from coda_lib.config import Profile, profile_text
@@ -61,9 +60,7 @@ class Outcome:
 
 
 def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run, Profile]:
-    """A run for each seed, `name` for the profile's own and NAME-seedN for others; they use the exploration
-    of the first one.
-    """
+    """A run for each seed; others than the profile's own are NAME-seedN, and share its exploration."""
     runs = {Run(name if seed == profile.seed else f"{name.rstrip('/')}-seed{seed}"): seed for seed in seeds}
     first = next(iter(runs))
     shared = {run: {} if run == first else {"explored": first.folder.name} for run in runs}
@@ -154,9 +151,7 @@ def preview(
 
 
 def _stages(preview: str) -> list[str]:
-    """The stages in what Snakemake's dry run prints.  StageError if a job has no command that names its
-    stage.
-    """
+    """The stages in what Snakemake's dry run prints.  StageError if a job's command names no stage."""
     jobs = [
         name
         for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE)
@@ -171,7 +166,7 @@ def _stages(preview: str) -> list[str]:
 
 
 def expected_seconds(run: Run, profile: Profile) -> dict[str, float]:
-    """Return seconds per stage: of this run's last time, else of the committed reference run of the profile."""
+    """Seconds per stage: of this run's last time, else of the profile's committed reference run."""
     reference = REFERENCE / profile.name / "manifest.json"
     past = read_json(reference)["stages"] if reference.exists() else {}
     expected = {stage: entry["wall_s"] for stage, entry in past.items()}
@@ -251,30 +246,35 @@ def _command(
 
 
 @contextmanager
-def _lock(run: Run) -> Iterator[IO[str]]:
-    """Hold the run's lock, which the system frees when the last process that holds it is gone."""
-    with (run.folder / ".lock").open("a+") as file:
-        deadline = time.time() + PATIENCE_S  # for the processes of a run that was killed to notice it
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                file.seek(0)
-                owner = int(file.read() or 0)
-                if time.time() > deadline or psutil.pid_exists(owner):
-                    raise UserError(
-                        f"{display(run.folder)} is being made by process {owner}; wait for it or end it"
-                    ) from None
-                time.sleep(0.2)
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield file
+def _lock(run: Run) -> Iterator[int]:
+    """Hold the run's lock, and give its descriptor: the system frees the lock when the last process that has
+    it is gone.
+
+    Waits for the processes of a run that was killed to notice it.
+    """
+    path, descriptors = run.folder / ".lock", []
+
+    def sign(descriptor: int) -> None:
+        os.truncate(descriptor, 0)
+        os.write(descriptor, str(os.getpid()).encode())
+        descriptors.append(descriptor)
+
+    def owner() -> int:
+        return int(path.read_text() or 0)
+
+    lock = FileLock(path, PATIENCE_S, poll_interval=0.2, on_acquired=sign)
+    try:
+        held = lock.acquire(cancel_check=lambda: psutil.pid_exists(owner()))
+    except Timeout:
+        raise UserError(
+            f"{display(run.folder)} is being made by process {owner()}; wait for it or end it"
+        ) from None
+    with held:
+        yield descriptors[0]
 
 
 def _drive(
-    run: Run, command: list[str], cluster: Path | None, lock: IO[str], stages: list[str], expected: dict[str, float],
+    run: Run, command: list[str], cluster: Path | None, lock: int, stages: list[str], expected: dict[str, float],
     console: Console,
 ) -> None:  # fmt: skip
     """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
@@ -293,7 +293,7 @@ def _drive(
     ):
         process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
             [*command, *([f"warm={address}"] if address else [])], stdin=subprocess.PIPE, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True, env=env, pass_fds=[lock.fileno()],
+            stderr=subprocess.STDOUT, start_new_session=True, env=env, pass_fds=[lock],
         )  # fmt: skip
         with ended(process, PATIENCE_S), lines.progress:
             while process.poll() is None:
@@ -307,9 +307,7 @@ def _drive(
 
 
 def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
-    """Why a run ended although no stage says that it failed; `stages` are those under way, `code` is how
-    Snakemake ended.
-    """
+    """Why a run ended though no stage says so: `code` is Snakemake's, `stages` are those under way."""
     if shutil.disk_usage(log.parent).free < LEAST_DISK:
         return f"the disk of {display(log.parent)} is full: free some space and run the same command again"
     again = "(by the system, where memory is used up); what is finished stays, and the same command goes on"

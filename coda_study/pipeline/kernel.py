@@ -70,9 +70,7 @@ def _become_kernel(told: int) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End a fork, as `multiprocessing` does: Python would free all that was imported, and copy it from the
-    parent for that.
-    """
+    """End a fork as `multiprocessing` does, without freeing what was imported, which would copy it."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -35,18 +35,14 @@ ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermil
 
 @dataclass(frozen=True)
 class Cost:
-    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and the processes that this
-    started.
-    """
+    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and all processes below it."""
 
     wall_s: float
     peak_rss_mb: float
 
 
 def declared_parameters(notebook: Path) -> dict[str, str]:
-    """Return the parameters of the cell tagged `parameters`, each with its type as annotated ('None' without
-    one).
-    """
+    """The parameters of the cell tagged `parameters`, each with its type as annotated, or 'None'."""
     import papermill
 
     if not notebook.exists():
@@ -58,7 +54,7 @@ def declared_parameters(notebook: Path) -> dict[str, str]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """Raise UserError if the notebook does not declare a given parameter, or declares it with another type."""
+    """UserError if the notebook does not declare a given parameter, or declares it with another type."""
     declared = declared_parameters(notebook)
     for name, value in given.items():
         if name not in declared:
@@ -70,9 +66,7 @@ def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
 
 
 def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
-    """'name=value' pairs as values, text where the notebook declares text, else read as YAML;
-    `check_parameters` checks them.
-    """
+    """'name=value' pairs as values: text where the notebook declares text, else read as YAML."""
     declared = declared_parameters(notebook)
     named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
@@ -118,9 +112,7 @@ def execute(
 
 @contextmanager
 def _peak_memory(interval_s: float = 1.0) -> Iterator[list[int]]:
-    """Yield a list whose only item grows to the most memory, in bytes, that this process' descendants used
-    together.
-    """
+    """Yield a list whose item grows to the most memory, in bytes, that all descendants used together."""
     peak, me = [0], psutil.Process()
 
     def watch() -> None:

@@ -1,6 +1,4 @@
-"""What a run needs from outside, asked before its first stage: model servers, and checkpoints that only a hub
-has.
-"""
+"""What a run needs from outside before its first stage: model servers, and checkpoints of a hub."""
 
 from __future__ import annotations
 
@@ -17,9 +15,7 @@ PATIENCE_S = 10.0  # for a server to say that it is there
 
 
 def require_models(profile: Profile) -> None:
-    """UserError for a model server that does not answer, and for a checkpoint that is neither here nor to be
-    had from the hub.
-    """
+    """UserError for a model server that does not answer, and a checkpoint neither here nor on the hub."""
     for role in get_args(Role):
         where, name = getattr(profile.serving, role), getattr(profile.models, role)
         if name is None:

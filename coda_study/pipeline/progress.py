@@ -1,4 +1,4 @@
-"""What a person sees of a run: a line for each stage that ended and, on a terminal, a bar for each that runs."""
+"""What a person sees of a run: a line for each stage that ended and, on a terminal, bars for the others."""
 
 from __future__ import annotations
 

@@ -107,9 +107,7 @@ def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
 
 
 def _hash_folder(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file under the folder, but for the trainer's checkpoints and this module's
-    own.
-    """
+    """SHA-256 of each file under the folder, without the trainer's checkpoints and this module's own."""
     names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
     return {
         name: sha256(folder / name)
@@ -126,9 +124,7 @@ def _stop(*_: Any) -> None:
 
 
 def _stop_with(starter: int) -> None:
-    """Wait until the other end of a pipe or socket closes, which says that the process that started this is
-    gone; then stop.
-    """
+    """Stop once the other end of a pipe or socket closes: the process that started this is gone."""
     while os.read(starter, 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
@@ -156,9 +152,7 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str], kernel: Fork | None = None, asker: int | None = None) -> int:
-    """Run a stage; `asker` is a socket whose other end belongs to the process that asked for it, if it was
-    asked for.
-    """
+    """Run a stage; `asker` is a socket to the process that asked a warm process for it, if one did."""
     arguments = vars(_parse(argv))
     signal.signal(signal.SIGTERM, _stop)
     starters = [sys.stdin.fileno()] if arguments.pop("attached") else []

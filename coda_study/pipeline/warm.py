@@ -88,9 +88,7 @@ def serve(door: socket.socket) -> NoReturn:
 
 
 def _run(asker: socket.socket) -> NoReturn:
-    """The stage that is asked for, with the asker's folder, input and output; it stops when the asker hangs
-    up.
-    """
+    """The stage that is asked for, with the asker's folder and streams; it stops when the asker hangs up."""
     _, streams, _, _ = socket.recv_fds(asker, 1, 3)
     for own, stream in enumerate(streams):
         os.dup2(stream, own)

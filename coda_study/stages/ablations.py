@@ -1,6 +1,4 @@
-"""Ablations of stage 1: specialists trained again on the same rollouts, with one thing changed
-(`config.Variant`).
-"""
+"""Ablations of stage 1: specialists trained again on the same rollouts, one thing changed (`Variant`)."""
 
 from __future__ import annotations
 
@@ -81,9 +79,7 @@ def logs(run: Run, name: str) -> dict[str, Path]:
 
 
 def evaluate_variant(run: Run, name: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play the planners of an ablation on the held-out tasks, as `stages.evaluate` does; writes
-    ablations/{name}.parquet.
-    """
+    """Play the planners of an ablation on the held-out tasks; writes ablations/{name}.parquet."""
     profile, variant = run.profile(), run.profile().ablations[name]
     counts = [len(held_out_tasks(run, app)) * profile.evaluation_runs for app in profile.apps]
     parts = []

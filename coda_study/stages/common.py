@@ -46,9 +46,7 @@ def part_of(progress: Progress, before: int, total: int) -> Progress:
 
 
 def system_agent(run: Run, system: str, app: str) -> Agent:
-    """The agent of a system of Table 1, or of the planner 'base', 'specialist' or 'generalist', for one
-    application.
-    """
+    """The agent of a system of Table 1, or of a planner such as 'base', for one application."""
     return load_agent(run.profile(), system, run.planner_checkpoint(system, app))
 
 
@@ -62,9 +60,7 @@ def play(
     folder: Path,
     progress: Progress,
 ) -> list[Trajectory]:
-    """Play each task so many times; a fleet, if the profile has one, keeps its finished episodes in `folder`
-    meanwhile.
-    """
+    """Play each task so many times; a fleet, if there is one, keeps its episodes in `folder` meanwhile."""
     profile, played = (
         run.profile(),
         TaskSet(app, tasks, partial(environment, app), threads=app in DESKTOP_APPS),

@@ -35,9 +35,7 @@ _PORTION = 16  # replies whose gradient is computed at a time
 
 
 class CoupledReward(ActionReward):
-    """The reward of `ActionReward`, which then also updates the executor; the executor's model must be a
-    `LocalModel`.
-    """
+    """`ActionReward` that also updates the executor, whose model must be a `LocalModel`."""
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, distance: bool = True):
         super().__init__(executor, seed, distance)
@@ -57,9 +55,7 @@ class CoupledReward(ActionReward):
     def _update(
         self, states: Sequence[Observation], decisions: Sequence[Decision], rewards: Sequence[float]
     ) -> None:
-        """One optimizer step; a plan without a reply of the executor (DONE, ANS) counts in the mean and has
-        no loss.
-        """
+        """One optimizer step; a plan without a reply (DONE, ANS) counts in the mean and has no loss."""
         gains = advantages(np.reshape(rewards, (-1, self.settings.group_size))).ravel()
         replied = [i for i, decision in enumerate(decisions) if decision.reply]
         if not replied:
@@ -104,9 +100,7 @@ class CoupledReward(ActionReward):
 
 @dataclass(frozen=True)
 class _Said:
-    """Chats and N replies to them in one row for each beginning, up to its last picture, that is not the
-    same.
-    """
+    """Chats and N replies to them, in one row for each distinct beginning, up to its last picture."""
 
     rows: GroupRows
     pictures: dict[str, torch.Tensor]
@@ -162,9 +156,7 @@ def _padded(rows: Sequence[torch.Tensor], side: str, device: str) -> tuple[torch
 
 
 class CoupledTrainer(SpecializeTrainer):
-    """Keeps the executor in the same checkpoints as the planner, so that an interrupted training goes on with
-    both.
-    """
+    """Keeps the executor in the same checkpoints as the planner, so that training goes on with both."""
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"

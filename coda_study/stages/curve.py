@@ -126,9 +126,7 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
 
 
 def attempts(run: Run, tasks: int) -> list[Trajectory]:
-    """The judged attempts of the base planner at so many train tasks: as many episodes in all as the profile
-    says.
-    """
+    """The base planner's judged attempts at so many train tasks: `episodes` of the profile in all."""
     profile, path = run.profile(), run.curve(tasks, "judged")
     if not path.is_file():
         wanted, seed, folder = (
@@ -146,9 +144,7 @@ def attempts(run: Run, tasks: int) -> list[Trajectory]:
 
 
 def labelled(run: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Labeller]:
-    """The attempts at so many tasks, and their labels: by the judge ('voting') or by the application's check
-    ('truth').
-    """
+    """The attempts at so many tasks, and their labels: by the judge ('voting') or the check ('truth')."""
     judged = attempts(run, tasks)
     return judged, judge_labels(run.profile(), judged) if labels == "voting" else true_labels(
         train_tasks(run, tasks)
@@ -164,9 +160,7 @@ def train_tasks(run: Run, tasks: int) -> list[Task]:
 
 
 def label_supply(run: Run) -> pd.DataFrame:
-    """What there was to learn from, a row for each trained point: labelled attempts, their tasks, percent
-    that solved theirs.
-    """
+    """What there was to learn from, a row for each trained point; `solved` is in percent of the attempts."""
     profile, rows = run.profile(), []
     told = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
     for tasks, labels in product(profile.curve.tasks, told):

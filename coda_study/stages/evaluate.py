@@ -52,9 +52,7 @@ def run(run: Run, system: str, app: str, progress: Progress = lambda done, total
 def play_held_out(
     run: Run, agent: Agent, app: str, progress: Progress = lambda done, total: None
 ) -> pd.DataFrame:
-    """Episodes of any agent at an application's held-out tasks, as many runs of each as the profile says;
-    writes nothing.
-    """
+    """Episodes of any agent at an application's held-out tasks, `evaluation_runs` of each; writes nothing."""
     profile, tasks = run.profile(), held_out_tasks(run, app)
     seed, folder = (
         stage_seed(profile, "ablation", agent.name, app, "play"),

@@ -1,6 +1,4 @@
-"""Stage `generalize`: stage 2 of CODA, one planner by SFT on the specialists' successes (paper, section 3;
-notebook 07).
-"""
+"""Stage `generalize`: stage 2 of CODA, one planner by SFT on the specialists' successes (notebook 07)."""
 
 from __future__ import annotations
 

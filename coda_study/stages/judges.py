@@ -23,9 +23,7 @@ _SEED = "raters"  # part of the stage's seeds: another word would draw another m
 
 
 def run(run: Run, app: str) -> pd.DataFrame:
-    """Let every judge of Table 2 give all its votes on the mix; writes judges/{app}.parquet, columns as of
-    `votes.find_votes`.
-    """
+    """Let every judge of Table 2 vote on the mix; writes judges/{app}.parquet (`votes.find_votes`)."""
     profile, trajectories = run.profile(), mix(run, app)
     parts = []
     for name, load in load_judges(profile, rule=None).items():
@@ -37,9 +35,7 @@ def run(run: Run, app: str) -> pd.DataFrame:
 
 
 def mix(run: Run, app: str) -> list[Trajectory]:
-    """A seeded draw of trajectories with an outcome: as many of the base planner, of the specialist and of
-    the generalist.
-    """
+    """A seeded draw of trajectories with an outcome, equally many of base planner, specialist, generalist."""
     profile = run.profile()
     drawn: list[Trajectory] = []
     for path in (run.rollouts("base", app), run.rollouts("specialist", app), run.trajectories("stage2", app)):

@@ -1,6 +1,4 @@
-"""Stage `labels`: the judges of Table 2 vote on the base planner's rollouts, and what each rule labels
-(notebook 11).
-"""
+"""Stage `labels`: the judges of Table 2 vote on the base planner's rollouts (notebook 11)."""
 
 from __future__ import annotations
 
@@ -44,9 +42,7 @@ def run(run: Run, app: str) -> pd.DataFrame:
 
 
 def labeller(run: Run, app: str, labels: str) -> Labeller:
-    """The labels of a variant: by the rule of the profile ('voting'), a rule of Table 2, or the application's
-    check ('truth').
-    """
+    """The labels of a variant: by the profile's rule ('voting'), one of Table 2, or the check ('truth')."""
     profile = run.profile()
     if labels == "voting":
         return judge_labels(profile, load_trajectories(run.judged("base", app)))
@@ -58,9 +54,7 @@ def labeller(run: Run, app: str, labels: str) -> Labeller:
 
 
 def true_labels(tasks: Sequence[Task]) -> Labeller:
-    """The labels by the application's check: a trajectory is clean if it solves its task in no more steps
-    than the script.
-    """
+    """The labels by the check: clean is what solves its task in no more steps than the script."""
     scripts = {task.id: len(task.solution) + (task.ans is None) for task in tasks}
     return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
 

@@ -1,6 +1,4 @@
-"""Exploration with a task generator: in rounds, each of which is told how the last tasks went (paper, section
-4).
-"""
+"""Exploration with a task generator: rounds, each told how the last tasks went (paper, section 4)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Stage `specialize`: stage 1 of CODA, one specialist planner an application by decoupled GRPO (paper, eq.
-1-3; notebook 06).
-"""
+"""Stage `specialize`: stage 1 of CODA, specialists by decoupled GRPO (paper, eq. 1-3; notebook 06)."""
 
 from __future__ import annotations
 
@@ -42,9 +40,7 @@ def run(run: Run, planner: str, app: str, progress: Progress = lambda done, tota
 
 
 def explorers(profile: Profile, planner: str) -> list[str]:
-    """The planners whose rollouts a round-1 planner or a specialist learns from, the one that it begins as
-    last.
-    """
+    """The planners whose rollouts a round-1 planner or a specialist learns from; it begins as the last."""
     return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
 
 

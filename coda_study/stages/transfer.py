@@ -65,9 +65,7 @@ def _by_name(observation: Observation, plan: str) -> str:
 
 
 def _find(observation: Observation, name: str) -> tuple[float, float]:
-    """Where to point for a name: the element that is called so, or most nearly so; what can be used before
-    what only shows.
-    """
+    """The center of the element that is called so, or most nearly so; usable ones before mere displays."""
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
     if not elements:
         raise UserError(
@@ -79,9 +77,7 @@ def _find(observation: Observation, name: str) -> tuple[float, float]:
 
 
 class CoderExecutor(Executor):
-    """An executor whose texts to type come from a coder, which is told the instruction and that a text is
-    wanted.
-    """
+    """An executor whose texts to type come from a coder, told the instruction and that a text is wanted."""
 
     def __init__(self, executor: Executor, coder: ChatModel, sampling: Sampling):
         super().__init__(executor.model, executor.sampling, executor.prompts)
@@ -113,9 +109,7 @@ def coder_messages(observation: Observation, plan: str, prompts: str):
 
 
 def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
-    """The coder's reply as the executor's: it must type something, and the plan decides whether Enter is
-    pressed.
-    """
+    """The coder's reply as the executor's: it must type something; the plan says whether Enter is pressed."""
     try:
         actions = parse_actions(reply, size)
     except ActionError:
@@ -149,9 +143,7 @@ def agents(run: Run, app: str) -> list[Agent]:
 
 
 def run(run: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Play the held-out tasks of an application with all these agents; writes
-    ablations/transfer/{app}.parquet.
-    """
+    """Play the held-out tasks of an application with `agents`; writes ablations/transfer/{app}.parquet."""
     profile, players = run.profile(), agents(run, app)
     each = len(held_out_tasks(run, app)) * profile.evaluation_runs  # episodes of an agent
     moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]

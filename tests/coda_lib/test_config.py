@@ -158,18 +158,6 @@ def test_a_checkpoint_is_a_path_or_a_name_on_the_hub(tmp_path):
         require_checkpoint("judge", str(tmp_path))
 
 
-def test_the_profile_of_a_run_from_before_the_task_spaces_can_be_read(tmp_path):
-    values = yaml.safe_load((PROFILES / "smoke.yaml").read_text())
-    del values["explore"]
-    path = tmp_path / "profile.yaml"
-    path.write_text(
-        yaml.safe_dump(values | {"train_tasks": None, "train_grades": ["A", "B"], "rollouts_per_task": 16})
-    )
-    explored = read_profile(path).explore
-    assert explored["base"] == explored["specialist"] and explored.keys() == {"base", "specialist"}
-    assert explored["base"].model_dump() == {"tasks": 90, "grades": {"A": 1, "B": 1}, "runs": 16}
-
-
 def test_base_planner_and_specialist_explore():
     with pytest.raises(UserError, match="explore: specialist missing"):
         load_profile("smoke", ("explore={base: {tasks: 1, grades: {A: 1}, runs: 1}}",))

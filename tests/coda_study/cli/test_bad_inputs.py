@@ -15,10 +15,10 @@ from bad_files import CONTENTS, OBJECTS, spoil
 from tiny_models import made_up, save_tiny
 
 from coda_lib.config import load_profile
+from coda_lib.files import write_json
 from coda_lib.paths import DATA, REFERENCE, REPO
 from coda_lib.trajectory import save_trajectories
 from coda_study.formats import FORMATS
-from coda_study.formats.judgments import write_votes
 from coda_study.run import Run
 from sciencedesk.env import desk_class
 from sciencedesk.space import draw, space, write_set
@@ -50,7 +50,10 @@ def whole(tmp_path_factory) -> Path:
     save_trajectories(other.judged("base", "gis"), trajectories)
     for name in ("scienceboard", "osworld", "agentrewardbench"):
         FORMATS[name].write(trajectories, root / name)
-    write_votes(pd.read_parquet(run.judges("gis")), root / "judged")
+    reply = {"choices": [{"message": {"content": "<success>Successful</success>"}}]}
+    write_json(root / "judged/judgments/gis/script-0/judge/gis.A-01.json", {"response": reply})
+    labels = "benchmark,task_id,model_name,trajectory_success\ngis,gis.A-01,script-0,Successful\n"
+    (root / "judged" / "annotations.csv").write_text(labels)
     (root / "splits.csv").write_text("task_id,split\ngis.A-01,test\n")
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", root / "board" / "KAlgebra")
     shutil.copy(DATA / "machines.example.yaml", root / "machines.yaml")
@@ -86,7 +89,6 @@ READ: dict[str, tuple[str, str]] = {  # the file that is spoilt, and the command
     "episodes, power": ("run/evaluation/stage1/gis.parquet", "power 4 --run {run}"),
     "votes": ("run/judged/votes.parquet", "judge votes {run}"),
     "votes of Table 2": ("run/judges/gis.parquet", "judge votes {run} --table2"),
-    "votes to export": ("run/judges/gis.parquet", "judge export {run} --save {new}"),
     "judged trajectories": ("other/judged/base/gis.parquet", "judge votes {other}"),
     "usage": ("run/usage/explore/gis.json", "usage {run}"),
     "trajectories": ("ours.parquet", "convert {ours.parquet} {new} --to osworld"),
@@ -122,7 +124,6 @@ WRITTEN = (
     "convert {ours.parquet} {target} --to coda",
     "convert {ours.parquet} {target} --to osworld",
     "seeds {run} {other} --save {target}",
-    "judge export {run} --save {target}",
     "reproduce --profile smoke --until quickstart --run {target}",
 )
 TARGETS: dict[str, Callable[[Path], Path]] = {

@@ -416,17 +416,17 @@ def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted
 
 
 def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkeypatch):
-    from coda_study.fleet import tasksets
+    from coda_study.fleet import sources
 
-    monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
+    monkeypatch.setattr(sources, "_local", lambda kind: (object, 1))
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
     (tmp_path / "KAlgebra" / "A-01.json").write_text("{")
     with pytest.raises(
         UserError, match="A-01.json is no JSON file, or is damaged.*--leave-out plays the others"
     ):
-        tasksets.board_sets(tmp_path)
+        sources.board_sets(tmp_path)
     told = []
-    (found,) = tasksets.board_sets(tmp_path, leave_out=told.append)
+    (found,) = sources.board_sets(tmp_path, leave_out=told.append)
     assert (
         found.unreadable == 1
         and len(found.tasks) == 16
@@ -438,15 +438,15 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
 
 
 def test_two_tasks_of_one_name_are_refused_before_they_are_played(tmp_path, monkeypatch):
-    from coda_study.fleet import tasksets
+    from coda_study.fleet import sources
 
-    monkeypatch.setattr(tasksets, "_local", lambda kind: (object, 1))
+    monkeypatch.setattr(sources, "_local", lambda kind: (object, 1))
     for name in ("KAlgebra", "copy"):
         shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / name)
     with pytest.raises(
         UserError, match="two task files below .* are KAlgebra/A-01: each is played under its own name"
     ):
-        tasksets.board_sets(tmp_path)
+        sources.board_sets(tmp_path)
 
 
 def _solved(tasks):
@@ -477,7 +477,7 @@ def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_pa
 
 @pytest.mark.parametrize(
     "command",
-    ["apps check", f"seeds {REFERENCE / 'laptop'}", f"judge export {REFERENCE / 'laptop'}",
+    ["apps check", f"seeds {REFERENCE / 'laptop'}",
      "judge run --trajectories . --endpoint http://localhost:9/v1 --model m"],
 )  # fmt: skip
 def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import csv
 import json
 
-import pandas as pd
 import pytest
 
 from coda_lib.errors import UserError
-from coda_lib.judge import JudgeScore, Rule, Verdict, format_verdict
-from coda_lib.paths import REFERENCE
-from coda_study.evaluation.votes import COLUMNS, compare_rules
+from coda_lib.judge import JudgeScore
 from coda_study.formats.judgments import (
     Problem,
     load_annotations,
@@ -20,7 +17,6 @@ from coda_study.formats.judgments import (
     read_judgment,
     record,
     score,
-    write_votes,
 )
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
@@ -244,42 +240,3 @@ def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
     assert coda(*words, "--split", "test")[0] == 2
     code, _, error = coda("judge", "score", "--judgments", str(folder / "none"), *words[4:])
     assert code == 2 and "no judgments under" in error
-
-
-def test_votes_of_a_run_are_scored_as_in_our_own_tables(tmp_path):
-    """Two ways of counting: the benchmark's, on what `write_votes` wrote, and `votes.compare_rules`."""
-    yes, no = (
-        format_verdict(Verdict(True), details=False),
-        format_verdict(Verdict(False, first_error_step=1), details=False),
-    )
-    cases = [
-        (True, yes),
-        (True, yes),
-        (True, no),
-        (False, yes),
-        (False, no),
-        (False, "nothing to read"),
-        (None, yes),
-    ]
-    rows = [
-        (f"gis/train-{i}", 0, "base", "gis", success, 2, False, "judge", 0, said)
-        for i, (success, said) in enumerate(cases)
-    ]
-    votes = pd.DataFrame([*rows, (*rows[0][:8], 1, no)], columns=COLUMNS)
-    write_votes(votes, tmp_path)
-    annotations, repeated = load_annotations(tmp_path / "annotations.csv")
-    *_, whole = score(tmp_path / "judgments", annotations, repeated).scores
-    assert whole.strict.trajectories == 6 and whole.published == JudgeScore(
-        6, successes=3, true_positive=2, false_positive=1
-    )
-    assert whole.problems == {"no verdict tag": 1}
-    (ours,) = compare_rules(votes, [Rule("single", (("judge", 1),), needed=1)]).to_dict("records")
-    assert (ours["precision"], ours["recall"]) == (pytest.approx(200 / 3), pytest.approx(200 / 3))
-    assert ours["coverage"] == pytest.approx(100 * whole.coverage)
-
-
-def test_the_command_writes_the_votes_behind_table_2(coda, tmp_path):
-    code, shown, _ = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
-    assert code == 0 and "judgments by judge, low, base" in shown
-    code, _, said = coda("judge", "export", str(REFERENCE / "laptop"), "--save", str(tmp_path / "new"))
-    assert code == 2 and "is there already (a folder): name another" in said
