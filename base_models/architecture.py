@@ -31,15 +31,20 @@ _SPECIAL = (
 # Frequent pieces of the action grammar and of plans as one token each: fewer tokens to generate, the text is
 # the same.
 _PIECES = (
-    "click(start_box='(", "left_double(start_box='(", "right_single(start_box='(", "drag(start_box='(", ")', end_box='(",
-    "scroll(start_box='(", ")', direction='", "hotkey(key='", "type(content='", "\\n')", ")')", "')", "finished()", "wait()",
-    "call_user()", "Click '", "Double-click '", "Right-click '", "Drag '", "' to '", "Type '", "' and press Enter.",
-    "Press '", "Scroll ", " on '", "'.", "ANS ", "DONE", "FAIL", "WAIT", '{"Correctness": true, ', '{"Correctness": false, ',
+    "click(start_box='(", "left_double(start_box='(", "right_single(start_box='(", "drag(start_box='(",
+    ")', end_box='(",
+    "scroll(start_box='(", ")', direction='", "hotkey(key='", "type(content='", "\\n')", ")')", "')",
+    "finished()", "wait()",
+    "call_user()", "Click '", "Double-click '", "Right-click '", "Drag '", "' to '", "Type '",
+    "' and press Enter.",
+    "Press '", "Scroll ", " on '", "'.", "ANS ", "DONE", "FAIL", "WAIT", '{"Correctness": true, ',
+    '{"Correctness": false, ',
     '"Redundant": [', '], "First_Error_Step": ', "null}",
 )  # fmt: skip
 CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{% for c in m['content'] %}"
-    "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c['text'] }}{% endif %}"
+    "{% if c['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>{% else %}{{ c['text'] "
+    "}}{% endif %}"
     "{% endfor %}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
@@ -88,14 +93,19 @@ def configuration(
         vocab_size=len(words), hidden_size=width, intermediate_size=3 * width, num_hidden_layers=layers,
         num_attention_heads=width // 32, num_key_value_heads=width // 32, max_position_embeddings=2048,
         rope_parameters={"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
-        bos_token_id=None, eos_token_id=ids("<|im_end|>"), pad_token_id=ids("<|endoftext|>"), tie_word_embeddings=True,
+        bos_token_id=None, eos_token_id=ids("<|im_end|>"), pad_token_id=ids("<|endoftext|>"),
+        tie_word_embeddings=True,
     )  # fmt: skip
     vision = dict(
-        depth=vision_layers, hidden_size=width, intermediate_size=3 * width, num_heads=width // 32, patch_size=PATCH,
-        spatial_merge_size=TOKEN // PATCH, temporal_patch_size=1, out_hidden_size=width, window_size=TOKEN * 8,
+        depth=vision_layers, hidden_size=width, intermediate_size=3 * width, num_heads=width // 32,
+        patch_size=PATCH,
+        spatial_merge_size=TOKEN // PATCH, temporal_patch_size=1, out_hidden_size=width,
+        window_size=TOKEN * 8,
         fullatt_block_indexes=list(range(vision_layers)),
     )  # fmt: skip
     return Qwen2_5_VLConfig(
-        text_config=text, vision_config=vision, image_token_id=ids("<|image_pad|>"), video_token_id=ids("<|video_pad|>"),
-        vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"), tie_word_embeddings=True,
+        text_config=text, vision_config=vision, image_token_id=ids("<|image_pad|>"),
+        video_token_id=ids("<|video_pad|>"),
+        vision_start_token_id=ids("<|vision_start|>"), vision_end_token_id=ids("<|vision_end|>"),
+        tie_word_embeddings=True,
     )  # fmt: skip

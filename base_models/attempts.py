@@ -82,7 +82,7 @@ class Attempt:
         return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
 
 
-# -- attempts of one application -----------------------------------------------------------------------------------------
+# -- attempts of one application ---------------------------------------------------------------------------
 
 
 class AttemptMaker:
@@ -184,7 +184,8 @@ class AttemptMaker:
         return self._attempt(parts, trajectory.instruction, trajectory.answer, verdict, pictures, plans, rng)
 
     def _attempt(
-        self, parts: Sequence[Aim], instruction: str, answer: str | None, verdict: Verdict, pictures: Sequence[bytes],
+        self, parts: Sequence[Aim], instruction: str, answer: str | None, verdict: Verdict,
+        pictures: Sequence[bytes],
         plans: Sequence[str], rng: random.Random,
     ) -> Attempt:  # fmt: skip
         """The attempt that ends in the application's present state."""

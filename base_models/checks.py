@@ -57,10 +57,12 @@ def grounding(
         f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps
     }
     return {
-        "unseen_screens": screens, "clicks": len(clicks), "click_inside": _share([click.inside for click in clicks]),
+        "unseen_screens": screens, "clicks": len(clicks),
+        "click_inside": _share([click.inside for click in clicks]),
         **(by_app if len(apps) > 1 else {}),
         **({"click_moving": _share(moving)} if moving else {}),
-        "click_swapped": _share([click.inside for click in blind]), "texts": len(typed), "text_exact": _share(typed),
+        "click_swapped": _share([click.inside for click in blind]), "texts": len(typed),
+        "text_exact": _share(typed),
     }  # fmt: skip
 
 

@@ -53,9 +53,8 @@ class Recipe:
     values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
-    unseen: int = (
-        1_500  # tasks of the development region an application that it tries, for the judges' figures
-    )
+    # tasks of the development region an application that it tries, for the judges' figures
+    unseen: int = 1_500
     tries: int = 3  # episodes at each
     attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
@@ -78,7 +77,8 @@ class Recipe:
 
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
-    walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000, demonstrations=300,
+    walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000,
+    demonstrations=300,
     judged_walk=3_000, rollouts=50, unseen=30, tries=2, attempts=160, in_words=150, scripts=60,
     rulings=400, screens=400, base_judge=200, judge=600, samples=600,
 )  # fmt: skip

@@ -145,7 +145,8 @@ class Reading:
         for element in sorted(shown.elements, key=lambda e: -e.box[2] * e.box[3]):
             x, y, w, h = element.box
             covered = (slice(round(y / patch), max(round(y / patch) + 1, round((y + h) / patch))),
-                       slice(round(x / patch), max(round(x / patch) + 1, round((x + w) / patch))))  # fmt: skip
+                       slice(round(x / patch), max(round(x / patch) + 1,
+                       round((x + w) / patch))))  # fmt: skip
             if weight[covered].size:
                 grid[covered], weight[covered] = _spelling(element.name), weight[covered].size ** -0.5
         return ordered(grid), ordered(weight)[:, 0]

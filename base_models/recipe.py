@@ -35,7 +35,7 @@ ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it
 ONWARD = CHECKPOINTS / "executor"  # what the first part of real applications begins with
 
-# -- parts ---------------------------------------------------------------------------------------------------------------
+# -- parts --------------------------------------------------------------------------------------------------
 
 
 def train_all(
@@ -203,7 +203,7 @@ def publish_role(folder: Path, role: str, checkpoints: Path, apps: Sequence[str]
         write_split(temporary, apps)
 
 
-# -- figures and cards ---------------------------------------------------------------------------------------------------
+# -- figures and cards -------------------------------------------------------------------------------------
 
 
 def measured(data: Data, role: str) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def mixed(*sources: Source, size: int = BATCH) -> Source:
     return lambda rng: sources[next(number) // size % len(sources)](rng)
 
 
-# -- executor ------------------------------------------------------------------------------------------------------------
+# -- executor ----------------------------------------------------------------------------------------------
 
 
 def screens_source(walks: Walks, pages: float, invented: float = 0.3) -> Callable[[random.Random], Shown]:
@@ -147,7 +147,7 @@ def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Sour
     return draw
 
 
-# -- planner -------------------------------------------------------------------------------------------------------------
+# -- planner -----------------------------------------------------------------------------------------------
 
 
 def how_to_source(apps: Sequence[str]) -> Source:
@@ -222,7 +222,7 @@ def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:
     return hindsight.reworded(rng.choice(rng.choice(free)), rng)
 
 
-# -- judge ---------------------------------------------------------------------------------------------------------------
+# -- judge -------------------------------------------------------------------------------------------------
 
 
 def screen_source(walks: Walks) -> Source:

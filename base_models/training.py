@@ -89,11 +89,12 @@ class _Learner:
         self.optimizer.zero_grad()
 
 
-# -- vision tower --------------------------------------------------------------------------------------------------------
+# -- vision tower ------------------------------------------------------------------------------------------
 
 
 def train_vision(
-    words: ImageTextProcessor, network: Network, log: Log, reading: Reading, draw: Callable[[random.Random], Shown],
+    words: ImageTextProcessor, network: Network, log: Log, reading: Reading, draw: Callable[[random.Random],
+    Shown],
     steps: int, seed: int, names: float, rate: float = 1e-3, kept: Kept | None = None,
 ) -> dict[str, float]:  # fmt: skip
     """Teach the tower to read the screens of a source; returns the shares of right letters and names in the
@@ -139,11 +140,12 @@ def _averaged(average: dict[str, float], new: dict[str, float]) -> dict[str, flo
     return average | {k: round(0.95 * average.get(k, v) + 0.05 * v, 4) for k, v in new.items() if v == v}
 
 
-# -- language ------------------------------------------------------------------------------------------------------------
+# -- language ----------------------------------------------------------------------------------------------
 
 
 def train_language(
-    words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int, batch: int = BATCH,
+    words: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Source, steps: int, seed: int,
+    batch: int = BATCH,
     reading: Reading | None = None, rate: float = 1e-3, kept: Kept | None = None,
 ) -> None:  # fmt: skip
     """Next-token training on the rows of a source, single ones or lists about the same pictures (a batch is
@@ -208,9 +210,8 @@ def batch_of(words: ImageTextProcessor, rows: Sequence[Row]) -> Batch:
     inputs = encode(words, chats, generate=False)
     labels = torch.full_like(inputs["input_ids"], _IGNORE)
     for i, row in enumerate(rows):
-        tail = (
-            len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2
-        )  # the reply, its end, a newline
+        # the reply, its end, a newline
+        tail = len(words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]) + 2
         end = -1 if row.whole else -2
         labels[i, -tail:end] = inputs["input_ids"][i, -tail:end]
     return inputs, labels
@@ -224,7 +225,8 @@ def packed_batch(words: ImageTextProcessor, network: Network, lists: Sequence[Se
     """
     first = encode(words, [rows[0].messages for rows in lists], generate=False)
     starts, _ = network.model.get_rope_index(
-        first["input_ids"], mm_token_type_ids=first["mm_token_type_ids"], image_grid_thw=first["image_grid_thw"],
+        first["input_ids"], mm_token_type_ids=first["mm_token_type_ids"],
+        image_grid_thw=first["image_grid_thw"],
         attention_mask=first["attention_mask"],
     )  # fmt: skip
     packed = [_packed(words, *each) for each in zip(lists, first["input_ids"], starts.unbind(1), strict=True)]
@@ -265,7 +267,8 @@ def _packed(
         reply += [tokens.eos_token_id] if row.whole else []
         n = len(prompt + reply)
         pieces.append(
-            (torch.tensor(prompt + reply), torch.tensor([_IGNORE] * len(prompt) + reply), (after + torch.arange(n)).expand(3, -1),
+            (torch.tensor(prompt + reply), torch.tensor([_IGNORE] * len(prompt) + reply),
+             (after + torch.arange(n)).expand(3, -1),
              torch.full((n,), k))
         )  # fmt: skip
     return tuple(torch.cat(piece, -1) for piece in zip(*pieces, strict=True))

@@ -75,7 +75,7 @@ def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
     return [other for other in others if is_near(other)] or others
 
 
-# -- how-tos and demonstrations ------------------------------------------------------------------------------------------
+# -- how-tos and demonstrations ----------------------------------------------------------------------------
 
 
 def text_row(instruction: str, past: Sequence[str], plan: str) -> Row:

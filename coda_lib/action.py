@@ -17,7 +17,7 @@ class ActionError(ValueError):
     """A text that is no action, or an action that cannot be carried out; the message quotes the fault."""
 
 
-# ---- keys --------------------------------------------------------------------------------------------------
+# ---- keys ------------------------------------------------------------------------------------------------
 _ALIASES = {
     "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup",
     "pgdn": "pagedown",
@@ -38,7 +38,7 @@ def hotkey_keys(text: str) -> tuple[str, ...]:
     return tuple(_ALIASES.get(key, key) for key in keys)
 
 
-# ---- the table of action types -----------------------------------------------------------------------------
+# ---- the table of action types ---------------------------------------------------------------------------
 # argument: its names in the grammar, of which the first is written, and the fields of `Action` that it gives
 ARGUMENTS = {
     "start": (("start_box", "start_point", "point"), ("x", "y")),

@@ -17,7 +17,7 @@ from coda_lib.action import ARGUMENTS, Action, ActionError, ActionType, to_pixel
 Convention = Literal["pixel", "thousandth"]  # UI-TARS 1.5 writes pixels, its predecessors thousandths
 LONGEST_REPLY = 20_000  # characters; a longer reply with actions is refused unread, one with a plan cut
 
-# ---- text to actions ---------------------------------------------------------------------------------------
+# ---- text to actions --------------------------------------------------------------------------------------
 _TYPES = {name: kind for kind in ActionType for name in (kind.value, *kind.older)}
 _ROLES = {name: argument for argument, (names, _) in ARGUMENTS.items() for name in names}
 
@@ -168,7 +168,7 @@ def _quote(text: str) -> str:
     return repr(text if len(text) <= 120 else text[:117] + "...")
 
 
-# ---- actions to text ---------------------------------------------------------------------------------------
+# ---- actions to text -------------------------------------------------------------------------------------
 def format_action(action: Action, size: tuple[int, int], convention: Convention = "pixel") -> str:
     """The action as one canonical line of the UI-TARS 1.5 grammar, for an image of `size` (width, height) in
     pixels.

@@ -26,7 +26,7 @@ SAMPLING = Sampling(temperature=1.0, top_p=0.6, max_new_tokens=256)  # paper, se
 _PORTION = 128  # trajectories whose screenshots are held in memory at once
 
 
-# ---- votes -------------------------------------------------------------------------------------------------
+# ---- votes -----------------------------------------------------------------------------------------------
 
 
 class Judge:
@@ -194,7 +194,7 @@ def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
     return sum(verdict.correct for verdict in valid), sum(verdict.clean for verdict in valid)
 
 
-# ---- labels and score --------------------------------------------------------------------------------------
+# ---- labels and score ------------------------------------------------------------------------------------
 
 
 def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
@@ -270,7 +270,7 @@ def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
     )
 
 
-# ---- one vote ----------------------------------------------------------------------------------------------
+# ---- one vote --------------------------------------------------------------------------------------------
 
 _DETAILS = ("Optimized", "Error_Type", "Correct_Action")
 

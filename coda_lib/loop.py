@@ -36,8 +36,8 @@ def loop(
 ) -> pd.DataFrame:
     """Train a specialist and a generalist for one application, and play its test tasks with them.
 
-    `profile` has the models, the settings of every stage and the seed.  Base planner and specialist explore the
-    same `train` tasks.  The checkpoints come into `folder`/specialist and `folder`/generalist.  Returns a row
+    `profile` has the models, the settings of every stage and the seed.  Base planner and specialist explore
+    the same `train` tasks.  The checkpoints come into `folder`/specialist and `folder`/generalist.  Returns a row
     for each episode of the base planner, the specialist and the generalist (`rollout.episodes`).  UserError if
     the judge calls no attempt clean.
     """
@@ -61,12 +61,11 @@ def loop(
     base = checkpoint_path(profile.models.planner)
     explored = explore("base", base, seed)
 
-    # Stage 1: in each state of an accepted attempt sample G plans, let the frozen executor act on each, reward its
-    # action against the accepted one (eq. 1), and prefer the plans above their group's mean (eq. 2 and 3).
-    rows = grpo_rows(explored, prompts, label)
-    specialist = specialize(
-        rows, base, executor, profile.specialize, profile.planner, folder / "specialist", seed
-    )
+    # Stage 1: in each state of an accepted attempt sample G plans, let the frozen executor act on each,
+    # reward its action against the accepted one (eq. 1), and prefer the plans above their group's mean
+    # (eq. 2 and 3).
+    rows, settings = grpo_rows(explored, prompts, label), profile.specialize
+    specialist = specialize(rows, base, executor, settings, profile.planner, folder / "specialist", seed)
     report(f"stage 1: {profile.specialize.steps} steps of GRPO on {len(rows)} states")
 
     # Stage 2: a fresh base planner learns the plans of the specialist's accepted attempts.

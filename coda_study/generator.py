@@ -128,7 +128,8 @@ class Generator:
         exchange: list[Message] = []
         try:
             proposals = self._ask(
-                Proposals, "propose", seed, exchange, self._wrong_count, count=self.count, most=MOST_STEPS, manual=manual,
+                Proposals, "propose", seed, exchange, self._wrong_count, count=self.count, most=MOST_STEPS,
+                manual=manual,
                 examples=self.examples, outcomes=[asdict(one) for one in feedback], earlier=known,
             )  # fmt: skip
             fit, dropped = sieve(proposals.tasks, known, self.held_out)
@@ -174,7 +175,8 @@ class Generator:
         return [proposal for i, proposal in enumerate(proposals) if i not in why], dropped
 
     def _ask(
-        self, kind: type[Reply], prompt: str, seed: int, exchange: list[Message], fault: Callable[[Reply], str | None],
+        self, kind: type[Reply], prompt: str, seed: int, exchange: list[Message], fault: Callable[[Reply],
+        str | None],
         **values: Any,
     ) -> Reply:  # fmt: skip
         """A valid reply; an invalid one goes back with the reason, up to `TRIES` times.

@@ -25,7 +25,8 @@ from sciencedesk.env import ScienceDesk
 
 SCREEN = (1600, 1200)  # of the machine, (width, height) in pixels
 RIGHT, ABSOLUTE, THOUSANDTH, FRACTION, TWICE = (
-    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions", "pixels of a picture resized twice",
+    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions",
+    "pixels of a picture resized twice",
 )  # fmt: skip
 ADVICE = {
     RIGHT: "nothing to do",

@@ -20,9 +20,12 @@ from coda_lib.paths import REFERENCE, display
 MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
-        ("ablations", "base_models", "claims.json", "curve", "evaluation", "figures", "fleet", "generalist", "generated",
-         "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml", "report.html", "rollouts", "seeds",
-         "snakemake.log", ".snakemake", "specialist", "stages", "tables", "timings.json", "usage", "view", "view.html")
+        ("ablations", "base_models", "claims.json", "curve", "evaluation", "figures", "fleet", "generalist",
+         "generated",
+         "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml", "report.html",
+         "rollouts", "seeds",
+         "snakemake.log", ".snakemake", "specialist", "stages", "tables", "timings.json", "usage", "view",
+         "view.html")
     ),
     "view": frozenset(("view", "view.html")),
     "fleet": frozenset(("episodes", "about.json", "status.json")),
@@ -76,9 +79,8 @@ def claim(folder: Path, kind: str) -> None:
 
 def belongs(path: Path) -> bool:
     """Whether the kit put a path there: the nearest marked folder above it is of a kind that has such a part."""
-    real = (
-        Path(os.path.realpath(path.parent)) / path.name
-    )  # a link on the way leads elsewhere; one in the end is the thing
+    # a link on the way leads elsewhere; one in the end is the thing
+    real = Path(os.path.realpath(path.parent)) / path.name
     owner = next((folder for folder in real.parents if kind_of(folder)), None)
     if owner is None or in_reference(real.parent):
         return False

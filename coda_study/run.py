@@ -62,7 +62,8 @@ class Run:
         if not self.marked:
             mark = self.folder / MARK
             raise UserError(
-                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose another name with --run"
+                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose "
+                "another name with --run"
                 + (
                     f" (is it a run of an earlier version? Then: echo run > {mark})"
                     if self.profile_file.exists()

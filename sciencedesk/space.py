@@ -95,7 +95,7 @@ def read_space(app: str, path: Path) -> Space:
     return Space(app, goals_of(app, raw["goals"], vocabularies), raw.get("starts", {}), vocabularies)
 
 
-# ---- the split ---------------------------------------------------------------------------------------------
+# ---- the split -------------------------------------------------------------------------------------------
 
 
 def content(task_space: Space, parts: Sequence[Aim]) -> str:
@@ -170,7 +170,7 @@ def _prepared(task_space: Space, aim: Aim) -> Aim:
     return replace(aim, goal=replace(aim.goal, setup=setup(task_space, aim)))
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------
+# ---- drawing ---------------------------------------------------------------------------------------------
 
 
 def draw(
@@ -286,7 +286,7 @@ def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     return names
 
 
-# ---- drawn sets as files -----------------------------------------------------------------------------------
+# ---- drawn sets as files ---------------------------------------------------------------------------------
 
 
 def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:

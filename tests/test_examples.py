@@ -17,9 +17,12 @@ MODULES = sorted(
 )
 FIRST = [  # what a student meets first
     *(f"coda_lib.{name}" for name in (
-        "action.Action", "grammar.parse_actions", "grammar.format_action", "planner.Planner", "planner.read_plan",
-        "planner.control_action", "executor.Executor", "agent.DualAgent", "reward.reward", "reward.similarity",
-        "grpo.advantages", "rollout.rollout", "judge.Rule", "judge.parse_verdict", "judge.positive_steps", "trainer.specialize",
+        "action.Action", "grammar.parse_actions", "grammar.format_action", "planner.Planner",
+        "planner.read_plan",
+        "planner.control_action", "executor.Executor", "agent.DualAgent", "reward.reward",
+        "reward.similarity",
+        "grpo.advantages", "rollout.rollout", "judge.Rule", "judge.parse_verdict", "judge.positive_steps",
+        "trainer.specialize",
     )),
     "sciencedesk.pyautogui.pyautogui_calls", "coda_study.evaluation.tables.table1",
 ]  # fmt: skip

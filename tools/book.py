@@ -44,7 +44,8 @@ def executed_folder(run: str) -> Path:
     )
     if not (folders := [folder for folder in folders if folder.is_dir()]):
         raise PluginError(
-            f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some minutes"
+            f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some "
+            "minutes"
         )
     return max(folders, key=lambda folder: folder.stat().st_mtime)
 

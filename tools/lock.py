@@ -49,8 +49,10 @@ def main(options: list[str]) -> None:
         pins, without = Path(folder) / "pins.txt", Path(folder) / "without.txt"
         pins.write_text("\n".join(wanted()) + "\n")
         without.write_text(f"{APART} ; python_version < '3'\n")  # nobody's dependency
-        command = ["uv", "pip", "compile", pins, "--override", without, "--universal", "--python-version", oldest_python(),
-                   "--generate-hashes", "--no-annotate", "--no-header", "--output-file", LOCK, "--quiet", *options]  # fmt: skip
+        command = ["uv", "pip", "compile", pins, "--override", without, "--universal", "--python-version",
+        oldest_python(),
+                   "--generate-hashes", "--no-annotate", "--no-header", "--output-file", LOCK, "--quiet",
+                   *options]  # fmt: skip
         subprocess.run(list(map(str, command)), check=True)
 
 

@@ -60,8 +60,10 @@ from tools.pages import REAL, show
 
 COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
-    "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl", "generalist/metrics.jsonl",
-    "evaluation/*/[A-Za-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet", "ablations/*/*/metrics.jsonl",
+    "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl",
+    "generalist/metrics.jsonl",
+    "evaluation/*/[A-Za-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet",
+    "ablations/*/*/metrics.jsonl",
     "curve/*.parquet",
 )  # fmt: skip
 LARGE = (".trajectories.parquet", "-judged.parquet")  # with screenshots
@@ -70,9 +72,8 @@ ONE_OF = {
     SHOWN: "gis",
     REAL: "PyMOL",
 }  # of these runs also the trained planners, and the notebooks of one application
-PICTURED = (
-    10  # tasks of a real application whose first episode keeps its screenshots: nothing draws these again
-)
+# tasks of a real application whose first episode keeps its screenshots: nothing draws these again
+PICTURED = 10
 
 
 def copy_run(run: Run) -> Path:
@@ -84,7 +85,8 @@ def copy_run(run: Run) -> Path:
     """
     if not run.report.exists():
         raise UserError(
-            f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run {run.name}"
+            f"run {run.name} is not finished: {run.report} is missing; go on with coda reproduce --run "
+            f"{run.name}"
         )
     target, profile, votes = REFERENCE / run.folder.name, run.profile(), load_votes(run)
     if profile.explored and "base" not in set(votes["planner"]):

@@ -29,7 +29,8 @@ def apps_install(yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")]
     wanted = {*lacking().values(), *(package for app in classes for package in app.needs.values())}
     if not shutil.which("apt-get"):
         raise UserError(
-            f"apt-get of Debian or Ubuntu is missing; install these by other means: {' '.join(sorted(wanted))}"
+            "apt-get of Debian or Ubuntu is missing; install these by other means: "
+            f"{' '.join(sorted(wanted))}"
         )
     missing = sorted(name for name in wanted if not _installed(name))
     if not missing:

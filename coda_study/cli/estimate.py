@@ -81,11 +81,13 @@ def _show_workloads(title: str, workloads: tuple[Workload, ...], gpus: int, unit
 def _data(costed: Estimate) -> dict[str, Any]:
     """The estimate as plain data."""
     workloads = {
-        name: [asdict(work) | {"seconds": work.seconds} for work in getattr(costed, name)] for name in ("step", "stages")
+        name: [asdict(work) | {"seconds": work.seconds} for work in getattr(costed,
+        name)] for name in ("step", "stages")
     }  # fmt: skip
     parameters = {role: network.parameters for role, network in costed.networks.items()}
     memory = asdict(costed.memory) | {"total": costed.memory.total}
     return {
-        "profile": costed.profile.name, "gpus": costed.gpus, "parameters": parameters, "memory": memory, **workloads,
+        "profile": costed.profile.name, "gpus": costed.gpus, "parameters": parameters, "memory": memory,
+        **workloads,
         "serving": costed.serving, "disk": costed.disk, "missing": list(costed.missing),
     }  # fmt: skip

@@ -144,7 +144,8 @@ def evaluate(
             for task_set, folder in zip_longest(sets, folders):
                 bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
                 played = play_tasks(
-                    task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit, fleet, folder,
+                    task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit,
+                    fleet, folder,
                     progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
                     report=_tell,
                 )  # fmt: skip
@@ -159,7 +160,8 @@ def evaluate(
         if broken:  # a fleet's folder stays, so that the next call goes on
             again = "the same command plays their broken episodes again" if folders else "play them again"
             _tell(
-                f"{len(broken)} tasks are not in the table, because an environment broke: {', '.join(broken)}; {again}"
+                f"{len(broken)} tasks are not in the table, because an environment broke: "
+                f"{', '.join(broken)}; {again}"
             )
             raise typer.Exit(1)
         for folder in () if keep else folders:

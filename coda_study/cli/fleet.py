@@ -80,6 +80,7 @@ def _view(status: Status) -> Group:
         counts = (worker[name] for name in ("environments", "under_way", "finished", "starts"))
         table.add_row(str(worker["number"]), worker["where"], *map(str, counts), Text(worker["fault"] or ""))
     return Group(
-        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: {state}",
+        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: "
+        f"{state}",
         table,
     )

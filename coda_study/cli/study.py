@@ -64,9 +64,8 @@ def claims(runs: RunsArgument, as_json: JsonOption = False) -> None:
 
     folders = [run_of(run) for run in runs]
     episodes, systems, profile = load_systems(folders)
-    seed, k = (
-        (0, profile.evaluation_runs) if folders[1:] else (profile.seed, None)
-    )  # of several, the draws of `coda seeds`
+    # of several, the draws of `coda seeds`
+    seed, k = (0, profile.evaluation_runs) if folders[1:] else (profile.seed, None)
     how = (profile.bootstrap_resamples, seed, Provenance.of(profile), k)
     table = decide_claims(load_claims(), episodes, *votes_and_rules(folders), systems, profile.apps, *how)
     if as_json:
@@ -246,7 +245,8 @@ def judge_score(
     )
     show(("judge", "benchmark", "agent", *names.values()), cells)
     out.print(
-        f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further annotations"
+        f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further "
+        "annotations"
     )
     for judge, count in scored.unknown.items():
         out.print(f"{judge}: {count} judgments of trajectories without annotation", markup=False)
@@ -281,7 +281,8 @@ def judge_run(
     with Progress(console=err, transient=True) as progress:
         bar = progress.add_task(model, total=None)
         counts, problems = judge_folder(
-            trajectories, save, served, safe_name((judge or model).replace("/", "_")), View(screenshot, axtree),
+            trajectories, save, served, safe_name((judge or model).replace("/", "_")), View(screenshot,
+            axtree),
             progress=lambda done, total: progress.update(bar, completed=done, total=total),
         )  # fmt: skip
     for problem in problems:
@@ -332,7 +333,8 @@ def power(
     detectable = 100 * spread.detectable(tasks, runs, len(folders), chance)
     table = designs(spread, abs(difference) / 100, chance)
     if as_json:
-        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread), "detectable": detectable,
+        print_json({"first": first, "second": second, "power": chance, "spread": asdict(spread),
+        "detectable": detectable,
                     "tasks": json.loads(table.to_json(orient="index"))})  # fmt: skip
         return
     design = f"{tasks} tasks, {runs} runs and {len(folders)} seed{'s' * (len(folders) > 1)}"

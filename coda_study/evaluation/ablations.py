@@ -64,7 +64,8 @@ _MEASURED = ("value", "low", "high", "difference", "difference_low", "difference
 
 
 def _against(
-    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int, seed: int,
+    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int,
+    seed: int,
     k: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
     """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of

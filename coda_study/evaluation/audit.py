@@ -171,7 +171,8 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
         for row in parts["overalls"].itertuples() if not row.agrees
     ]  # fmt: skip
     sentences += [
-        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}; "
+        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives "
+        f"{row.value:.2f}; "
         f"nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
     ]  # fmt: skip
     sentences += [

@@ -188,7 +188,8 @@ def write_expected(run: Run, path: Path) -> dict[str, Any]:
     """Make the values of a finished run the expected ones, with the commit and the processor that they are
     of.
     """
-    about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed, "commit": code_state()["commit"],
+    about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed,
+    "commit": code_state()["commit"],
              "processor": hardware()["processor"]}  # fmt: skip
     expected = about | measure(run)
     write_json(path, expected)

@@ -143,13 +143,13 @@ def decide_claims(
 
 
 def _of_systems(
-    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int, seed: int,
+    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int,
+    seed: int,
     provenance: Provenance, k: int | None,
 ) -> list[dict]:  # fmt: skip
     pair = (test.first, test.second)
-    everything = (
-        apps if set(apps) <= set(DESKTOP_APPS) else APPS
-    )  # a study of real applications has other ones
+    # a study of real applications has other ones
+    everything = apps if set(apps) <= set(DESKTOP_APPS) else APPS
     wanted = (*pair, *(everything if test.application == OVERALL else [test.application]))
     if absent := [name for name in wanted if name not in (*systems, *apps)]:
         return [_not_tested(f"the run has no {' and no '.join(absent)}")]
@@ -202,7 +202,8 @@ def _of_rules(
         "provenance": str(provenance),
     }
     return gap | {
-        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(gap), "application": OVERALL,
+        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(gap),
+        "application": OVERALL,
         "rests_on": f"{len(votes.groupby(TRAJECTORY))} trajectories",
     }  # fmt: skip
 

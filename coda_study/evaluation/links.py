@@ -16,7 +16,8 @@ from coda_study.evaluation.paper import OVERALL
 PAGE = "view.html"
 COUNTED = {  # column of a table of voting rules: the trajectories that it counts
     "accepted": {"judge": "accepted"}, "precision": {"judge": "accepted"}, "recall": {"outcome": "success"},
-    "coverage": {}, "calls": {}, "small": {}, "labels": {"judge": "clean"}, "wrong_labels": {"judge": "clean"},
+    "coverage": {}, "calls": {}, "small": {}, "labels": {"judge": "clean"},
+    "wrong_labels": {"judge": "clean"},
 }  # fmt: skip
 
 

@@ -79,7 +79,8 @@ def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
     shapes = {tuple(matrix.shape for pair in seed for matrix in pair) for seed in seeds}
     if len(shapes) > 1:
         raise UserError(
-            "the runs have different tasks or numbers of runs: give runs of one profile that differ in the seed"
+            "the runs have different tasks or numbers of runs: give runs of one profile that differ in "
+            "the seed"
         )
     k, count = seeds[0][0][0].shape[1], len(seeds)
     if k < 2:

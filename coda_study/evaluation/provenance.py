@@ -22,7 +22,8 @@ from coda_lib.files import read_object, sha256, write_json
 from coda_lib.paths import REPO, display
 from coda_study.run import Run
 
-PACKAGES = ("torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas", "PySide6-Essentials",
+PACKAGES = ("torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas",
+            "PySide6-Essentials",
             "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm")  # fmt: skip
 FOLDERS = ("tables", "figures")  # of a run, whose files the manifest lists beside what the stages declare
 

@@ -32,8 +32,10 @@ class Replay:
 
     def __str__(self) -> str:
         return (
-            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of {self.screens:,} are as they "
-            f"were, to the pixel; {self.same_outcome:,} outcomes are the same; {self.left_out:,} episodes left out"
+            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of "
+            f"{self.screens:,} are as they "
+            f"were, to the pixel; {self.same_outcome:,} outcomes are the same; {self.left_out:,} episodes "
+            "left out"
         )
 
 

@@ -36,7 +36,8 @@ _NUMBERS = ("No", "One", "Two", "Three", "Four")
 SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
 _BESIDE_NOTE = (
     "Ours is another benchmark ({}; in the {} profile with tiny models of a few "
-    "million parameters); the paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared "
+    "million parameters); the paper's is ScienceBoard with models of 7 and 32 billion parameters. The "
+    "two are to be compared "
     "in shape only: which system comes before which, never how high a figure is."
 )
 
@@ -51,7 +52,8 @@ def caption(table: pd.DataFrame, run: str, what: str = SUCCESS) -> str:
     methods = " or ".join(sorted(table["interval"].unique(), key=str.lower))
     sentences = [
         f"{what}; run {run}, {' and '.join(table['provenance'].unique())}.",
-        f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}), {_runs(table)}.",
+        f"{tasks[apps].sum()} tasks ({', '.join(f'{LABELS[app]} {tasks[app]}' for app in apps)}), "
+        f"{_runs(table)}.",
         f"Intervals are 95 %, over tasks ({methods}).",
     ]
     if OVERALL in tasks:
@@ -243,13 +245,15 @@ def html_report(run_dir: Path) -> Path:
             (title, lay_out(frames[name]), f"tables/{name}.csv of run {run}, {provenance}.", name)
         )
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     page = environment.get_template("report.html.j2").render(
         run=run, provenance=provenance,
         tables=[
-            {"title": title, "caption": text, "columns": list(layout), "rows": _linked_rows(layout, _links(name, frames[name]))}
+            {"title": title, "caption": text, "columns": list(layout), "rows": _linked_rows(layout,
+             _links(name, frames[name]))}
             for title, layout, text, name in sections
         ],
         figures=[_figure(path) for path in sorted((run_dir / "figures").glob("*.svg"))],

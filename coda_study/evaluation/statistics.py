@@ -31,9 +31,8 @@ ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
 LEVEL = 0.95  # of every interval
 TAILS = (50 * (1 - LEVEL), 100 - 50 * (1 - LEVEL))  # percentiles at its ends
 RESAMPLES = 10_000  # of differences
-PRIOR = (
-    2.0  # successes for which `wilson_over_tasks` assumes the worst case; as many as Agresti and Coull add
-)
+# successes for which `wilson_over_tasks` assumes the worst case; as many as Agresti and Coull add
+PRIOR = 2.0
 
 Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
 
@@ -290,7 +289,8 @@ def _seed_noise(gaps: Sequence[np.ndarray], rng: np.random.Generator, resamples:
 def newcombe(first: float, first_trials: float, second: float, second_trials: float) -> tuple[float, float]:
     """Newcombe's interval of the second share minus the first, of independent samples of so many trials."""
     low, high = confint_proportions_2indep(
-        second * second_trials, second_trials, first * first_trials, first_trials, method="newcomb", compare="diff",
+        second * second_trials, second_trials, first * first_trials, first_trials, method="newcomb",
+        compare="diff",
         alpha=1 - LEVEL,
     )  # fmt: skip
     return float(low), float(high)

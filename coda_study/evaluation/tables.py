@@ -62,7 +62,8 @@ def load_episodes(
     paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
         raise UserError(
-            f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, {display(absent[0])} first"
+            f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, "
+            f"{display(absent[0])} first"
         )
     return pd.concat(map(read_episodes, paths))
 
@@ -135,7 +136,8 @@ def comparisons(
 
 
 def compare(
-    matrices: Matrices, family: str, pair: tuple[str, str], application: str, resamples: int = RESAMPLES, seed: int = 0, *,
+    matrices: Matrices, family: str, pair: tuple[str, str], application: str, resamples: int = RESAMPLES,
+    seed: int = 0, *,
     apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
 ) -> dict:  # fmt: skip
     """One row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""

@@ -29,11 +29,12 @@ LOW = "low"  # the judge that is shown small screenshots
 INVALID, NO, YES, CLEAN = -1, 0, 1, 2  # a vote: no verdict, not correct, correct, correct and clean
 COLUMNS = [*TRAJECTORY, "app", "success", "steps", "broken", "judge", "vote", "reply"]
 PAPER_ROWS = (  # of the paper's Table 2, in the order of `table2_rules`
-    "Qwen2.5-VL-72B-single", "72B-GUI-Judge", "72B-voting@4", "72B-voting@4 w/ multi-res", "72B-voting@4 Ensemble",
+    "Qwen2.5-VL-72B-single", "72B-GUI-Judge", "72B-voting@4", "72B-voting@4 w/ multi-res",
+    "72B-voting@4 Ensemble",
 )  # fmt: skip
 
 
-# ---- Table 2 and its rules ---------------------------------------------------------------------------------
+# ---- Table 2 and its rules -------------------------------------------------------------------------------
 
 
 def table2(votes: pd.DataFrame, profile: Profile) -> pd.DataFrame:
@@ -96,7 +97,8 @@ def _row(rule: Rule, judged: pd.DataFrame) -> dict:
         judged.index.get_level_values("task_id"), judged["accepted"], truth
     )
     return {
-        "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes, "accepted": score.accepted,
+        "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes,
+        "accepted": score.accepted,
         **_percent("precision", precision), **_percent("recall", recall),
         "coverage": 100 * judged["valid"].mean(), "calls": judged["calls"].mean(),
         "small": judged["small"].mean(), "labels": int(labels.sum()),
@@ -126,7 +128,8 @@ def judge_table(votes: pd.DataFrame, rule: Rule) -> pd.DataFrame:
     """
     table = grouped(votes, ["app"], [rule]).set_index("app")
     rows = [
-        (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app, whole]))
+        (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app,
+         whole]))
         for app in sorted(table.index, key=list(LABELS).index)
         for measure, whole in (("precision", "accepted"), ("recall", "successes"))
     ]  # fmt: skip
@@ -154,7 +157,7 @@ def difference(
     return float(gap[0]), float(low), float(high)
 
 
-# ---- rules on votes ----------------------------------------------------------------------------------------
+# ---- rules on votes --------------------------------------------------------------------------------------
 
 
 def cast(votes: pd.DataFrame) -> pd.DataFrame:
@@ -203,7 +206,7 @@ def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-# ---- votes of a run ----------------------------------------------------------------------------------------
+# ---- votes of a run --------------------------------------------------------------------------------------
 
 
 def votes_and_rules(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[Rule, ...]]:

@@ -132,7 +132,7 @@ class WorkerHandle(Protocol):
         """End the worker at once."""
 
 
-# ---- processes of this machine -----------------------------------------------------------------------------
+# ---- processes of this machine ---------------------------------------------------------------------------
 
 
 class LocalWorker:
@@ -204,7 +204,7 @@ def _serve(pipe: Connection, spec: WorkerSpec) -> None:
             os._exit(0)  # drops the episodes under way; displays end with their owner
 
 
-# ---- actors of a Ray cluster -------------------------------------------------------------------------------
+# ---- actors of a Ray cluster -----------------------------------------------------------------------------
 
 
 class _Actor(Worker):

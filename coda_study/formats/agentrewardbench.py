@@ -33,7 +33,8 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(picture)
         steps = [
-            {"url": "", "action": action_text(step.actions, decode_image(step.screenshot).size), "reasoning": step.plan,
+            {"url": "", "action": action_text(step.actions, decode_image(step.screenshot).size),
+             "reasoning": step.plan,
              "screenshot_path": name, "axtree": "", "axtree_pruned": ""}
             for step, name in zip(trajectory.steps, names, strict=False)
         ]  # fmt: skip
@@ -41,7 +42,8 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
             folder / EXPERIMENT / f"{task}.json",
             {"benchmark": trajectory.app, "agent": agent, "model": trajectory.planner, "seed": trajectory.run,
              "valid": trajectory.success is not None, "goal": trajectory.instruction,
-             "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score}, "steps": steps,
+             "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score},
+             "steps": steps,
              "coda": record_of(trajectory) | {"final": names[-1]}},
         )  # fmt: skip
 

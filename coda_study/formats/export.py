@@ -39,7 +39,8 @@ _STEP = {"screenshot": Image(), "plan": Value("string"), "reply": Value("string"
          "error": Value("string")}  # fmt: skip
 TRAJECTORIES = Features(
     {**{name: Value("string") for name in _TEXTS}, "run": Value("int64"), "success": Value("bool"),
-     "verdicts": List(Value("string")), "positive_steps": List(Value("int64")), "steps": List(_STEP), "final_screenshot": Image()}
+     "verdicts": List(Value("string")), "positive_steps": List(Value("int64")), "steps": List(_STEP),
+     "final_screenshot": Image()}
 )  # fmt: skip
 _TASK = ("task_id", "app", "grade", "instruction", "ans", "file")
 TASKS = Features({**{name: Value("string") for name in _TASK}, "steps": Value("int64")})
@@ -71,7 +72,8 @@ def export(run: Run, folder: Path) -> dict[str, int]:
     if not planners:
         first = display(run.judged("base", profile.apps[0]))
         raise UserError(
-            f"run {run.folder.name} has no judged trajectories ({first} is missing): coda reproduce --until judge"
+            f"run {run.folder.name} has no judged trajectories ({first} is missing): coda reproduce "
+            "--until judge"
         )
     rule, counts = Rule.of(profile.judge), {}
     with new_folder(folder) as temporary:
@@ -154,7 +156,7 @@ def copy_planner(run: Run, name: str, checkpoint: Path, target: Path) -> None:
     write_text(target / "README.md", model_card(run, name))
 
 
-# ---- cards -------------------------------------------------------------------------------------------------
+# ---- cards -----------------------------------------------------------------------------------------------
 
 
 def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> str:
@@ -175,8 +177,10 @@ def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> s
     }
     numbers = "\n".join(f"* {count} {name}" for name, count in counts.items() if not name.startswith("model"))
     about = (
-        f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the votes of a judge, "
-        "and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with tiny models; these are not "
+        f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the "
+        "votes of a judge, "
+        "and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with tiny "
+        "models; these are not "
         "data of the paper."
     )
     use = f'```python\nfrom datasets import load_dataset\n\nload_dataset("FOLDER", "trajectories", split="{planners[0]}")\n```'

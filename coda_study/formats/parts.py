@@ -42,7 +42,8 @@ def twice(trajectory: Trajectory) -> UserError:
 
 
 def trajectory_of(
-    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes, result: float | None,
+    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes,
+    result: float | None,
     record: dict[str, Any] | None,
 ) -> Trajectory:  # fmt: skip
     """A trajectory that was read; its last action says how it ended.  `record` is that of `record_of`."""

@@ -35,9 +35,8 @@ def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
         if module not in found and not _within(module, (*without, *DRIVERS)):
             found.add(module)
             waiting += _graph().find_modules_directly_imported_by(module)
-            waiting += (
-                [module.rpartition(".")[0]] if "." in module else []
-            )  # a package is imported with what is in it
+            # a package is imported with what is in it
+            waiting += [module.rpartition(".")[0]] if "." in module else []
     return sorted(map(_file, found))
 
 

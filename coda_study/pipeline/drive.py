@@ -40,7 +40,8 @@ SNAKEFILE = REPO / "Snakefile"
 RUNNER = "coda_study.pipeline.runner"  # runs one stage; called by the Snakefile
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
-    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations", "curve", "real_apps",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations",
+    "curve", "real_apps",
     "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
@@ -68,7 +69,8 @@ def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run
 
 
 def reproduce(
-    run: Run, profile: Profile, cores: int, until: str = "results", fresh: bool = False, console: Console | None = None,
+    run: Run, profile: Profile, cores: int, until: str = "results", fresh: bool = False,
+    console: Console | None = None,
     notebooks: Path = NOTEBOOKS, cluster: Path | None = None,
 ) -> Outcome:  # fmt: skip
     """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
@@ -160,7 +162,8 @@ def _stages(preview: str) -> list[str]:
     stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
     if len(stages) != len(jobs):
         raise StageError(
-            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the Snakefile"
+            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the "
+            "Snakefile"
         )
     return stages
 
@@ -190,17 +193,20 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
         )
     if in_reference(run.folder):
         raise UserError(
-            f"{display(run.folder)} belongs to the committed results, which stay; choose another name with --run"
+            f"{display(run.folder)} belongs to the committed results, which stay; choose another name "
+            "with --run"
         )
     if not is_free(run.folder):
         run.require_marked()
     if os.path.lexists(run.profile_file) and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(
-            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name with --run"
+            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name "
+            "with --run"
         )
     if cluster and not (cluster / "config.yaml").is_file():
         raise UserError(
-            f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or profiles/kubernetes"
+            f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or "
+            "profiles/kubernetes"
         )
     if until != "base_models":
         for role, name in profile.models:
@@ -223,7 +229,8 @@ def _check_explored(run: Run, profile: Profile, until: str) -> None:
         paths += [of("base", app) for of in (explorer.judged, explorer.judge_scores) for app in profile.apps]
     if absent := [path for path in paths if not path.exists()]:
         raise UserError(
-            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has no {display(absent[0])}: "
+            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has no "
+            f"{display(absent[0])}: "
             f"run {explorer.folder.name} first, at least --until judge"
         )
 
@@ -237,8 +244,10 @@ def _command(
     command = [
         sys.executable, "-m", "coda_study.pipeline.scheduler", f"until_{until}",
         "--rerun-incomplete", "--nolock", "--nocolor",  # our own lock cannot go stale
-        "--snakefile", SNAKEFILE, "--directory", run.folder, *(elsewhere if cluster else local), "--scheduler", "greedy",
-        "--rerun-triggers", "mtime", "params", "input", "--max-checksum-file-size", CHECKSUM_LIMIT, "--profile", "none",
+        "--snakefile", SNAKEFILE, "--directory", run.folder, *(elsewhere if cluster else local),
+        "--scheduler", "greedy",
+        "--rerun-triggers", "mtime", "params", "input", "--max-checksum-file-size", CHECKSUM_LIMIT,
+        "--profile", "none",
         "--config", f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}",  # stays last
         *([] if cluster else ["attached=1"]),
     ]  # fmt: skip
@@ -274,7 +283,8 @@ def _lock(run: Run) -> Iterator[int]:
 
 
 def _drive(
-    run: Run, command: list[str], cluster: Path | None, lock: int, stages: list[str], expected: dict[str, float],
+    run: Run, command: list[str], cluster: Path | None, lock: int, stages: list[str], expected: dict[str,
+    float],
     console: Console,
 ) -> None:  # fmt: skip
     """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.

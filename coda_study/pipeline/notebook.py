@@ -96,7 +96,8 @@ def execute(
     with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
         try:
             papermill.execute_notebook(
-                notebook, failed, dict(parameters), kernel_name="python3", language="python", progress_bar=False,
+                notebook, failed, dict(parameters), kernel_name="python3", language="python",
+                progress_bar=False,
                 cwd=notebook.parent, kernel_manager_class=kernel_manager(sockets, kernel),
             )  # fmt: skip
         except papermill.PapermillExecutionError as error:

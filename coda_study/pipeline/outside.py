@@ -22,9 +22,8 @@ def require_models(profile: Profile) -> None:
             continue
         if where.startswith("http"):
             _require_server(f"serving.{role}", where)
-        asked_alone = (
-            where.startswith("http") and role != "planner"
-        )  # which is trained here, wherever it acts
+        # which is trained here, wherever it acts
+        asked_alone = where.startswith("http") and role != "planner"
         if not asked_alone and not Path(checkpoint_path(name)).is_absolute():
             _require_on_hub(f"models.{role}", name)
     for field, name in profile.curve.checkpoints.items() if profile.curve else ():

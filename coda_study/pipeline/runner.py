@@ -49,8 +49,10 @@ class Record:
 
 
 def run_stage(
-    run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str], inputs: Sequence[Path] = (),
-    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None, kernel: Fork | None = None,
+    run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str],
+    inputs: Sequence[Path] = (),
+    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None,
+    kernel: Fork | None = None,
 ) -> Record:  # fmt: skip
     """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are
     'name=value'.

@@ -27,7 +27,7 @@ EPISODES = REFERENCE / "apps"
 TRAINED = REFERENCE / "desktop"  # a run of the profile desktop
 
 
-# ---- real applications -------------------------------------------------------------------------------------
+# ---- real applications -----------------------------------------------------------------------------------
 
 
 def checked() -> list[Check]:
@@ -118,7 +118,7 @@ def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajector
     return [(before[task], after[task]) for task in before if task in after]
 
 
-# ---- virtual machines --------------------------------------------------------------------------------------
+# ---- virtual machines ------------------------------------------------------------------------------------
 
 
 def played_on(

@@ -32,7 +32,7 @@ from sciencedesk.env import ScienceDesk
 
 WIDTH = 100  # characters: longer lines are broken in the middle of words on a page
 
-# ---- code and settings -------------------------------------------------------------------------------------
+# ---- code and settings ------------------------------------------------------------------------------------
 
 
 def source(*functions: Callable, docstrings: bool = True) -> HTML:
@@ -59,7 +59,7 @@ def settings_table(section: Section) -> pd.DataFrame:
     return pd.DataFrame({"value": map(str, values.values())}, index=pd.Index(values, name="setting"))
 
 
-# ---- episodes ----------------------------------------------------------------------------------------------
+# ---- episodes --------------------------------------------------------------------------------------------
 
 
 def first_state(task: Task) -> Observation:
@@ -108,7 +108,8 @@ def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> 
     """
     grades = {task.id: task.grade for task in tasks}
     rows = [
-        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps), sum(bool(step.error) for step in t.steps),
+        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps),
+         sum(bool(step.error) for step in t.steps),
          sum(is_cut(step.plan) for step in t.steps), t.success)
         for t in trajectories
     ]  # fmt: skip
@@ -119,7 +120,8 @@ def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> 
 
 def by_stop(table: pd.DataFrame) -> pd.DataFrame:
     """`episode_table` by stop reason: episodes, mean steps, unparsed steps, cut plans, successes."""
-    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed", "sum"),
+    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed",
+    "sum"),
                "cut_plans": ("cut", "sum")}  # fmt: skip
     return table.groupby("stop").agg(**columns, successes=("success", "sum")).round(1)
 
@@ -147,7 +149,7 @@ def _interval(estimate: statistics.Estimate) -> str:
     return "–" if np.isnan(value) else f"{value:.1f} [{low:.1f}, {high:.1f}]"
 
 
-# ---- verdicts and labels -----------------------------------------------------------------------------------
+# ---- verdicts and labels ---------------------------------------------------------------------------------
 
 
 def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:

@@ -51,7 +51,8 @@ CURVES = {
 STYLE = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
     "text.parse_math": False,  # a plan may contain dollar signs
-    "font.size": 9, "axes.titlesize": 9, "axes.titlelocation": "left", "axes.spines.top": False, "axes.spines.right": False,
+    "font.size": 9, "axes.titlesize": 9, "axes.titlelocation": "left", "axes.spines.top": False,
+    "axes.spines.right": False,
     "axes.edgecolor": INK, "text.color": INK, "legend.frameon": False, "svg.hashsalt": "coda",
     "figure.constrained_layout.use": True,
 }  # fmt: skip

@@ -47,7 +47,8 @@ def film(episodes: Mapping[str, Trajectory]) -> bytes:
     frames = [_frame(episodes, number) for number in range(length + 1)]
     buffer, shown = io.BytesIO(), [round(1000 * STEP_S)] * length + [round(1000 * END_S)]
     frames[0].save(
-        buffer, format="WEBP", save_all=True, append_images=frames[1:], duration=shown, loop=0, quality=70, method=6
+        buffer, format="WEBP", save_all=True, append_images=frames[1:], duration=shown, loop=0, quality=70,
+        method=6
     )  # fmt: skip
     return buffer.getvalue()
 

@@ -18,7 +18,7 @@ from coda_lib.paths import checkpoint_path
 from coda_lib.reward import reward
 from coda_study.evaluation.statistics import paired_difference
 
-# ---- groups ------------------------------------------------------------------------------------------------
+# ---- groups -----------------------------------------------------------------------------------------------
 
 
 def state_table(group: Group) -> pd.DataFrame:
@@ -110,7 +110,7 @@ def reward_examples() -> pd.DataFrame:
     return pd.DataFrame(shown, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 
 
-# ---- one step by hand --------------------------------------------------------------------------------------
+# ---- one step by hand ------------------------------------------------------------------------------------
 
 
 def tiny_agent() -> Agent:

@@ -50,7 +50,8 @@ def draw_step(step: Step, ax: Axes | None = None) -> Figure:
         _mark(ax, action, image.size, VERMILION)
     placeless = [action_label(action, image.size) for action in step.actions if action.x is None]
     ax.text(
-        *(0.5, 0.06), "\n".join(placeless), transform=ax.transAxes, ha="center", weight="bold", color=VERMILION,
+        *(0.5, 0.06), "\n".join(placeless), transform=ax.transAxes, ha="center", weight="bold",
+        color=VERMILION,
         path_effects=OUTLINE,
     )  # fmt: skip
     label = "; ".join(action_label(action, image.size) for action in step.actions) or "no action"
@@ -121,7 +122,8 @@ def group_rewards(
         point = (x * image.width, y * image.height)
         flip = -1 if x > 0.85 else 1
         left.annotate(
-            ", ".join(numbers), point, (9 * flip, 9), textcoords="offset points", ha="left" if flip > 0 else "right",
+            ", ".join(numbers), point, (9 * flip, 9), textcoords="offset points",
+            ha="left" if flip > 0 else "right",
             fontsize=8, weight="bold", path_effects=OUTLINE, zorder=5,
         )  # fmt: skip
     if target is not None:

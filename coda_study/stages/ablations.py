@@ -53,9 +53,8 @@ def train_variant(run: Run, name: str, progress: Progress = lambda done, total: 
     for number, (part, apps) in enumerate(parts.items()):
         rows = concatenate_datasets([training_rows(run, app, variant.labels) for app in apps])
         planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "ablation", name, part)
-        near = (
-            profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile
-        )  # it is trained in this process
+        # it is trained in this process
+        near = profile.model_copy(update={"serving": Serving()}) if variant.coupled else profile
         executor, folder = Executor.load(near), run.variant(name, part)
         move = part_of(progress, number * settings.steps, len(parts) * settings.steps)
         train(

@@ -51,7 +51,8 @@ def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame
     wanted = run.profile().curve
     if not wanted:
         raise UserError(
-            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does"
+            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as "
+            "ablations.yaml does"
         )
     points = points_of(wanted)
     for done, point in enumerate(points):

@@ -69,7 +69,8 @@ def _find(observation: Observation, name: str) -> tuple[float, float]:
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
     if not elements:
         raise UserError(
-            "the widget-tree executor needs an application that runs and names its elements; this state has none"
+            "the widget-tree executor needs an application that runs and names its elements; this state "
+            "has none"
         )
     if not (match := process.extractOne(name, [element.name for element in elements], score_cutoff=_LIKE)):
         raise ScriptError(f"nothing on the screen is called {name!r}")
@@ -120,7 +121,7 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
     return format_action(Action.type_text(text), size)
 
 
-# ---- what is measured --------------------------------------------------------------------------------------
+# ---- what is measured ------------------------------------------------------------------------------------
 
 
 def executors(profile: Profile) -> dict[str, Executor]:

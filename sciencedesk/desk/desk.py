@@ -59,7 +59,7 @@ class Desk(MenuWindow):
         self.reset({})
         self.show()
 
-    # -- what a subclass defines -----------------------------------------------------------------------------
+    # -- what a subclass defines ----------------------------------------------------------------------------
 
     def build(self) -> None:
         raise NotImplementedError
@@ -72,7 +72,7 @@ class Desk(MenuWindow):
         """Values computed from the state (a distance, a position); tasks check them like the state."""
         return {}
 
-    # -- pages and their widgets -----------------------------------------------------------------------------
+    # -- pages and their widgets ----------------------------------------------------------------------------
 
     def add(self, page: str, widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
         """Put a widget on a tab's page; x, y in px of the window, y counted from the top of the page."""
@@ -117,7 +117,7 @@ class Desk(MenuWindow):
         """A canvas: draw(values, painter, rect) shows the state, objects(values, rect) has boxes by name."""
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
 
-    # -- state -----------------------------------------------------------------------------------------------
+    # -- state ----------------------------------------------------------------------------------------------
 
     def reset(self, settings: Mapping[str, Any]) -> None:
         """Begin an episode: the defaults, changed by `settings` (by key).  KeyError for an unknown key."""
@@ -164,7 +164,7 @@ class Desk(MenuWindow):
         for picture in [*self.findChildren(Canvas), *self.findChildren(Slider)]:
             picture.update()
 
-    # -- mouse, keyboard and screen --------------------------------------------------------------------------
+    # -- mouse, keyboard and screen -------------------------------------------------------------------------
 
     def keyPressEvent(self, event) -> None:
         """Handle keys that no widget took: Escape closes, shortcuts act."""

@@ -81,8 +81,10 @@ def _rows(*rows):
     [
         pa.table({"a": [1]}), _rows(), _rows(("Stranger", '["tuple", "id"]', None)),
         _rows(("os.system", '["tuple", "id"]', None)),
-        _rows(("", '["row", 7]', None)), _rows(("", '["row", -1]', None)), _rows(("", '["row"]', None)), _rows(("", "[]", None)),
-        _rows(("", '["call", "id"]', None)), _rows(("", "{", None)), _rows(("", None, None)), _rows(("", "[" * 99_999, None)),
+        _rows(("", '["row", 7]', None)), _rows(("", '["row", -1]', None)), _rows(("", '["row"]', None)),
+        _rows(("", "[]", None)),
+        _rows(("", '["call", "id"]', None)), _rows(("", "{", None)), _rows(("", None, None)), _rows(("",
+        "[" * 99_999, None)),
         _rows(("", '["enum", "Stranger", "x"]', None)), _rows(("Action", '["tuple", "explode"]', None)),
         _rows(("Action", '["tuple", 1, 2, 3, 4, 5, 6, 7, 8, 9]', None)), _rows(("Element", "7", None)),
     ],

@@ -187,8 +187,8 @@ def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them():
     card = recipe.card("executor", {"click_inside": 0.5}, sizes, ["PyMOL", "GrassGIS"])
     assert "In the desktop profile" in card and "It works in PyMOL, GrassGIS only." in card
     assert (
-        "begun with ScienceDesk's executor. Then:\n\n* 800 steps with batches of 16. Screens for the vision tower"
-        in card
+        "begun with ScienceDesk's executor. Then:\n\n* 800 steps with batches of 16. Screens for the "
+        "vision tower" in card
     )
 
 
@@ -199,9 +199,8 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     monkeypatch.setattr(recipe, "measured", lambda _, role: {"role": role})
     monkeypatch.setattr(recipe, "part", lambda folder, load, _: chain.extend([*load.args, folder]))
     assert list(recipe.train_all(tmp_path, apps)) == list(recipe.ROLES)
-    first = (
-        tmp_path / "reader" if apps == ["gis"] else CHECKPOINTS / "executor"
-    )  # a real one has no tower of its own
+    # a real one has no tower of its own
+    first = tmp_path / "reader" if apps == ["gis"] else CHECKPOINTS / "executor"
     assert chain[-8:] == [first] + [tmp_path / role for role in recipe.ROLES for _ in range(2)][:-1]
     assert len(chain) == (11 if apps == ["gis"] else 8)
 

@@ -172,7 +172,8 @@ def test_an_application_without_names_says_so():
         App.named(Nameless())
 
 
-@pytest.mark.parametrize("folder", ["desktop/planner", "desktop/executor", "desktop/judge", "desktop/base_judge"])  # fmt: skip
+@pytest.mark.parametrize("folder", ["desktop/planner", "desktop/executor", "desktop/judge",
+"desktop/base_judge"])  # fmt: skip
 def test_screens_are_seen_at_the_size_they_were_learned_at(folder):
     assert load_processor(str(CHECKPOINTS / folder)).image_processor.resize_rule(SIZE) == (WIDTH, HEIGHT)
 

@@ -20,7 +20,7 @@ def parse(text: str, **options) -> Action:
     return action
 
 
-# ---- the type ----------------------------------------------------------------------------------------------
+# ---- the type --------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
@@ -62,7 +62,7 @@ def test_the_keys_of_a_hotkey(text, expected):
     assert Action.hotkey(text).text == " ".join(expected)
 
 
-# ---- both ways ---------------------------------------------------------------------------------------------
+# ---- both ways -------------------------------------------------------------------------------------------
 def in_pixels(action: Action) -> tuple:
     start = to_pixel(action.x, action.y, SIZE) if action.x is not None else None
     end = to_pixel(action.x2, action.y2, SIZE) if action.x2 is not None else None
@@ -102,7 +102,7 @@ def test_any_reply_is_read_or_refused_with_an_action_error(reply):
         pass
 
 
-# ---- text to actions ---------------------------------------------------------------------------------------
+# ---- text to actions -------------------------------------------------------------------------------------
 POINT = Action.click(84 / 336, 63 / 252)
 
 
@@ -317,7 +317,7 @@ def test_no_typed_text_holds_the_next_turn(text):
         assert all("It is open" not in (action.text or "") for action in actions)
 
 
-# ---- against the vendor's parser ---------------------------------------------------------------------------
+# ---- against the vendor's parser -------------------------------------------------------------------------
 # Left out, because version 0.5.1 of the vendor's parser fails on them or garbles them and ours does not:
 # typed text with an unescaped line end, with `')` inside (it reads a')b as ab')), with `Action: ` inside, or
 # in double quotes; `Action:` followed by anything but one blank; two blank lines between actions;

@@ -65,7 +65,8 @@ def test_a_stage_1_row_is_the_state_and_its_labelled_action(prompts):
     assert [parse_actions(target, SIZE) for target in rows["target"]] == [(action,) for _, action in ACTS]
     assert set(rows["instruction"]) == {"turn the grid on (1)"}
     assert rows["turns"][2] == [
-        {"plan": "Click 'Grid'.", "action": CLICKED}, {"plan": "Type 'x'.", "action": "type(content='it\\'s\\n')"},
+        {"plan": "Click 'Grid'.", "action": CLICKED}, {"plan": "Type 'x'.",
+         "action": "type(content='it\\'s\\n')"},
     ]  # fmt: skip
     assert rows["turns"][0] == []
 
@@ -115,7 +116,7 @@ def test_the_prompt_has_the_last_fifteen_turns():
     assert [f"plan<{i}>" in said for i in range(17)] == [False] * 2 + [True] * 15
 
 
-# ---- which states a training sees --------------------------------------------------------------------------
+# ---- which states a training sees ------------------------------------------------------------------------
 
 
 def test_states_come_in_shuffled_passes_over_all_of_them():

@@ -72,7 +72,8 @@ def test_only_a_plain_file_is_written_over(obstacles, tmp_path):
     before = {name: path.lstat() for name, path in obstacles.items()}
     for name, path in obstacles.items():
         for write in (
-            lambda path: write_text(path, "x"), lambda path: write_bytes(path, b"x"), lambda path: write_json(path, 1),
+            lambda path: write_text(path, "x"), lambda path: write_bytes(path, b"x"),
+            lambda path: write_json(path, 1),
             lambda path: write_table(path, pd.DataFrame({"a": [1]})),
         ):  # fmt: skip
             with pytest.raises(
@@ -125,10 +126,11 @@ def test_a_lock_is_held_by_one(tmp_path):
         pass
 
 
-# ---- names -------------------------------------------------------------------------------------------------
+# ---- names -----------------------------------------------------------------------------------------------
 
 HOSTILE = (
-    "/etc/passwd", "..", ".", "", "../../x", "a/../../b", "a\\b", "a\0b", "a\nb", "a" * 300, "ä" * 200, "%", "%2E%2E", "\ud800",
+    "/etc/passwd", "..", ".", "", "../../x", "a/../../b", "a\\b", "a\0b", "a\nb", "a" * 300, "ä" * 200, "%",
+    "%2E%2E", "\ud800",
     "~", "-rf", "/" * 300, ".../..", "\x7f", "C:\\x",
 )  # fmt: skip
 
@@ -160,7 +162,7 @@ def test_halves_of_characters_become_text_that_can_be_written():
     assert whole_text({"a\ud800": ["\udfff", "α", 1, None]}) == {"a\ufffd": ["\ufffd", "α", 1, None]}
 
 
-# ---- removing ----------------------------------------------------------------------------------------------
+# ---- removing --------------------------------------------------------------------------------------------
 
 
 def test_only_what_the_kit_put_into_a_marked_folder_is_removed(tmp_path):
@@ -262,8 +264,10 @@ def test_the_parts_of_a_run_are_those_of_its_layout():
 # the only modules that remove: the two of this test, and those that clean a temporary home or what they just
 # wrote
 ALLOWED = {
-    "coda_lib/files.py", "coda_study/owned.py", "sciencedesk/real/grass_hook.py", "sciencedesk/real/grassgis.py",
-    "sciencedesk/real/pymol.py", "sciencedesk/real/stellarium.py", "coda_study/formats/judging.py", "coda_lib/trainer.py",
+    "coda_lib/files.py", "coda_study/owned.py", "sciencedesk/real/grass_hook.py",
+    "sciencedesk/real/grassgis.py",
+    "sciencedesk/real/pymol.py", "sciencedesk/real/stellarium.py", "coda_study/formats/judging.py",
+    "coda_lib/trainer.py",
 }  # fmt: skip
 
 

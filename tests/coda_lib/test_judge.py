@@ -66,9 +66,12 @@ def test_verdicts_are_read(reply, verdict):
         (f"{{'Correctness': True, {THREE}}}", "not JSON"), (f'{{"Correctness": True, {THREE}}}', "not JSON"),
         (f'{{"Correctness": true, {THREE},}}', "not JSON"),
         (f'{{"Correctness": true, {THREE}}} {{"Correctness": false, {THREE}}}', "not JSON"),
-        ("{}", "Correctness"), (f"{{{THREE}}}", "Correctness"), (f'{{"correctness": true, {THREE}}}', "Correctness"),
-        (f'{{"Correctness": "true", {THREE}}}', "Correctness"), (f'{{"Correctness": 1, {THREE}}}', "Correctness"),
-        (f'{{"Correctness": null, {THREE}}}', "Correctness"), (f'{{"Correctness": NaN, {THREE}}}', "Correctness"),
+        ("{}", "Correctness"), (f"{{{THREE}}}", "Correctness"), (f'{{"correctness": true, {THREE}}}',
+         "Correctness"),
+        (f'{{"Correctness": "true", {THREE}}}', "Correctness"), (f'{{"Correctness": 1, {THREE}}}',
+         "Correctness"),
+        (f'{{"Correctness": null, {THREE}}}', "Correctness"), (f'{{"Correctness": NaN, {THREE}}}',
+         "Correctness"),
         ('{"Correctness": true}', "no First_Error_Step and no Redundant"),
         ('{"Correctness": true, "Redundant": []}', "no First_Error_Step"),
         ('{"Correctness": true, "First_Error_Step": null}', "no Redundant"),
@@ -143,7 +146,7 @@ def test_clean_is_correct_with_nothing_redundant_and_no_error(verdict, clean):
     assert verdict.clean is clean
 
 
-# ---- votes -------------------------------------------------------------------------------------------------
+# ---- votes -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("replies", "success", "clean", "invalid"),
     [
@@ -204,9 +207,12 @@ def test_a_rule_that_cannot_be_is_refused(change, message):
 @pytest.mark.parametrize(
     ("needed", "replies", "success", "clean"),
     [
-        (3, (YES, YES, YES), True, True), (3, (YES, NO, YES, YES), True, True), (3, (YES, NO, UNCLEAN, YES), True, False),
-        (3, (NO, NO), False, False), (3, (YES, NO, NONSENSE), False, False), (2, (YES, NO, NO, YES), True, True),
-        (1, (NO, NO, UNCLEAN, NO), True, False), (1, (NO, NO, NO, YES), True, True), (3, (UNCLEAN, YES, UNCLEAN), True, False),
+        (3, (YES, YES, YES), True, True), (3, (YES, NO, YES, YES), True, True), (3, (YES, NO, UNCLEAN, YES),
+         True, False),
+        (3, (NO, NO), False, False), (3, (YES, NO, NONSENSE), False, False), (2, (YES, NO, NO, YES), True,
+         True),
+        (1, (NO, NO, UNCLEAN, NO), True, False), (1, (NO, NO, NO, YES), True, True), (3, (UNCLEAN, YES,
+         UNCLEAN), True, False),
     ],
 )  # fmt: skip
 def test_enough_votes_are_a_yes(needed, replies, success, clean):
@@ -329,7 +335,7 @@ def test_the_judge_sees_all_screens_in_order_the_task_and_the_answer(prompts):
     assert "nswer given" not in words_of(judge_messages("x", [], None, prompts))
 
 
-# ---- how good the judge is ---------------------------------------------------------------------------------
+# ---- how good the judge is -------------------------------------------------------------------------------
 def test_a_judge_is_scored_against_the_environments_check():
     cases = [
         (YES, True), (YES, True), (YES, False), (NO, True), (NO, False), (NONSENSE, True), (NONSENSE, False),

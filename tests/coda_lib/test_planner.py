@@ -66,9 +66,12 @@ def test_a_reply_of_any_length_is_read_at_once_and_cut_at_a_known_length(part):
     ("plan", "action"),
     [
         ("DONE", Action.done()), ("DONE.", Action.done()), ("FAIL", Action.fail()), ("WAIT", Action.wait()),
-        ("WAIT.", Action.wait()), ("ANS 12", Action.answer("12")), ("ANS  two words ", Action.answer("two words")),
-        ("ANS 1.50.", Action.answer("1.50.")), ("ANS", None), ("ANS ", None), ("ANSWER 12", None), ("done", None),
-        ("DONE with it", None), ("Click 'DONE'.", None), ("WAIT a moment", None), ("Click 'Grid'.", None), ("", None),
+        ("WAIT.", Action.wait()), ("ANS 12", Action.answer("12")), ("ANS  two words ",
+         Action.answer("two words")),
+        ("ANS 1.50.", Action.answer("1.50.")), ("ANS", None), ("ANS ", None), ("ANSWER 12", None), ("done",
+         None),
+        ("DONE with it", None), ("Click 'DONE'.", None), ("WAIT a moment", None), ("Click 'Grid'.", None),
+         ("", None),
     ],
 )  # fmt: skip
 def test_control_plans_need_no_executor(plan, action):

@@ -7,8 +7,10 @@ import pytest
 from coda_lib.task import PREDICATES, holds
 
 STATE = {
-    "grid": True, "digits": 4, "xmin": -1.0, "tab": "Plot 2D", "functions": ["sin(x)", "x^2"], "variables": {"a": 5.0},
-    "look": {"All": {"deep": 1}}, "console": [["2^10", "1024"], ["3*7", "21"]], "dotted.key": 7, "nothing": None,
+    "grid": True, "digits": 4, "xmin": -1.0, "tab": "Plot 2D", "functions": ["sin(x)", "x^2"],
+    "variables": {"a": 5.0},
+    "look": {"All": {"deep": 1}}, "console": [["2^10", "1024"], ["3*7", "21"]], "dotted.key": 7,
+    "nothing": None,
     "layers": ["Peaks", "Slope", "Elevation"],
 }  # fmt: skip
 

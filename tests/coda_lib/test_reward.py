@@ -24,7 +24,7 @@ any_action = st.sampled_from(ONE_OF_EACH) | actions
 some_actions = st.lists(any_action, min_size=1, max_size=4)
 
 
-# ---- golden values -----------------------------------------------------------------------------------------
+# ---- golden values ---------------------------------------------------------------------------------------
 @pytest.mark.parametrize("action", ONE_OF_EACH, ids=str)
 def test_a_perfect_action_of_every_type_earns_two(action):
     assert reward([action], [action]) == 2.0
@@ -98,7 +98,7 @@ def test_several_actions_are_averaged_over_the_longer_sequence():
         reward([click], [])
 
 
-# ---- properties --------------------------------------------------------------------------------------------
+# ---- properties ------------------------------------------------------------------------------------------
 @given(some_actions, some_actions)
 def test_the_reward_is_in_range_and_symmetric(ours, theirs):
     assert 0 <= reward(ours, theirs) <= 2
@@ -152,7 +152,7 @@ def test_one_wrong_character_costs_one_share_of_the_longer_text(text, char):
     )
 
 
-# ---- advantages --------------------------------------------------------------------------------------------
+# ---- advantages ------------------------------------------------------------------------------------------
 def test_advantages_of_two_groups():
     # (0, 1, 2): mean 1, sample std 1.  (2, 0, 0): mean 2/3, std sqrt((16/9 + 4/9 + 4/9) / 2) = 2/sqrt(3)
     expected = [[-1, 0, 1], [2 / 3**0.5, -(3**-0.5), -(3**-0.5)]]

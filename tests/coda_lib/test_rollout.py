@@ -58,7 +58,7 @@ def play(agent: Script, steps: int = 5, **changes: object) -> Trajectory:
     return trajectory
 
 
-# ---- how an episode ends -----------------------------------------------------------------------------------
+# ---- how an episode ends ---------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("acts", "stop", "answer", "success", "steps"),
     [
@@ -153,7 +153,7 @@ def test_what_broke_is_tried_again_elsewhere():
     ] == [True] * 2
 
 
-# ---- what is kept ------------------------------------------------------------------------------------------
+# ---- what is kept ----------------------------------------------------------------------------------------
 def test_steps_keep_what_was_seen_planned_and_done():
     agent = in_order(CLICK, "what?", (CLICK, WAIT), Action.done())
     trajectory = play(agent)
@@ -210,7 +210,7 @@ def test_raw_replies_that_cannot_be_read_are_kept(planned):
     assert (trajectory.steps[0].reply, trajectory.planner) == ("gar", "executor")
 
 
-# ---- side by side ------------------------------------------------------------------------------------------
+# ---- side by side ----------------------------------------------------------------------------------------
 def varied(instruction: str, step: int) -> Action:
     """Episodes of different lengths."""
     return Action.done() if step == zlib.crc32(instruction.encode()) % 4 else CLICK
@@ -272,7 +272,7 @@ def test_the_same_seed_gives_the_same_bytes(tiny_planner, tiny_executor, tmp_pat
     assert saved(tmp_path / "c.parquet", tiny_planner, tiny_executor, 2) != first
 
 
-# ---- jobs and tables ---------------------------------------------------------------------------------------
+# ---- jobs and tables -------------------------------------------------------------------------------------
 def test_jobs_are_every_task_so_many_times():
     one, two = task(1), task(2)
     assert jobs([one, two], 3) == [(one, 0), (one, 1), (one, 2), (two, 0), (two, 1), (two, 2)]

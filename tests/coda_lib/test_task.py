@@ -143,7 +143,8 @@ def test_no_test_tasks_for_an_unknown_application():
     ("stop", "answer", "state", "solved"),
     [
         (StopReason.ANS, "531", True, True), (StopReason.ANS, " 531\n", True, True),
-        (StopReason.ANS, "531", False, False), (StopReason.ANS, "532", True, False), (StopReason.ANS, "", True, False),
+        (StopReason.ANS, "531", False, False), (StopReason.ANS, "532", True, False), (StopReason.ANS, "",
+         True, False),
         (StopReason.ANS, None, True, False), (StopReason.DONE, "531", True, False),
         (StopReason.FAIL, None, True, False), (StopReason.STEP_LIMIT, None, True, False),
         (StopReason.ENVIRONMENT_ERROR, "531", True, False),
@@ -166,7 +167,7 @@ def test_the_goal_is_what_is_asked_for_in_any_order():
     assert first.goal != Task("astron/a", "astron", "A", "one", 3, (), tuple(WHOLE["evaluate"])).goal
 
 
-# -- the tasks that the kit comes with ---------------------------------------------------------------------------------
+# -- the tasks that the kit comes with ---------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module", params=ALL_APPS)

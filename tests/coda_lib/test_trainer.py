@@ -69,7 +69,8 @@ def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every
     rows, tiny_planner, tmp_path
 ):
     ways = {
-        "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2), sampling(), folder, 7),
+        "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2),
+        sampling(), folder, 7),
         "stage 2": lambda folder: generalize(
             sft_rows([made_up(0, ACTS)], "compact", LABEL), tiny_planner,
             GeneralizeSettings(steps=2, batch_size=2, learning_rate=1e-2, lora=2), folder, 7,
@@ -85,7 +86,8 @@ def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every
 
 def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_path):
     ways = {
-        "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(**how), sampling(), folder, 7),
+        "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(**how),
+        sampling(), folder, 7),
         "stage 2": lambda folder, **how: generalize(
             sft_rows([made_up(i, ACTS) for i in range(3)], "compact", LABEL), tiny_planner,
             GeneralizeSettings(steps=2, batch_size=4, learning_rate=1e-3, **how), folder, 7,
@@ -102,7 +104,7 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
         assert all(torch.allclose(weights, second[name], atol=1e-4) for name, weights in first.items())
 
 
-# ---- eq. 2 and 3 -------------------------------------------------------------------------------------------
+# ---- eq. 2 and 3 -----------------------------------------------------------------------------------------
 def uneven(trainer: SharedPrefixTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
     """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
     plans, nothing = GENERATE(trainer, *args, **kwargs)
@@ -270,7 +272,7 @@ def test_advantages_are_applied_to_planning_tokens_and_nothing_else(
     torch.testing.assert_close(batch.gradient, gradient(batch.planner, -likelihood), rtol=1e-3, atol=1e-6)
 
 
-# ---- the reward function -----------------------------------------------------------------------------------
+# ---- the reward function ---------------------------------------------------------------------------------
 def columns(rows: Dataset) -> dict[str, Any]:
     return {name: list(rows[name]) for name in ("images", "target", "instruction", "turns")}
 
@@ -293,13 +295,17 @@ def ask(
 @pytest.mark.parametrize("distance", [True, False])
 def test_rewards_are_those_of_the_executors_actions(distance):
     acts = [
-        ("a", Action.click(0.25, 0.5)), ("b", Action.type_text("x^2")), ("c", Action.scroll(0.5, 0.5, "down")),
-        ("d", Action.hotkey("ctrl s")), ("e", Action.drag(0.25, 0.25, 0.75, 0.75)), ("f", Action.click(0.25, 0.5)),
-        ("g", Action.done()), ("h", Action.answer("12")), ("i", Action.click(0.5, 0.5)), ("j", Action.click(0.5, 0.5)),
+        ("a", Action.click(0.25, 0.5)), ("b", Action.type_text("x^2")), ("c", Action.scroll(0.5, 0.5,
+         "down")),
+        ("d", Action.hotkey("ctrl s")), ("e", Action.drag(0.25, 0.25, 0.75, 0.75)), ("f", Action.click(0.25,
+         0.5)),
+        ("g", Action.done()), ("h", Action.answer("12")), ("i", Action.click(0.5, 0.5)), ("j",
+         Action.click(0.5, 0.5)),
     ]  # fmt: skip
     replies = {
         "one": "click(start_box='(42,42)')", "two": "type(content='x^3')", "four": "hotkey(key='ctrl s')",
-        "three": "scroll(start_box='(42,42)', direction='up')", "five": "drag(start_box='(21,21)', end_box='(60,60)')",
+        "three": "scroll(start_box='(42,42)', direction='up')",
+        "five": "drag(start_box='(21,21)', end_box='(60,60)')",
         "six": "no action", "nine": "click(start_box='(42,42)')\n\nclick(start_box='(1,1)')",
     }  # fmt: skip
     thought = "Thought: two\nAction: type(content='other')"
@@ -347,7 +353,7 @@ def number_of(picture: Any) -> int:
     return number
 
 
-# ---- the frozen executor -----------------------------------------------------------------------------------
+# ---- the frozen executor ---------------------------------------------------------------------------------
 def digest(network: torch.nn.Module) -> str:
     state = {**dict(network.named_parameters()), **dict(network.named_buffers())}
     parts = [name.encode() + value.detach().numpy().tobytes() for name, value in sorted(state.items())]
@@ -380,7 +386,7 @@ def test_the_executor_does_not_change_by_one_bit_and_the_planner_does(
     assert "model.visual.patch_embed.proj.weight" in moved
 
 
-# ---- what is trained on ------------------------------------------------------------------------------------
+# ---- what is trained on ----------------------------------------------------------------------------------
 def test_memory_that_runs_out_is_one_message_that_says_what_to_lower(
     rows, tiny_planner, tmp_path, monkeypatch
 ):
@@ -423,7 +429,7 @@ def test_a_planner_that_is_not_whole_is_one_clear_message(rows, tmp_path):
         )
 
 
-# ---- stage 2 -----------------------------------------------------------------------------------------------
+# ---- stage 2 ---------------------------------------------------------------------------------------------
 def test_generalize_trains_a_fresh_planner_and_lowers_the_loss(tiny_planner, tmp_path):
     before = {path.name: path.read_bytes() for path in tiny_planner.iterdir()}
     rows = sft_rows([made_up(0, ACTS), made_up(1, ACTS)], "compact", LABEL)
@@ -458,7 +464,7 @@ def test_generalize_learns_the_tokens_of_the_plan_alone(monkeypatch, tiny_planne
     assert tuple(batch["image_grid_thw"].shape) == (6, 3)  # two screenshots a row
 
 
-# ---- killed and started again ------------------------------------------------------------------------------
+# ---- killed and started again ----------------------------------------------------------------------------
 class Killed(Exception):
     pass
 

@@ -27,7 +27,8 @@ from coda_lib.trajectory import (
 )
 
 EVERY_TYPE = (
-    Action.click(0.25, 0.5), Action.double_click(0, 1), Action.right_click(1 / 3, 2 / 7), Action.hover(0.1, 0.2),
+    Action.click(0.25, 0.5), Action.double_click(0, 1), Action.right_click(1 / 3, 2 / 7), Action.hover(0.1,
+    0.2),
     Action.drag(0.1, 0.2, 0.3, 0.4), Action.type_text("x^2 – 'ü'\n"), Action.hotkey("ctrl shift s"),
     Action.scroll(0.5, 0.5, "down"), Action.wait(), Action.done(), Action.fail(), Action.answer("12 cm"),
 )  # fmt: skip

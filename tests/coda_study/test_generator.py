@@ -209,7 +209,7 @@ def test_outcomes_tell_of_the_best_attempt():
     assert feedback.plans == "Click 'Grid'. DONE" and feedback_of([made_up(2, verdicts=())])[0].done == 0
 
 
-# ---- in a stage --------------------------------------------------------------------------------------------
+# ---- in a stage ------------------------------------------------------------------------------------------
 @pytest.fixture
 def tiny(tiny_planner, tiny_executor) -> tuple[str, ...]:
     """Untrained models that say little."""
@@ -281,7 +281,7 @@ def test_no_task_left_is_said(tmp_path, monkeypatch, tiny):
         explore.run(run_with(tmp_path, *tiny), "base", "gis")
 
 
-# ---- in notebook 03 ----------------------------------------------------------------------------------------
+# ---- in notebook 03 --------------------------------------------------------------------------------------
 def test_the_replies_by_hand_show_every_reason_and_one_reply_that_goes_back():
     rounds, messages = rounds_by_hand()
     assert {item.reason for one in rounds for item in one.dropped} == {

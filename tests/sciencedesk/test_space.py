@@ -72,7 +72,7 @@ def small(tmp_path: Path) -> Space:
     return read_space("gis", path)
 
 
-# ---- values ------------------------------------------------------------------------------------------------
+# ---- values ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_an_answer_is_the_value_or_its_last_part(small):
     ] == ["4"]
 
 
-# ---- the split ---------------------------------------------------------------------------------------------
+# ---- the split -------------------------------------------------------------------------------------------
 
 
 def test_where_a_task_belongs_depends_on_its_content_alone(small):
@@ -251,7 +251,7 @@ def test_the_answers_of_questions_are_what_the_application_shows(app):
     env.close()
 
 
-# ---- drawing -----------------------------------------------------------------------------------------------
+# ---- drawing ---------------------------------------------------------------------------------------------
 
 
 def test_the_same_seed_draws_the_same_tasks_and_another_one_others():
@@ -279,7 +279,7 @@ def test_an_application_without_a_space_is_one_message():
         space("word")
 
 
-# ---- files -------------------------------------------------------------------------------------------------
+# ---- files -----------------------------------------------------------------------------------------------
 
 
 def test_a_drawn_set_survives_its_file(tmp_path):

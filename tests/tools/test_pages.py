@@ -81,8 +81,10 @@ class _Live(HTMLParser):
 def runs(path) -> bool:
     """Whether a script of the hostile text ran in headless Chromium."""
     command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--virtual-time-budget=2000",
-        f"--user-data-dir={path.parent / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom", path.as_uri(),
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--virtual-time-budget=2000",
+        f"--user-data-dir={path.parent / 'profile'}", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
+        path.as_uri(),
     ]  # fmt: skip
     shown = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
     assert "</html>" in shown
@@ -119,7 +121,8 @@ def notebook():
         outputs.append(nbformat.v4.new_output("error", ename="E", evalue=text, traceback=[text, text]))
         frame = pd.DataFrame({text: [text]}, index=pd.Index([text], name=text))
         for value in (
-            rounds_table(rounds), episode_table([played], [task]), vote_table([played], RULE), frame, frame[text], text,
+            rounds_table(rounds), episode_table([played], [task]), vote_table([played], RULE), frame,
+            frame[text], text,
             markdown(text), markdown_table(frame), {text: text}, [task],
         ):  # fmt: skip
             show(value)
@@ -161,8 +164,10 @@ def pages(notebook, tmp_path_factory):
     exported = folder / "notebook.html"
     exported.write_text(HTMLExporter(mathjax_url="", require_js_url="").from_notebook_node(notebook)[0])
     built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder / "book")], cwd=REPO, text=True,
-        env={"RUN": str(run), "PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(REPO)}, capture_output=True, check=False,
+        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder / "book")], cwd=REPO,
+         text=True,
+        env={"RUN": str(run), "PATH": "", "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(REPO)},
+        capture_output=True, check=False,
     )  # fmt: skip
     assert built.returncode == 0, built.stderr
     return {"report": report, "notebook": exported, "book": folder / "book" / "notebooks" / "03_explore.html"}
@@ -238,7 +243,8 @@ def test_tables_in_markdown_have_cells_of_text_alone():
 def test_nothing_else_in_the_kit_makes_html_or_markdown_of_text():
     """The places that may: this list is the review."""
     may = {"examples.py": "HTML(", "pages.py": "Markdown(", "film.py": "_repr_html_"}
-    words = ("HTML(", "Markdown(", "Javascript(", "SVG(", "IFrame(", ".style.", "to_html(", "Styler", "|safe", "| safe",
+    words = ("HTML(", "Markdown(", "Javascript(", "SVG(", "IFrame(", ".style.", "to_html(", "Styler", "|safe",
+             "| safe",
              "_repr_html_")  # fmt: skip
     files = [*kit_files(), *kit_files("*.j2"), *NOTEBOOKS.glob("**/*.ipynb")]
     found = {

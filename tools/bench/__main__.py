@@ -94,7 +94,8 @@ def _print_training(report: Report) -> None:
     trained = f"adapters of rank {s['lora']}" if s["lora"] else "all weights"
     lines = (
         f"{name}; {packages}",
-        f"{s['planner']}: {s['completions_per_step']} plans a step in groups of {s['group_size']}; {trained} trained",
+        f"{s['planner']}: {s['completions_per_step']} plans a step in groups of {s['group_size']}; "
+        f"{trained} trained",
     )
     out.print(*lines, "", sep="\n", markup=False, soft_wrap=True)
     rows = [

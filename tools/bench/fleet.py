@@ -113,7 +113,8 @@ def episode_s() -> float:
 def fake_machines(count: int) -> Iterator[list[int]]:
     """The ports of so many fake machines in a process of their own."""
     with subprocess.Popen(
-        [sys.executable, "-m", "sciencedesk.board.fake", str(count)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-m", "sciencedesk.board.fake", str(count)], stdin=subprocess.PIPE,
+         stdout=subprocess.PIPE,
         text=True, preexec_fn=dies_with_its_parent,
     ) as process:  # fmt: skip
         try:

@@ -168,7 +168,8 @@ class _InstantServer(BaseHTTPRequestHandler):
     body = b""  # of the last request
     protocol_version, disable_nagle_algorithm, wbufsize = "HTTP/1.1", True, -1  # an answer is one packet
     answer = {"id": "0", "object": "chat.completion", "created": 0, "model": "none", "choices": [
-        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Click 'Grid'."}}]}  # fmt: skip
+        {"index": 0, "finish_reason": "stop", "message": {"role": "assistant",
+         "content": "Click 'Grid'."}}]}  # fmt: skip
 
     def do_POST(self) -> None:
         _InstantServer.body = self.rfile.read(int(self.headers["content-length"]))

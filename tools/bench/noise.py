@@ -27,7 +27,8 @@ from coda_study.cost import Network
 
 _VOCABULARY = 2000  # tokens that prompts and plans use, at most; the networks have all of their configuration
 _TOKENS = {
-    "image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>", "vision_start_token_id": "<|vision_start|>",
+    "image_token_id": "<|image_pad|>", "video_token_id": "<|video_pad|>",
+    "vision_start_token_id": "<|vision_start|>",
     "vision_end_token_id": "<|vision_end|>",
 }  # fmt: skip
 
@@ -65,7 +66,8 @@ class Noise:
         with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
             AutoModelForImageTextToText.from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
         pictures = ScreenshotProcessor(
-            patch_size=vision.patch_size, merge_size=vision.spatial_merge_size, temporal_patch_size=vision.temporal_patch_size,
+            patch_size=vision.patch_size, merge_size=vision.spatial_merge_size,
+            temporal_patch_size=vision.temporal_patch_size,
             image_mean=[0.5] * 3, image_std=[0.3] * 3,
             size=dict(zip(("shortest_edge", "longest_edge"), self.hardware.pixels, strict=True)),
         )  # fmt: skip

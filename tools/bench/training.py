@@ -112,7 +112,8 @@ def measure_training(console: Console, size: str = "laptop", profile: Profile | 
             try:
                 specialize(
                     rows, planner, executor,
-                    profile.specialize.model_copy(update={"steps": 1 + _STEPS, "vllm_server": None, "shared_prefix": shared}),
+                    profile.specialize.model_copy(update={"steps": 1 + _STEPS, "vllm_server": None,
+                    "shared_prefix": shared}),
                     profile.planner.model_copy(update={"max_new_tokens": noise.hardware.plan_tokens} if noise else {}),
                     Path(folder, way), profile.seed, kind=timed_trainer(clock, plans, noise and noise.words),
                 )  # fmt: skip

@@ -37,7 +37,8 @@ from coda_study.show.viewer.pictures import Pictures
 
 # of a planner in an application whose episodes a run's page shows step by step: all would take hundreds of MB
 TRAIN_TASKS = 50
-PREDICATES = {"equals": "is", "excludes": "does not contain", "at_least": "is at least", "before": "has in this order",
+PREDICATES = {"equals": "is", "excludes": "does not contain", "at_least": "is at least",
+"before": "has in this order",
               "has_row": "has a row"}  # fmt: skip
 
 
@@ -75,7 +76,8 @@ class Evidence:
             self.episodes.append(self._index[key])
         episode = self._index[key]
         facts = {"grade": row.get("grade"), "success": _outcome(row.get("success")), "stop": row.get("stop"),
-                 "count": row.get("steps"), "answer": row.get("answer"), "ending": row.get("ending")}  # fmt: skip
+                 "count": row.get("steps"), "answer": row.get("answer"),
+                 "ending": row.get("ending")}  # fmt: skip
         episode |= {name: value for name, value in facts.items() if value is not None and value == value}
         if trajectory:
             episode |= self._played(trajectory)
@@ -167,7 +169,7 @@ def _outcome(success: Any) -> bool | None:
     return None if success is None or success != success else bool(success)
 
 
-# ---- sources -----------------------------------------------------------------------------------------------
+# ---- sources ---------------------------------------------------------------------------------------------
 
 
 def read_logs(source: Path, evidence: Evidence, prefix: str = "") -> None:
@@ -350,7 +352,8 @@ def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> lis
         lacks.append("no votes of a judge")
     if not tasks and any(episode["set"] == "test" for episode in own):
         lacks.append(
-            "the test tasks have changed since: their texts and checks are not shown where the run has not kept them"
+            "the test tasks have changed since: their texts and checks are not shown where the run has "
+            "not kept them"
         )
     if not any(group["planner"].startswith(prefix) for group in evidence.groups):
         lacks.append("no GRPO groups of stage 1")

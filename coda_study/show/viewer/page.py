@@ -100,7 +100,8 @@ def _page(evidence: Evidence, pictures: str, lines: str, folder: str = "") -> st
     policy = f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
     content = {
         "title": evidence.title, "about": evidence.about, "lacks": evidence.lacks, "labels": evidence.labels,
-        "rules": evidence.rules, "standard": evidence.standard, "tasks": evidence.tasks, "episodes": evidence.episodes,
+        "rules": evidence.rules, "standard": evidence.standard, "tasks": evidence.tasks,
+        "episodes": evidence.episodes,
         "groups": evidence.groups, "pictures": folder,
     }  # fmt: skip
     plain = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()

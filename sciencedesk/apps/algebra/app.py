@@ -120,7 +120,7 @@ class Algebra(Desk):
             settings = {**settings, "variables": {name: float(value) for name, value in rows}}
         super().reset(settings)
 
-    # -- commands --------------------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------------------
 
     def _evaluate(self) -> None:
         v, text = self.values, self.expression.text().strip()

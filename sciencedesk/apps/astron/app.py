@@ -178,7 +178,7 @@ class Astron(Desk):
             "set": sets,
         }
 
-    # -- what the commands work on ---------------------------------------------------------------------------
+    # -- what the commands work on --------------------------------------------------------------------------
 
     def _angle(self) -> int:
         v = self.values
@@ -199,7 +199,7 @@ class Astron(Desk):
         """What the Place menu has below the lock."""
         return [*self.values["cities"], *(["Other"] if self.values["atlas"] else [])]
 
-    # -- commands --------------------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------------------
 
     def _change(self, **values: Any) -> None:
         """Change a value on which rise and set depend, and forget them."""

@@ -183,7 +183,7 @@ class Biochem(Desk):
         label.setText(text)
         label.setStyleSheet(f"background: {color}; color: white; padding-left: 4px;" if text else "")
 
-    # -- commands --------------------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------------------
 
     def _open(self, name: str) -> None:
         if not name:

@@ -174,7 +174,7 @@ class Gis(Desk):
             "steepness": peaks[v["marked"]][3] if v["marked"] else "",
         }
 
-    # -- layers ----------------------------------------------------------------------------------------------
+    # -- layers ---------------------------------------------------------------------------------------------
 
     def _add(self, name: str) -> None:
         if name in self.values["layers"]:
@@ -224,7 +224,7 @@ class Gis(Desk):
     def _fade(self, opacity: int) -> None:
         self.set("opacity", self.values["opacity"] | {self._selected(): opacity})
 
-    # -- rasters ---------------------------------------------------------------------------------------------
+    # -- rasters --------------------------------------------------------------------------------------------
 
     def _statistics(self) -> None:
         region = self.values["region"]
@@ -256,7 +256,7 @@ class Gis(Desk):
             raise Refusal(_OUTSIDE)
         self.change(edges=[north, south, east, west], region="custom")
 
-    # -- map tools, table and console ------------------------------------------------------------------------
+    # -- map tools, table and console -----------------------------------------------------------------------
 
     def _click(self, name: str, button: str) -> None:
         v = self.values

@@ -35,7 +35,7 @@ MARKS = names.FIRST_MARKS | names.MORE_MARKS
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
 
 
-# -- the landscape -------------------------------------------------------------------------------------------
+# -- the landscape -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -114,7 +114,7 @@ def _is_free(x: float, y: float) -> bool:
     return 0.06 < x < 0.68 and y < 0.94 and not covered and not at_mark
 
 
-# -- a map of it ---------------------------------------------------------------------------------------------
+# -- a map of it -------------------------------------------------------------------------------------------
 
 
 def visible(v: Mapping[str, Any]) -> list[str]:

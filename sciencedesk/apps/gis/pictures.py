@@ -56,7 +56,7 @@ def _contours(step: int, cx: float, cy: float, zoom: int) -> QImage:
     return image
 
 
-# -- the map -------------------------------------------------------------------------------------------------
+# -- the map -----------------------------------------------------------------------------------------------
 
 
 def _at_px(v: Mapping[str, Any], x: float, y: float) -> QPointF:
@@ -173,7 +173,7 @@ def _draw_legend(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:
         painter.drawText(QRect(rect.x(), 164, rect.width(), 14), Qt.AlignmentFlag.AlignCenter, "low")
 
 
-# -- report and table ----------------------------------------------------------------------------------------
+# -- report and table --------------------------------------------------------------------------------------
 
 
 def draw_histogram(v: Mapping[str, Any], painter: QPainter, rect: QRect) -> None:

@@ -153,7 +153,7 @@ class Spectra(Desk):
             "element": max(fits, key=lambda element: fits[element], default=""),
         }
 
-    # -- commands --------------------------------------------------------------------------------------------
+    # -- commands -------------------------------------------------------------------------------------------
 
     def set(self, key: str, value: Any) -> None:
         if key in _OF_THE_TRACE and self.values[key] != value:
@@ -234,7 +234,7 @@ class Spectra(Desk):
             raise Refusal("No peaks are found")
         return found
 
-    # -- dialogs ---------------------------------------------------------------------------------------------
+    # -- dialogs --------------------------------------------------------------------------------------------
 
     def _limit_texts(self) -> dict[str, str]:
         return {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"}

@@ -40,7 +40,7 @@ def model(tmp_path_factory) -> LocalModel:
     return LocalModel(save_tiny(tmp_path_factory.mktemp("model") / "wild", seed=4, spread=0.5))
 
 
-# ---- replies -----------------------------------------------------------------------------------------------
+# ---- replies ---------------------------------------------------------------------------------------------
 def test_replay_gives_recorded_replies_in_order_and_scripted_ones_by_question():
     recorded = ReplayModel(["a", "b", "c"])
     assert recorded.generate([ask("x"), ask("y")], GREEDY, 0) + recorded.generate([ask("z")], GREEDY, 0) == [
@@ -131,7 +131,7 @@ def test_a_model_for_asking_is_frozen_and_one_for_training_is_not(tiny_planner):
     assert trained.training and all(p.requires_grad for p in trained.parameters())
 
 
-# ---- layout ------------------------------------------------------------------------------------------------
+# ---- layout ----------------------------------------------------------------------------------------------
 def patches(
     picture: Image.Image, patch: int, merge: int, frames: int, mean: list[float], std: list[float]
 ) -> np.ndarray:
@@ -184,7 +184,8 @@ def real_settings(tmp_path_factory) -> Path:
     ids = words.convert_tokens_to_ids
     config = Qwen2_5_VLConfig(
         text_config=dict(
-            vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=1,
+            vocab_size=len(words), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+            num_attention_heads=1,
             num_key_value_heads=1,
             rope_parameters={"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 1e6},
             eos_token_id=ids("<|im_end|>"), pad_token_id=ids("<|endoftext|>"), bos_token_id=None,
@@ -199,7 +200,8 @@ def real_settings(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
     pictures = Qwen2VLImageProcessorPil(
-        patch_size=14, merge_size=2, temporal_patch_size=2, image_mean=MEAN, image_std=STD, do_convert_rgb=True,
+        patch_size=14, merge_size=2, temporal_patch_size=2, image_mean=MEAN, image_std=STD,
+        do_convert_rgb=True,
         size={"shortest_edge": 3136, "longest_edge": 12845056},
     )  # fmt: skip
     words.chat_template = CHAT_TEMPLATE
@@ -287,7 +289,8 @@ def test_messages_become_chatml_with_pictures_in_their_places(tiny_planner):
 @pytest.mark.parametrize(
     "reply",
     [
-        "click(start_box='(120,48)')", "Type 'x^2 + 1' and press Enter.", "  2 ' s", "type(content='a , b .\\n')",
+        "click(start_box='(120,48)')", "Type 'x^2 + 1' and press Enter.", "  2 ' s",
+        "type(content='a , b .\\n')",
         "ANS 6.02e23 ± µ",
     ],
 )  # fmt: skip
@@ -296,7 +299,7 @@ def test_the_tiny_tokenizer_keeps_every_character_of_a_reply(tiny_planner, reply
     assert words.decode(words(reply)["input_ids"], skip_special_tokens=True) == reply
 
 
-# ---- checkpoints that are not whole ------------------------------------------------------------------------
+# ---- checkpoints that are not whole ----------------------------------------------------------------------
 def lose_a_weight(folder: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     del tensors["model.norm.weight"]

@@ -131,7 +131,8 @@ def test_vllm_of_another_environment_is_started_with_its_options(coda, tmp_path)
 def test_the_processes_of_vllm_do_not_outlive_a_command_that_is_killed(tmp_path):
     command, python = tmp_path / "vllm", sys.executable
     command.write_text(
-        f'#!/bin/sh\ncd {tmp_path}\ntouch health\nsleep 600 &\nexec {python} -m http.server "$6" --bind "$4"\n'
+        f'#!/bin/sh\ncd {tmp_path}\ntouch health\nsleep 600 &\nexec {python} -m http.server "$6" --bind '
+        '"$4"\n'
     )
     command.chmod(0o755)
     with coda_serve("executor", "--port", "18767", "--vllm", str(command)) as served_by:

@@ -168,7 +168,7 @@ def test_a_batch_of_the_sampler_may_end_at_once_or_never(model):
     assert sample(model.network, prompts, [1], config).shape == (1, 4)
 
 
-# ---- the rows of a group -----------------------------------------------------------------------------------
+# ---- the rows of a group ---------------------------------------------------------------------------------
 def plans(lengths: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
     """Random plans, padded on the right: ids and which of them are real."""
     torch.manual_seed(8)

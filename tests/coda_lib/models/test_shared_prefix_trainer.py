@@ -222,7 +222,7 @@ def test_without_any_signal_a_step_changes_nothing(train, monkeypatch, tiny_plan
     assert all(torch.equal(weights, second[name]) for name, weights in first.items())
 
 
-# ---- dynamic sampling --------------------------------------------------------------------------------------
+# ---- dynamic sampling ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -290,7 +290,9 @@ def test_a_difference_that_stock_trl_has_from_itself_is_rounding(train, monkeypa
     differ as much.
     """
     score, stock = SharedPrefixTrainer._score, GRPOTrainer._get_per_token_logps_and_entropies
-    monkeypatch.setattr(shared_prefix_trainer, "TOLERANCE", dict.fromkeys(shared_prefix_trainer.TOLERANCE, 1e-5))
+    monkeypatch.setattr(
+        shared_prefix_trainer, "TOLERANCE", dict.fromkeys(shared_prefix_trainer.TOLERANCE, 1e-5)
+    )
 
     def rounded(logps: torch.Tensor, by: float) -> torch.Tensor:
         return logps + by * torch.ones_like(logps).cumsum(-1).remainder(2)

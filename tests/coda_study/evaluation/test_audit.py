@@ -23,8 +23,10 @@ def parts() -> dict[str, pd.DataFrame]:
 @pytest.mark.parametrize(
     ("hundredths", "trials", "expected"),
     [
-        (0, 31, (0, "exact")), (2500, 32, (8, "exact")), (323, 31, (1, "rounded")), (3793, 29, (11, "rounded")),
-        (967, 31, (3, "truncated")), (10_000, 29, (29, "exact")), (625, 31, (2, "impossible")), (80, 272, (2, "impossible")),
+        (0, 31, (0, "exact")), (2500, 32, (8, "exact")), (323, 31, (1, "rounded")), (3793, 29, (11,
+         "rounded")),
+        (967, 31, (3, "truncated")), (10_000, 29, (29, "exact")), (625, 31, (2, "impossible")), (80, 272, (2,
+         "impossible")),
     ],
 )  # fmt: skip
 def test_the_number_behind_a_printed_share(hundredths, trials, expected):

@@ -25,7 +25,8 @@ def episodes(chances: dict[str, float], tasks: int = 12, runs: int = 4, seed: in
     """Episodes of systems that succeed with these chances, whatever the task."""
     rng = np.random.default_rng(seed)
     return pd.DataFrame(
-        {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE", "success": bool(rng.random() < chance)}
+        {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE",
+         "success": bool(rng.random() < chance)}
         for system, chance in chances.items() for app in APPS for t in range(tasks) for r in range(runs)
     )  # fmt: skip
 
@@ -37,7 +38,8 @@ NONE = (pd.DataFrame(columns=COLUMNS), RULES)
 # Ten trajectories that succeeded and ten that did not: the judge says yes once to each, and again only to
 # those that did.
 VOTES = pd.DataFrame(
-    {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": i < 10, "steps": 1, "broken": False,
+    {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": i < 10, "steps": 1,
+     "broken": False,
      "judge": "judge", "vote": vote, "reply": YES if vote == 0 or i < 10 else NO}
     for i in range(20) for vote in range(4)
 )  # fmt: skip

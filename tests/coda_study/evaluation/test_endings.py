@@ -21,11 +21,15 @@ def episodes(*rows: tuple[str, bool | None, str, int]) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("task", "success", "stop", "steps", "expected"),
     [
-        (PLAIN, True, "DONE", 4, "direct"), (PLAIN, True, "DONE", 3, "direct"), (PLAIN, True, "DONE", 5, "detour"),
-        (PLAIN, True, "STEP_LIMIT", 7, "detour"), (PLAIN, False, "DONE", 3, "early"), (PLAIN, False, "FAIL", 1, "early"),
-        (PLAIN, False, "DONE", 4, "wrong"), (PLAIN, False, "ANS", 6, "wrong"), (PLAIN, False, "STEP_LIMIT", 7, "limit"),
+        (PLAIN, True, "DONE", 4, "direct"), (PLAIN, True, "DONE", 3, "direct"), (PLAIN, True, "DONE", 5,
+         "detour"),
+        (PLAIN, True, "STEP_LIMIT", 7, "detour"), (PLAIN, False, "DONE", 3, "early"), (PLAIN, False, "FAIL",
+         1, "early"),
+        (PLAIN, False, "DONE", 4, "wrong"), (PLAIN, False, "ANS", 6, "wrong"), (PLAIN, False, "STEP_LIMIT", 7,
+         "limit"),
         (PLAIN, None, "ENVIRONMENT_ERROR", 2, None),
-        (QUESTION, True, "ANS", 6, "direct"), (QUESTION, True, "ANS", 7, "detour"), (QUESTION, False, "ANS", 5, "early"),
+        (QUESTION, True, "ANS", 6, "direct"), (QUESTION, True, "ANS", 7, "detour"), (QUESTION, False, "ANS",
+         5, "early"),
         (QUESTION, False, "ANS", 6, "wrong"),
     ],
 )  # fmt: skip

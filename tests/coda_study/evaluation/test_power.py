@@ -73,7 +73,8 @@ def run(tmp_path) -> Run:
     for system, chance in (("base", 0.3), ("stage1", 0.6)):
         for app in profile.apps:
             rows = [
-                {"task_id": f"{app}/{t}", "app": app, "system": system, "run": r, "stop": "DONE", "success": bool(solved)}
+                {"task_id": f"{app}/{t}", "app": app, "system": system, "run": r, "stop": "DONE",
+                 "success": bool(solved)}
                 for t in range(6) for r, solved in enumerate(rng.random(4) < chance)
             ]  # fmt: skip
             path = here.evaluation(system, app)

@@ -319,7 +319,8 @@ def test_figures_are_the_same_bytes_and_leave_no_trace(trajectory, table, tmp_pa
 
 def test_claims_are_laid_out_and_what_was_not_tested_is_empty():
     table = pd.DataFrame(
-        {"claim": ["a", "b"], "metric": ["Average@8", None], "reported": [6.8, np.nan], "difference": [-4.84, np.nan],
+        {"claim": ["a", "b"], "metric": ["Average@8", None], "reported": [6.8, np.nan], "difference": [-4.84,
+         np.nan],
          "low": [-8.5, np.nan], "high": [-1.6, np.nan], "verdict": ["contradicted", "not tested"]}
     )  # fmt: skip
     rows = report.claims_grid(table).to_numpy().tolist()

@@ -37,7 +37,8 @@ def play(here: Run, seed: int, tasks: int = 5, runs: int = 4) -> None:
     for system in SYSTEMS:
         for app in APPS:
             rows = [
-                {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE", "success": bool(solved)}
+                {"task_id": f"{app}/{t}", "app": app, "run": r, "system": system, "stop": "DONE",
+                 "success": bool(solved)}
                 for t in range(tasks) for r, solved in enumerate(rng.random(runs) < 0.3)
             ]  # fmt: skip
             here.evaluation(system, app).parent.mkdir(parents=True, exist_ok=True)

@@ -40,15 +40,18 @@ def voting(votes: int, *changes: str) -> tuple[Rule, ...]:
 def table(*trajectories: tuple[bool | None, dict[str, list[str]]]) -> pd.DataFrame:
     """Votes of trajectories of three steps, each given as its truth and the replies of each judge."""
     return pd.DataFrame(
-        {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": truth, "steps": 3, "broken": False,
+        {"task_id": f"gis/{i}", "run": 0, "planner": "base", "app": "gis", "success": truth, "steps": 3,
+         "broken": False,
          "judge": judge, "vote": vote, "reply": reply}
-        for i, (truth, said) in enumerate(trajectories) for judge, replies in said.items() for vote, reply in enumerate(replies)
+        for i, (truth, said) in enumerate(trajectories) for judge, replies in said.items() for vote,
+        reply in enumerate(replies)
     )  # fmt: skip
 
 
 def test_a_unanimous_rule_asks_until_the_first_no():
     votes = table(
-        (True, {"judge": [YES, YES]}), (False, {"judge": [YES, NO]}), (False, {"judge": [NO]}), (True, {"judge": ["perhaps"]}),
+        (True, {"judge": [YES, YES]}), (False, {"judge": [YES, NO]}), (False, {"judge": [NO]}), (True,
+         {"judge": ["perhaps"]}),
         (True, {"judge": [YES, UNCLEAN]}),
     )  # fmt: skip
     found = apply(voting(2)[1], cast(votes))
@@ -89,7 +92,8 @@ def voting_of(judge: str, votes: int) -> Rule:
 
 def test_a_majority_needs_fewer_and_stops_as_soon_as_it_is_decided():
     votes = table(
-        (True, {"judge": [YES, NO, YES, YES]}), (False, {"judge": [NO, NO]}), (True, {"judge": [YES, YES, YES]}),
+        (True, {"judge": [YES, NO, YES, YES]}), (False, {"judge": [NO, NO]}), (True, {"judge": [YES, YES,
+         YES]}),
         (True, {"judge": [YES, UNCLEAN, NO, YES]}), (True, {"judge": [YES, "perhaps", NO]}),
     )  # fmt: skip
     (*_, rule) = voting(4, "judge.rule=majority")

@@ -31,12 +31,15 @@ CODES = {  # as the data set writes actions: fractions of the screen, and three 
 def demonstration(codes, **changes) -> dict:
     steps = [
         {"index": i, "image": f"{i}.png",
-         "value": {"observation": "A window.", "thought": f"thought {i}", "action": f"action {i}", "code": code,
+         "value": {"observation": "A window.", "thought": f"thought {i}", "action": f"action {i}",
+         "code": code,
                    "last_step_correct": True, "last_step_redundant": False, "reflection": "It worked."}}
         for i, code in enumerate(codes)
     ]  # fmt: skip
-    return {"task_id": "20240927_5855", "instruction": "sort the table", "task_completed": True, "alignment_score": 7,
-            "efficiency_score": 6, "task_difficulty": 3, "natural_language_task": "Could you …", "actual_task": "Sort …",
+    return {"task_id": "20240927_5855", "instruction": "sort the table", "task_completed": True,
+    "alignment_score": 7,
+            "efficiency_score": 6, "task_difficulty": 3, "natural_language_task": "Could you …",
+            "actual_task": "Sort …",
             "traj": steps} | changes  # fmt: skip
 
 

@@ -125,7 +125,8 @@ def test_accuracy_f1_and_the_rest_are_those_of_the_published_scorer_for_each_age
                        ("workarena++", AGENT), ("workarena++", "all")}  # fmt: skip
     # 3 right accepted, 2 right refused, 1 wrong accepted, 2 wrong refused, 2 neither
     assert of["all", AGENT] == {
-        "total": 10, "accuracy": 50.0, "precision": 75.0, "recall": 60.0, "npv": 50.0, "tnr": 50.0, "f1": 66.7,
+        "total": 10, "accuracy": 50.0, "precision": 75.0, "recall": 60.0, "npv": 50.0, "tnr": 50.0,
+        "f1": 66.7,
     }  # fmt: skip
     assert of["all", f"other-{AGENT}"] == dict(total=1, accuracy=0, precision=0, recall=0, npv=0, tnr=0, f1=0)
     assert of["all", "all"]["total"] == 11 and of["all", "all"]["f1"] == 60.0

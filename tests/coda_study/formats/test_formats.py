@@ -17,8 +17,10 @@ from coda_study.formats import FORMATS, WRITTEN, convert
 from coda_study.formats.code import action_code, read_code
 
 ACTS = [
-    Action.click(0.25, 0.5), Action.double_click(0, 0), Action.right_click(0.5, 0.25), Action.hover(0.75, 0.5),
-    Action.drag(0, 0.25, 0.5, 0.5), Action.scroll(0.5, 0.5, "left"), Action.scroll(0.25, 0.5, "up"), Action.hotkey("ctrl c"),
+    Action.click(0.25, 0.5), Action.double_click(0, 0), Action.right_click(0.5, 0.25), Action.hover(0.75,
+    0.5),
+    Action.drag(0, 0.25, 0.5, 0.5), Action.scroll(0.5, 0.5, "left"), Action.scroll(0.25, 0.5, "up"),
+    Action.hotkey("ctrl c"),
     Action.type_text("it's \"x\"\n\ty\\"), Action.type_text("\n"), Action.hotkey("enter"), Action.wait(),
 ]  # fmt: skip
 ENDS = {
@@ -45,7 +47,8 @@ def everything():
     ]
     return [
         long, replace(long, task_id="gis/B-01", app="gis", steps=(steps[0], broken, many)), *ends,
-        made_up(7, [], stop=StopReason.ENVIRONMENT_ERROR, success=None), made_up(8, run=3, planner="base", verdicts=()),
+        made_up(7, [], stop=StopReason.ENVIRONMENT_ERROR, success=None), made_up(8, run=3, planner="base",
+        verdicts=()),
     ]  # fmt: skip
 
 
@@ -74,7 +77,7 @@ def test_from_one_to_another_and_back(name, other, tmp_path):
     )
 
 
-# ---- what names and texts may hold -------------------------------------------------------------------------
+# ---- what names and texts may hold -----------------------------------------------------------------------
 
 HOSTILE = ("/abs/olute", "../../up", "..", ".", "", "a/../../../b", "nul\0", "x" * 400)
 
@@ -150,7 +153,7 @@ def test_any_text_is_read_as_it_was_written(text):
     assert read_code(action_code(act, (80, 60)), (80, 60)) == (act,)
 
 
-# ---- what others have written ------------------------------------------------------------------------------
+# ---- what others have written ----------------------------------------------------------------------------
 
 
 def episode(root, lines, result, name="result.out"):
@@ -208,9 +211,11 @@ def test_an_episode_of_scienceboard_as_its_tool_leaves_it_is_read(tmp_path):
 
 def test_an_episode_of_osworld_is_read(tmp_path):
     lines = [
-        {"step_num": 1, "action_timestamp": "t", "action": "pyautogui.click(21, 42)", "reward": 0, "done": False, "info": {},
+        {"step_num": 1, "action_timestamp": "t", "action": "pyautogui.click(21, 42)", "reward": 0,
+         "done": False, "info": {},
          "screenshot_file": "1.png"},
-        {"step_num": 2, "action_timestamp": "t", "action": "FAIL", "reward": 0, "done": True, "info": {"fail": True},
+        {"step_num": 2, "action_timestamp": "t", "action": "FAIL", "reward": 0, "done": True,
+         "info": {"fail": True},
          "screenshot_file": "2.png"},
     ]  # fmt: skip
     episode(tmp_path, lines, "0.0\n", "result.txt")
@@ -336,7 +341,7 @@ def test_what_cannot_be_converted_is_said(coda, tmp_path):
     assert code == 0 and "7 trajectories from coda to scienceboard" in shown
 
 
-# ---- code --------------------------------------------------------------------------------------------------
+# ---- code ------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -390,13 +395,17 @@ def test_code_of_others_is_read(code, acts):
 @pytest.mark.parametrize(
     "code",
     [
-        "os.system('id')", "__import__('os').system('id')", "pyautogui.click(x)", "pyautogui.click(1000, 2)", "pyautogui.click()",
-        "pyautogui.dragTo(1, 2)", "pyautogui.moveTo(1, 1); pyautogui.dragTo()", "pyautogui.alert('x')", "pyautogui.write([1])",
-        "pyautogui.press('a', presses=-1)", "pyautogui.press('a', presses=10**9)", "pyautogui.press([])", "pyautogui.hotkey()",
+        "os.system('id')", "__import__('os').system('id')", "pyautogui.click(x)", "pyautogui.click(1000, 2)",
+        "pyautogui.click()",
+        "pyautogui.dragTo(1, 2)", "pyautogui.moveTo(1, 1); pyautogui.dragTo()", "pyautogui.alert('x')",
+        "pyautogui.write([1])",
+        "pyautogui.press('a', presses=-1)", "pyautogui.press('a', presses=10**9)", "pyautogui.press([])",
+        "pyautogui.hotkey()",
         "pyautogui.click(8, 6, button='middle')", "pyautogui.click(8, 6, clicks='9')", "pyautogui.scroll(0)",
         "pyautogui.keyDown()",
         "pyautogui.mouseDown(button='right')", "pyautogui.mouseDown()",
-        "for i in range(9): pyautogui.click(1, 1)", "pyautogui.write(open('/etc/passwd').read())", "def f(): pass", "(", "\x00",
+        "for i in range(9): pyautogui.click(1, 1)", "pyautogui.write(open('/etc/passwd').read())",
+        "def f(): pass", "(", "\x00",
         "x" * 10**6 + "(", "(" * 5000,
     ],
 )  # fmt: skip

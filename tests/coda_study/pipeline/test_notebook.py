@@ -124,7 +124,8 @@ def test_a_resumable_stage_keeps_what_was_begun_alike_and_nothing_else(make_note
     claim(run.folder, "run")
     folder = run.generalist
     code = (
-        f"from pathlib import Path\nfolder = Path({str(folder)!r})\n(folder / 'checkpoints').mkdir(exist_ok=True)\n"
+        f"from pathlib import Path\nfolder = Path({str(folder)!r})\n(folder / "
+        "'checkpoints').mkdir(exist_ok=True)\n"
         "with (folder / 'checkpoints' / 'log').open('a') as log:\n    _ = log.write('x')\n"
         "_ = (folder / 'weights').write_text((folder / 'checkpoints' / 'log').read_text())\n"
         "assert steps > 0"

@@ -83,7 +83,8 @@ def test_a_second_round_goes_on_from_the_first(run, fake_notebooks, fake_checkpo
     round1 = "explore.round1={tasks: 4, grades: {A: 1}, runs: 2}"
     stages = preview(run, load_profile("smoke", (*fake_checkpoints, round1)), "results", fake_notebooks)
     assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 2
-    order = ["judge/base/gis", "specialize/round1/gis", "explore/round1/gis", "judge/round1/gis", "specialize/specialist/gis",
+    order = ["judge/base/gis", "specialize/round1/gis", "explore/round1/gis", "judge/round1/gis",
+    "specialize/specialist/gis",
              "explore/specialist/gis", "judge/specialist/gis", "generalize"]  # fmt: skip
     assert sorted(order, key=stages.index) == order
 

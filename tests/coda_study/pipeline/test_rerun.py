@@ -39,16 +39,14 @@ def each(*stages: str) -> set[str]:
 
 
 JUDGES = each("judges")
-LATER = (
-    each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}
-)  # from specialists onward
+# from specialists onward
+LATER = each("explore/specialist", "judge/specialist", "evaluate/stage2") | JUDGES | {"generalize"}
 TRAINED = each("specialize/specialist") | LATER
 TRANSFER = each("transfer") | {"transfer/spectra"}  # of the generalist
 AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
 AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}
-PLANNED = (
-    each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}
-)  # by planner and executor
+# by planner and executor
+PLANNED = each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}
 ALL = TUTORIALS | PLANNED | each("evaluate/executor")
 GENERALIST = {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER
 GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"variant/truth"} | GENERALIST

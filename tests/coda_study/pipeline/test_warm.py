@@ -140,7 +140,8 @@ def test_a_killed_kernel_and_a_killed_stage_are_errors(start, tmp_path):
 def test_a_stage_ends_with_the_one_who_asked(start, tmp_path, number):
     mark = tmp_path / "kernel"
     stage = start(
-        f"import os, time\n_ = open({str(mark)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}}')\ntime.sleep(100)"
+        f"import os, time\n_ = open({str(mark)!r}, 'w').write(f'{{os.getpid()}} "
+        f"{{os.getppid()}}')\ntime.sleep(100)"
     )
     wait_for(lambda: mark.exists() and " " in mark.read_text())
     processes = [int(word) for word in mark.read_text().split()]

@@ -77,7 +77,8 @@ def attempt(app: str, name: str, run: int, planner: str, chance: random.Random, 
     ]
     number = chance.randrange(20)
     return replace(
-        made_up(number, acts[-chance.randint(1, 3) :], verdicts=()), task_id=f"{app}/{name}", app=app, run=run, planner=planner,
+        made_up(number, acts[-chance.randint(1, 3) :], verdicts=()), task_id=f"{app}/{name}", app=app,
+        run=run, planner=planner,
         instruction=f"do {name}", success=chance.random() < 0.4, **changes,
     )  # fmt: skip
 
@@ -106,7 +107,8 @@ def study(tmp_path_factory) -> Run:
             save_trajectories(here.judged(planner, app), judged)
             mixed += judged
         sizes = {"judge": 4, "low": 2, "base": 2}
-        votes = [votes_of([replace(t, verdicts=tuple(chance.choices(VOTES, (6, 1, 2, 1), k=k))) for t in mixed], name)
+        votes = [votes_of([replace(t, verdicts=tuple(chance.choices(VOTES, (6, 1, 2, 1),
+        k=k))) for t in mixed], name)
                  for name, k in sizes.items()]  # fmt: skip
         write_table(here.judges(app), pd.concat(votes, ignore_index=True))
     setup, how = table_settings(profile), (profile.bootstrap_resamples, 7)
@@ -146,7 +148,7 @@ def later(shown, value: str) -> object:
     return shown.run(f"new Promise((done) => setTimeout(() => done({value}), 500))")
 
 
-# ---- in browsers -------------------------------------------------------------------------------------------
+# ---- in browsers -----------------------------------------------------------------------------------------
 
 READ = """(async (links) => {
   const found = [];
@@ -167,7 +169,8 @@ def number(text: str) -> float:
 @pytest.mark.slow
 def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown):
     cells = [(unescape(link), unescape(text)) for link, text in
-             re.findall(r'<td><a href="view\.html(#[^"]+)">([^<]*)</a>', study.report.read_text())]  # fmt: skip
+             re.findall(r'<td><a href="view\.html(#[^"]+)">([^<]*)</a>',
+             study.report.read_text())]  # fmt: skip
     shown.open(study.view)
     counted = 0
     links = list(dict.fromkeys(link for link, _ in cells))
@@ -320,7 +323,7 @@ def test_the_scripts_make_no_markup_of_text():
     assert "</script" not in script and not re.search(r"https?://(?!www\.w3\.org/2000/svg)", script)
 
 
-# ---- what is collected -------------------------------------------------------------------------------------
+# ---- what is collected -----------------------------------------------------------------------------------
 
 
 def test_a_run_is_collected_whole(study):
@@ -447,7 +450,7 @@ def test_patches_give_back_every_pixel(drawn):
         assert shown.tobytes() == original.tobytes()
 
 
-# ---- the command -------------------------------------------------------------------------------------------
+# ---- the command -----------------------------------------------------------------------------------------
 
 
 def test_the_command_writes_a_page_into_the_run(study, coda, monkeypatch):
@@ -467,8 +470,10 @@ def test_two_runs_are_shown_on_one_page(study, coda, tmp_path):
 
 @pytest.mark.parametrize(
     ("words", "fault"),
-    [(("nowhere",), "unknown run"), (("RUN", "--app", "excel"), "unknown application"), (("NOTES",), "is no Parquet file"),
-     (("RUN", "--save", "FULL"), "name another folder"), (("RUN", "--save", "FULL/mine.txt"), "and no folder")],
+    [(("nowhere",), "unknown run"), (("RUN", "--app", "excel"), "unknown application"), (("NOTES",),
+     "is no Parquet file"),
+     (("RUN", "--save", "FULL"), "name another folder"), (("RUN", "--save", "FULL/mine.txt"),
+      "and no folder")],
 )  # fmt: skip
 def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):
     (tmp_path / "full").mkdir()

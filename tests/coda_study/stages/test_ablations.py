@@ -29,7 +29,8 @@ from coda_study.stages import labels as labels_stage
 APPS = ("algebra", "gis")
 CHANGES = (
     "apps=[algebra, gis]", "evaluation_runs=4", "bootstrap_resamples=300", "judge.trim=false",
-    "ablations={}", "ablations.truth={labels: truth}", "ablations.joint={joint: true}", "ablations.big={group_size: 16}",
+    "ablations={}", "ablations.truth={labels: truth}", "ablations.joint={joint: true}",
+    "ablations.big={group_size: 16}",
     "ablations.coupled={coupled: true, distance: false}", "ablations.low={labels: two resolutions}",
 )  # fmt: skip
 UNCLEAN = format_verdict(Verdict(True, (2,)))
@@ -51,7 +52,7 @@ def test_a_group_that_does_not_divide_a_step_is_refused():
         load_profile("laptop", ("ablations.x={labels: mine}",))
 
 
-# ---- labels ------------------------------------------------------------------------------------------------
+# ---- labels ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -65,7 +66,8 @@ def judged(run, monkeypatch) -> Run:
         ("DONE", made_up().steps[1].actions[0]),
     )
     attempts = [
-        made_up(0, verdicts=(YES,) * 4), made_up(1, verdicts=(YES,) * 4, success=False), made_up(2, verdicts=(NO,)),
+        made_up(0, verdicts=(YES,) * 4), made_up(1, verdicts=(YES,) * 4, success=False), made_up(2,
+        verdicts=(NO,)),
         made_up(3, slow, verdicts=(YES, YES, UNCLEAN, YES)), made_up(4, slow, verdicts=(NO,)),
     ]  # fmt: skip
     save_trajectories(
@@ -132,7 +134,7 @@ def test_the_real_judges_are_those_of_table_2():
     assert set(other_judges.load_judges(load_profile("laptop"))) == {"judge", "low", "base"}
 
 
-# ---- training ----------------------------------------------------------------------------------------------
+# ---- training --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -187,7 +189,7 @@ def test_one_planner_for_all_has_all_rows_and_as_many_steps(run, trained):
     )
 
 
-# ---- tables ------------------------------------------------------------------------------------------------
+# ---- tables ----------------------------------------------------------------------------------------------
 
 
 def episodes(system: str, app: str, share: float, tasks: int = 6) -> pd.DataFrame:

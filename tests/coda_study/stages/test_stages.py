@@ -33,7 +33,8 @@ pytest_plugins = ("tiny_checkpoints",)
 SETTINGS = (
     "apps=[algebra, gis]", "explore.base.tasks=2", "explore.base.runs=2", "explore.specialist.tasks=2",
     "explore.specialist.runs=2", "test_tasks=2", "evaluation_runs=2", "step_limit=2",
-    "planner.max_new_tokens=3", "executor.max_new_tokens=3", "judge.max_new_tokens=3", "judge.votes=2", "seed=11",
+    "planner.max_new_tokens=3", "executor.max_new_tokens=3", "judge.max_new_tokens=3", "judge.votes=2",
+    "seed=11",
     "specialize.steps=2", "generalize.steps=2",
 )  # fmt: skip
 
@@ -56,7 +57,7 @@ def put(run: Run, planner: str, app: str, judged: list[Trajectory]) -> None:
     save_trajectories(run.judged(planner, app), judged)
 
 
-# ---- labels ------------------------------------------------------------------------------------------------
+# ---- labels ----------------------------------------------------------------------------------------------
 def test_labels_can_need_several_attempts_with_the_same_plans():
     first, same, other = made_up(run=0), made_up(run=1), made_up(run=2)
     other = replace(other, steps=tuple(replace(step, plan="Click 'Other'.") for step in other.steps))
@@ -70,7 +71,7 @@ def test_labels_can_need_several_attempts_with_the_same_plans():
     assert [labels(n) for n in (1, 2, 3)] == [[2, 2, 2, 0], [2, 2, 0, 0], [0, 0, 0, 0]]
 
 
-# ---- seeds, tasks, agents ----------------------------------------------------------------------------------
+# ---- seeds, tasks, agents --------------------------------------------------------------------------------
 def test_every_stage_has_a_seed_of_its_own():
     profile, other = smoke(), smoke("seed=8")
     names = [
@@ -171,7 +172,7 @@ def test_threads_are_those_of_the_stage(tmp_path):
     assert torch.get_num_threads() == 1
 
 
-# ---- exploring and judging ---------------------------------------------------------------------------------
+# ---- exploring and judging -------------------------------------------------------------------------------
 def test_explore_rolls_out_the_planner_on_the_train_tasks_and_always_the_same_way(run):
     told = []
     found = explore.run(run, "base", "gis", lambda *now: told.append(now))
@@ -209,7 +210,7 @@ def test_a_stage_without_the_one_before_is_one_clear_message(run):
             call()
 
 
-# ---- training ----------------------------------------------------------------------------------------------
+# ---- training --------------------------------------------------------------------------------------------
 def test_training_without_a_clean_trajectory_is_one_clear_message(run):
     for app in ("algebra", "gis"):
         put(run, "base", app, [made_up(0, verdicts=(NO, NO))])
@@ -275,7 +276,7 @@ def test_every_stage_labels_by_the_rule_of_the_profile(run, monkeypatch, rule, s
     assert len(ablations.training_rows(run, "gis", "voting")) == steps
 
 
-# ---- evaluation --------------------------------------------------------------------------------------------
+# ---- evaluation ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("system", ["base", "executor"])
 def test_evaluation_writes_one_row_an_episode_and_always_the_same(run, system):
     table = evaluate.run(run, system, "algebra")

@@ -49,7 +49,7 @@ def wrong_endings(board: BoardTask) -> list[bool]:
     ]
 
 
-# ---- Celestia ----------------------------------------------------------------------------------------------
+# ---- Celestia --------------------------------------------------------------------------------------------
 
 
 def put(state, key, value):
@@ -114,7 +114,7 @@ def test_celestias_tasks_are_solved_in_states_that_solve_them_and_in_no_others()
     assert len({stem for stem, *_ in verdicts}) == 33 and answers == 12 and len(verdicts) > 100
 
 
-# ---- GRASS GIS ---------------------------------------------------------------------------------------------
+# ---- GRASS GIS -------------------------------------------------------------------------------------------
 
 
 def layers(*names: str, **more: Any) -> dict[str, Any]:
@@ -219,7 +219,7 @@ def test_tasks_of_grass_gis_are_solved_in_states_that_solve_them_and_in_no_other
     assert len(played) >= 33 and min(map(len, played.values())) > 1 and sum(map(len, played.values())) > 90
 
 
-# ---- ChimeraX ----------------------------------------------------------------------------------------------
+# ---- ChimeraX --------------------------------------------------------------------------------------------
 
 LIKE = {"+": "", "\\.": ".", "^": "", "\\[": "[", "\\]": "]"}  # what turns a pattern into a text that it fits
 

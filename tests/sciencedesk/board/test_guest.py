@@ -83,7 +83,7 @@ class Typist:
         return [Decision("plan", "reply", (act,)) for act in acts]
 
 
-# ---- one machine -------------------------------------------------------------------------------------------
+# ---- one machine -----------------------------------------------------------------------------------------
 
 
 def test_a_task_is_prepared_played_and_checked(server, make_task):
@@ -236,7 +236,7 @@ def test_machines_come_from_a_file(tmp_path):
         load_machines(path)
 
 
-# ---- many episodes -----------------------------------------------------------------------------------------
+# ---- many episodes ---------------------------------------------------------------------------------------
 
 
 def test_with_no_machine_left_the_rest_is_kept_as_broken(make_task):

@@ -61,7 +61,7 @@ def play(tmp_path, server):
     return begin
 
 
-# ---- answers -----------------------------------------------------------------------------------------------
+# ---- answers ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("on_it", "solved"), [(True, True), (False, False)])
@@ -114,7 +114,7 @@ def test_a_grass_command_without_output_is_no_crash(server, play):
     assert env.check(StopReason.DONE) is False and env.check(StopReason.DONE) is True
 
 
-# ---- preparation -------------------------------------------------------------------------------------------
+# ---- preparation -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_the_server_is_restarted_after_a_revert(server, play):
     assert server.restarts == 1
 
 
-# ---- segments ----------------------------------------------------------------------------------------------
+# ---- segments --------------------------------------------------------------------------------------------
 
 
 def test_a_request_leaves_in_one_segment():
@@ -182,7 +182,7 @@ def test_a_state_server_gets_no_second_part(server):
             connection.recv(100)
 
 
-# ---- what screenshots leak ---------------------------------------------------------------------------------
+# ---- what screenshots leak -------------------------------------------------------------------------------
 
 
 def test_a_step_takes_one_screenshot_and_a_machine_is_never_worn_out(server, play):
@@ -234,7 +234,7 @@ def test_waits_are_set_for_each_machine(tmp_path):
         load_machines(path)
 
 
-# ---- held keys ---------------------------------------------------------------------------------------------
+# ---- held keys -------------------------------------------------------------------------------------------
 
 
 def test_held_keys_are_held_and_let_go_before_the_next_task(server, play):
@@ -263,7 +263,7 @@ def test_held_keys_are_held_and_let_go_before_the_next_task(server, play):
     assert server.actions[5:] == ["keyUp ctrl", "mouseUp"] and env.held == ()
 
 
-# ---- long text ---------------------------------------------------------------------------------------------
+# ---- long text -------------------------------------------------------------------------------------------
 
 
 def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, play):
@@ -280,7 +280,7 @@ def test_text_that_takes_long_is_typed_in_parts_and_breaks_no_machine(server, pl
     assert env.check(StopReason.DONE) is True
 
 
-# ---- the benchmark's own files -----------------------------------------------------------------------------
+# ---- the benchmark's own files ---------------------------------------------------------------------------
 
 
 def _kalgebra(item: dict, holds: bool) -> dict[str, object]:

@@ -78,7 +78,7 @@ def env(request, desks) -> ScienceDesk:
     return desks[request.param]
 
 
-# -- Gymnasium's API -----------------------------------------------------------------------------------------
+# -- Gymnasium's API ---------------------------------------------------------------------------------------
 
 
 def test_gymnasium_api(env):
@@ -147,7 +147,7 @@ def test_drawing_that_fails_does_not_take_the_process_along(monkeypatch):
     env.step(Action.wait())
 
 
-# -- the same every time -------------------------------------------------------------------------------------
+# -- the same every time -----------------------------------------------------------------------------------
 
 
 def test_the_same_actions_give_the_same_bytes(env):
@@ -214,7 +214,7 @@ def test_pictures_do_not_depend_on_display_or_scale(desks):
     assert dict(line.split() for line in shown.stdout.splitlines()) == new
 
 
-# -- hostile text --------------------------------------------------------------------------------------------
+# -- hostile text ------------------------------------------------------------------------------------------
 
 HOSTILE = [
     "'\"`\\'\"", "a\nb\n\nc\n", "\x00x\x00", "\x1b[31m\x7f\x08", "\u202egnp.exe\u2066", "\ud800 alone",
@@ -287,7 +287,7 @@ def test_points_on_the_edge(env):
                 env.step(Action.scroll(x, y, direction))
 
 
-# -- mouse and keyboard --------------------------------------------------------------------------------------
+# -- mouse and keyboard ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -500,7 +500,7 @@ def test_hovering_changes_nothing(env):
     assert seen(env) == before
 
 
-# -- without Qt's libraries ----------------------------------------------------------------------------------
+# -- without Qt's libraries --------------------------------------------------------------------------------
 
 
 @pytest.fixture

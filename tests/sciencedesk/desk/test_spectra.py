@@ -43,7 +43,7 @@ def values(**change) -> dict:
     return dict(Spectra.defaults) | FOUND | change
 
 
-# -- science -------------------------------------------------------------------------------------------------
+# -- science -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("slit", [5, 10, 25, 50, 100])
@@ -119,7 +119,7 @@ def test_traces_are_the_same_every_time():
     assert np.array_equal(science.recorded("Neon", 25), before)
 
 
-# -- rules that the interface does not spell out -------------------------------------------------------------
+# -- rules that the interface does not spell out -----------------------------------------------------------
 
 
 def test_peaks_are_found_only_once_the_baseline_is_subtracted(do, window):
@@ -251,7 +251,7 @@ def test_peaks_that_the_plot_does_not_tell_apart_can_be_told_apart_closer_up(do,
     assert state["measured"] == ["589.0", "589.6"] and state["gap"] == "0.6"
 
 
-# -- layout --------------------------------------------------------------------------------------------------
+# -- layout ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("tab", ["Spectrum", "Peaks", "Lamps", "Match"])

@@ -31,12 +31,14 @@ TOKENS = torch.arange(2, 62).reshape(2, 30)
 def configuration(width: int) -> Qwen2_5_VLConfig:
     """Patches, merging and windows as in the released models."""
     text = dict(
-        hidden_size=width, num_hidden_layers=3, num_attention_heads=width // 32, num_key_value_heads=width // 64,
+        hidden_size=width, num_hidden_layers=3, num_attention_heads=width // 32,
+        num_key_value_heads=width // 64,
         intermediate_size=4 * width, vocab_size=1000, tie_word_embeddings=True,
         rope_parameters={"rope_type": "default", "mrope_section": [4, 6, 6], "rope_theta": 10000.0},
     )  # fmt: skip
     vision = dict(
-        depth=4, hidden_size=128, num_heads=4, intermediate_size=512, out_hidden_size=width, patch_size=14, spatial_merge_size=2,
+        depth=4, hidden_size=128, num_heads=4, intermediate_size=512, out_hidden_size=width, patch_size=14,
+        spatial_merge_size=2,
         temporal_patch_size=2, window_size=112, fullatt_block_indexes=[1, 3],
     )  # fmt: skip
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True)
@@ -74,8 +76,10 @@ def trainings(monkeypatch: pytest.MonkeyPatch, folders) -> list[list[dict[str, A
 
 def profile(folders: dict[str, str], lora: int | None = 4) -> Profile:
     changes: dict[str, Any] = {
-        "models.executor": folders["executor"], "specialize.group_size": G, "specialize.completions_per_step": COUNT,
-        "specialize.at_once": None, "specialize.lora": lora, "hardware.screen": [120, 80], "hardware.prompt_tokens": PROMPT,
+        "models.executor": folders["executor"], "specialize.group_size": G,
+        "specialize.completions_per_step": COUNT,
+        "specialize.at_once": None, "specialize.lora": lora, "hardware.screen": [120, 80],
+        "hardware.prompt_tokens": PROMPT,
         "hardware.plan_tokens": PLAN, "hardware.action_tokens": ACTION,
     }  # fmt: skip
     return load_profile("gpu", tuple(f"{field}={json.dumps(value)}" for field, value in changes.items()))
