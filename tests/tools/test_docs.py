@@ -40,7 +40,8 @@ def test_every_link_leads_to_a_file_and_to_a_heading_in_it(page):
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_every_path_that_a_page_names_exists(page):
     paths = re.findall(rf"`((?:{'|'.join(ROOTS)})/[\w./-]*)`", prose(page))
-    assert not [path for path in paths if not (REPO / path).exists()]
+    ids = re.compile(r"sciencedesk/\w+-v0")  # of Gymnasium environments
+    assert not [path for path in paths if not ids.fullmatch(path) and not (REPO / path).exists()]
 
 
 def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
@@ -51,7 +52,8 @@ def test_the_readme_is_a_page_and_its_file_tree_is_the_library():
         there = {
             path.name
             for path in room.iterdir()
-            if not path.name.startswith("_") and (path.suffix or any(path.iterdir()))
+            if not path.name.startswith("_")
+            and (path.suffix == ".py" or path.is_dir() and any(path.iterdir()))
         }
         folders = re.findall(r"\w+", " ".join(re.findall(r"(?m)^  (\w+/(?:  \w+/)*) ", tree)))
         assert set(re.findall(r"\w+\.py", tree)) | set(folders) == there, package

@@ -58,13 +58,11 @@ def test_help_is_quick_and_names_the_commands(coda):
     )
     code, shown, _ = coda("--help")
     assert code == 0
-    for command in ("reproduce", "tasks", "episode", "desk", "evaluate", "bench"):
+    for command in ("reproduce", "tasks", "episode", "desk", "evaluate"):
         assert command in shown
 
 
-@pytest.mark.parametrize(
-    "command", ["reproduce", "tasks list", "tasks check", "episode", "desk", "evaluate", "bench"]
-)
+@pytest.mark.parametrize("command", ["reproduce", "tasks list", "tasks check", "episode", "desk", "evaluate"])
 def test_every_command_explains_itself(coda, command):
     code, shown, _ = coda(*command.split(), "--help")
     assert code == 0 and len(shown.splitlines()) > 5

@@ -24,6 +24,7 @@ from coda_study.fleet.workers import Job
 from sciencedesk.board.fake import ACTION_S, HOST, REAL_SIZE, SCREENSHOT_S
 from sciencedesk.board.guest import Guest, Timing, decoded
 from sciencedesk.board.machine import Machine, ScienceBoard
+from tools.bench import __main__ as command
 from tools.bench import fleet as bench_fleet
 
 CHAOS_MIN, CHAOS_MACHINES = 10, 120
@@ -54,18 +55,20 @@ def test_the_ideal_is_what_an_episode_takes_alone(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_fleet_is_measured(monkeypatch, coda):
+def test_a_fleet_is_measured(monkeypatch, capsys):
     monkeypatch.setattr(bench_fleet, "RESET_S", 0.1)
     monkeypatch.setattr(bench_fleet, "STEPS", 2)
-    code, shown, _ = coda("bench", "--fleet", "--machines", "3", "--json")
-    (row,) = json.loads(shown)
-    assert code == 0 and (row["machines"], row["workers"], row["episodes"]) == (3, 1, 9)
+    command.bench(fleet=True, machines=[3], as_json=True)
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["machines"], row["workers"], row["episodes"]) == (3, 1, 9)
     assert (
         row["ideal_s"] <= row["wall_s"] < 2 * row["ideal_s"] + 10
         and 0 < row["cores"] < 2
         and row["memory_mb"] > 50
     )
-    assert "of the ideal" in coda("bench", "--fleet", "--machines", "1")[1]
+    monkeypatch.setenv("COLUMNS", "200")
+    command.bench(fleet=True, machines=[1])
+    assert "of the ideal" in capsys.readouterr().out
 
 
 MASTER = """
