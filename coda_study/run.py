@@ -62,7 +62,8 @@ class Run:
         if not self.marked:
             mark = self.folder / MARK
             raise UserError(
-                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose another name with --run"
+                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose "
+                "another name with --run"
                 + (
                     f" (is it a run of an earlier version? Then: echo run > {mark})"
                     if self.profile_file.exists()
@@ -215,7 +216,7 @@ class Run:
         return self.folder / "notebooks"
 
     def stage_record(self, stage: str) -> Path:
-        """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of inputs and outputs."""
+        """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of files."""
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:

@@ -66,7 +66,8 @@ def board_sets(
         raise UserError(f"no task file in {folder} can be read")
     if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
         raise UserError(
-            f"two task files below {folder} are {repeated[0]}: each is played under its own name; move one away"
+            f"two task files below {folder} are {repeated[0]}: each is played under its own name; "
+            "move one away"
         )
     sets = []
     for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):
@@ -83,7 +84,8 @@ def _virtual(machines: Path) -> tuple[Callable[[], Environment], int, Sequence[C
 def _local(kind: str) -> tuple[Callable[[], Environment], int]:
     if kind not in DESKTOP_APPS:
         raise UserError(
-            f"{kind} runs in a virtual machine: list yours in a file for --machines (data/machines.example.yaml)"
+            f"{kind} runs in a virtual machine: list yours in a file for --machines "
+            "(data/machines.example.yaml)"
         )
     app = app_class(kind)
     app()  # UserError if it is not installed

@@ -55,7 +55,8 @@ def read(source: Path) -> tuple[str, list[Trajectory]]:
     known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
     if known is None:
         expected = (
-            "a Parquet file of ours, result.out or result.txt of episodes, {benchmark}/{agent}/{experiment}/{task}.json, or "
+            "a Parquet file of ours, result.out or result.txt of episodes, "
+            "{benchmark}/{agent}/{experiment}/{task}.json, or "
             "AgentNet's JSON Lines"
         )
         raise UserError(f"{source} holds no trajectories: expected {expected}")

@@ -180,9 +180,16 @@ class CoupledTrainer(SpecializeTrainer):
 
 
 def specialize_coupled(
-    rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings, sampling: SamplingSettings,
-    folder: Path, seed: int, distance: bool = True, progress: Progress = lambda done, total: None,
-) -> Path:  # fmt: skip
+    rows: Dataset,
+    planner: str | Path,
+    executor: Executor,
+    settings: SpecializeSettings,
+    sampling: SamplingSettings,
+    folder: Path,
+    seed: int,
+    distance: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> Path:
     """`specialize` with the executor trained as well; `folder`/executor is its checkpoint."""
     rewarding = CoupledReward(executor, seed, settings, distance)
     how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}

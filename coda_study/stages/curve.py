@@ -51,15 +51,18 @@ def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame
     wanted = run.profile().curve
     if not wanted:
         raise UserError(
-            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as ablations.yaml does"
+            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as "
+            "ablations.yaml does"
         )
     points = points_of(wanted)
     for done, point in enumerate(points):
         progress(done, len(points))
         if not (path := run.curve(*point)).is_file():
-            agent = system_agent(run, "base", wanted.app) if point == UNTRAINED else load_agent(
-                run.profile(), path.stem, str(train(run, *point))
-            )  # fmt: skip
+            agent = (
+                system_agent(run, "base", wanted.app)
+                if point == UNTRAINED
+                else load_agent(run.profile(), path.stem, str(train(run, *point)))
+            )
             write_table(path, play_held_out(run, agent, wanted.app))
     progress(len(points), len(points))
     return curve_table(run)

@@ -25,7 +25,8 @@ def launch(run: Run, configuration: str, stage: str, *app: str) -> None:
     path = REPO / configuration
     if not path.is_file():
         raise UserError(
-            f"there is no {configuration}: give a configuration of `accelerate launch`, as in profiles/accelerate"
+            f"there is no {configuration}: give a configuration of `accelerate launch`, as in "
+            "profiles/accelerate"
         )
     accelerate = ["accelerate.commands.launch", "--config_file", str(path)]
     command = [sys.executable, "-m", *accelerate, "-m", f"coda_study.stages.{stage}", run.name, *app]
