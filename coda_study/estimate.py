@@ -34,8 +34,7 @@ from sciencedesk.space import draw, space
 MODELS = DATA / "models.yaml"
 VISION = {
     "depth": 32, "hidden_size": 1280, "num_heads": 16, "patch_size": 14, "spatial_merge_size": 2,
-    "temporal_patch_size": 2,
-    "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
+    "temporal_patch_size": 2, "window_size": 112, "fullatt_block_indexes": [7, 15, 23, 31],
 }  # of all released sizes  # fmt: skip
 HALF, WHOLE = 2, 4  # bytes of a 16-bit and of a 32-bit number
 GB, TERA = 1e9, 1e12
@@ -199,7 +198,7 @@ class _Run:
         limit = self.profile.step_limit
         return len(tasks) * runs, mean(min(task.steps, limit or task.steps) for task in tasks)
 
-    # -- time -----------------------------------------------------------------------------------------------
+    # -- time ------------------------------------------------------------------------------------------------
     def _arithmetic_s(self, flops: float) -> float:
         return flops / (self.gpus * self.hardware.tflops * TERA * self.hardware.share)
 
@@ -266,10 +265,13 @@ class _Run:
     def stages(self, step: Sequence[Workload]) -> tuple[Workload, ...]:
         profile, exploring = self.profile, []
         times = profile.specialize.steps * len(profile.apps)
-        specialize = Workload("specialize", *(
-            times * sum(getattr(phase, field) for phase in step) for field in ("flops", "read", "written",
-            "seconds")
-        ))  # fmt: skip
+        specialize = Workload(
+            "specialize",
+            *(
+                times * sum(getattr(phase, field) for phase in step)
+                for field in ("flops", "read", "written", "seconds")
+            ),
+        )
         rows = profile.generalize.steps and profile.generalize.steps * profile.generalize.batch_size
         for planner, (episodes, steps) in self.explored.items():
             name = "explore" if planner == "base" else f"explore, {planner}s"
@@ -285,7 +287,7 @@ class _Run:
         generalize = self.training("generalize", self.plans, rows, self.passes(profile.generalize))
         return (*exploring, generalize, self.played("evaluate", *self.tested))
 
-    # -- memory and disk ------------------------------------------------------------------------------------
+    # -- memory and disk -------------------------------------------------------------------------------------
     def training_memory(self) -> Memory:
         """Weights, gradients and optimizer are sharded among the GPUs; each GPU works on its own samples."""
         settings, net, plans, own = (

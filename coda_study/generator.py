@@ -38,8 +38,8 @@ HOW = re.compile(
     r"|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+", re.IGNORECASE,
 )  # an instruction that says by which means  # fmt: skip
 OUTSIDE = re.compile(
-    r"https?:|\b(internet|online|web ?sites?|web ?pages?|e-?mails?|downloads?|uploads?|log ?in|passwords?|printer"
-    r"|another program)\b", re.IGNORECASE,
+    r"https?:|\b(internet|online|web ?sites?|web ?pages?|e-?mails?|downloads?|uploads?|log ?in|passwords?"
+    r"|printer|another program)\b", re.IGNORECASE,
 )  # what no application here has  # fmt: skip
 _ARTICLES = {"a", "an", "the", "please", "of", "to"}
 
@@ -128,10 +128,18 @@ class Generator:
         exchange: list[Message] = []
         try:
             proposals = self._ask(
-                Proposals, "propose", seed, exchange, self._wrong_count, count=self.count, most=MOST_STEPS,
+                Proposals,
+                "propose",
+                seed,
+                exchange,
+                self._wrong_count,
+                count=self.count,
+                most=MOST_STEPS,
                 manual=manual,
-                examples=self.examples, outcomes=[asdict(one) for one in feedback], earlier=known,
-            )  # fmt: skip
+                examples=self.examples,
+                outcomes=[asdict(one) for one in feedback],
+                earlier=known,
+            )
             fit, dropped = sieve(proposals.tasks, known, self.held_out)
             fit, infeasible = self._review(fit, proposals.manual, seed, exchange)
         except StageError:
@@ -175,10 +183,14 @@ class Generator:
         return [proposal for i, proposal in enumerate(proposals) if i not in why], dropped
 
     def _ask(
-        self, kind: type[Reply], prompt: str, seed: int, exchange: list[Message], fault: Callable[[Reply],
-        str | None],
+        self,
+        kind: type[Reply],
+        prompt: str,
+        seed: int,
+        exchange: list[Message],
+        fault: Callable[[Reply], str | None],
         **values: Any,
-    ) -> Reply:  # fmt: skip
+    ) -> Reply:
         """A valid reply; an invalid one goes back with the reason, up to `TRIES` times.
 
         `fault` says what is wrong with a reply of the right form.  All messages are added to `exchange`.
@@ -209,7 +221,7 @@ def sieve(
 ) -> tuple[list[Proposal], list[Dropped]]:
     """The proposals that become tasks, and the others with the reason.
 
-    >>> proposals = [Proposal(instruction=instruction, steps=3) for instruction in ("Plot cos(x).", "Click Plot.")]
+    >>> proposals = [Proposal(instruction=text, steps=3) for text in ("Plot cos(x).", "Click Plot.")]
     >>> fit, dropped = sieve(proposals, known=["Plot sin(x)."], held_out=[])
     >>> fit[0].instruction, dropped[0].reason
     ('Plot cos(x).', 'low-level hint')
@@ -311,6 +323,6 @@ def _words(instruction: str) -> set[str]:
 
 
 def _json_object(reply: str) -> str:
-    """The JSON object of a reply, which may have a Markdown fence around it; the whole reply if it has none."""
+    """The JSON object of a reply, perhaps within a Markdown fence; the whole reply if it has none."""
     start, end = reply.find("{"), reply.rfind("}")
     return reply[start : end + 1] if 0 <= start < end else reply

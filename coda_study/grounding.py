@@ -25,15 +25,16 @@ from sciencedesk.env import ScienceDesk
 
 SCREEN = (1600, 1200)  # of the machine, (width, height) in pixels
 RIGHT, ABSOLUTE, THOUSANDTH, FRACTION, TWICE = (
-    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions",
-    "pixels of a picture resized twice",
+    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions", "pixels "
+    "of a picture resized twice",
 )  # fmt: skip
 ADVICE = {
     RIGHT: "nothing to do",
     ABSOLUTE: "the server undoes the client's resizing: the model sees the screen as it is",
     THOUSANDTH: "an older model, or its prompt: use one that writes pixels (UI-TARS 1.5)",
     FRACTION: "the model was trained on other coordinates: use another one",
-    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) to that of the checkpoint",
+    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) "
+    "to that of the checkpoint",
 }
 ENOUGH = 0.5  # share of hits from which a reading counts as that of the model
 ROLES = ("button", "tab", "field", "menu")

@@ -21,11 +21,9 @@ MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
         ("ablations", "base_models", "claims.json", "curve", "evaluation", "figures", "fleet", "generalist",
-         "generated",
-         "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml", "report.html",
-         "rollouts", "seeds",
-         "snakemake.log", ".snakemake", "specialist", "stages", "tables", "timings.json", "usage", "view",
-         "view.html")
+         "generated", "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml",
+         "report.html", "rollouts", "seeds", "snakemake.log", ".snakemake", "specialist", "stages",
+         "tables", "timings.json", "usage", "view", "view.html")
     ),
     "view": frozenset(("view", "view.html")),
     "fleet": frozenset(("episodes", "about.json", "status.json")),
@@ -35,9 +33,7 @@ PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 
 
 def kind_of(folder: Path) -> str | None:
-    """What the kit marked a folder as: 'run', 'view', 'fleet' or 'models'; None for a folder that is not its
-    own.
-    """
+    """What the kit marked a folder as: a key of `BELONGS`; None for a folder that is not its own."""
     mark = folder / MARK
     if not mark.is_file():
         return None
@@ -62,9 +58,7 @@ def is_free(folder: Path) -> bool:
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Make a folder and mark it, unless it has that mark.  UserError if it is there with something in it, or
-    has another mark.
-    """
+    """Make a folder and mark it, unless it has that mark.  UserError if it holds something else."""
     if kind_of(folder) == kind:
         return
     if kind_of(folder) or not is_free(folder):
@@ -78,9 +72,10 @@ def claim(folder: Path, kind: str) -> None:
 
 
 def belongs(path: Path) -> bool:
-    """Whether the kit put a path there: the nearest marked folder above it is of a kind that has such a part."""
-    # a link on the way leads elsewhere; one in the end is the thing
-    real = Path(os.path.realpath(path.parent)) / path.name
+    """Whether the kit put a path there: the nearest marked folder above it is of a kind with such a part."""
+    real = (
+        Path(os.path.realpath(path.parent)) / path.name
+    )  # a link on the way leads elsewhere; one in the end is the thing
     owner = next((folder for folder in real.parents if kind_of(folder)), None)
     if owner is None or in_reference(real.parent):
         return False

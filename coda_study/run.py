@@ -216,7 +216,7 @@ class Run:
         return self.folder / "notebooks"
 
     def stage_record(self, stage: str) -> Path:
-        """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of inputs and outputs."""
+        """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of files."""
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:

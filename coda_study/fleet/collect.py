@@ -104,8 +104,8 @@ class Collection:
             settings = self.folder / "about.json"
             if settings.exists() and read_json(settings) != about:
                 raise UserError(
-                    f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give another "
-                    "folder"
+                    f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give "
+                    "another folder"
                 )
             write_json(settings, about)
             yield
@@ -133,8 +133,8 @@ def collect(
         f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")
     ]:
         raise UserError(
-            f"the workers of a fleet need models behind servers: set {' and '.join(local)} to 'started' "
-            "or to an address"
+            f"the workers of a fleet need models behind servers: set {' and '.join(local)} to "
+            "'started' or to an address"
         )
     collection, entries = Collection(folder), [_Entry(Job(task, run)) for task, run in jobs]
     models = {role: model.name for role, model in models_of(agent).items()}
@@ -206,10 +206,15 @@ class _WorkerState:
 
 class _Master:
     def __init__(
-        self, collection: Collection, workers: Sequence[_WorkerState], waiting: deque[_Entry], total: int,
-        start: Callable[[WorkerSpec], WorkerHandle], progress: Callable[[int, int], None],
+        self,
+        collection: Collection,
+        workers: Sequence[_WorkerState],
+        waiting: deque[_Entry],
+        total: int,
+        start: Callable[[WorkerSpec], WorkerHandle],
+        progress: Callable[[int, int], None],
         report: Callable[[str], None],
-    ):  # fmt: skip
+    ):
         self.collection, self.workers, self.waiting, self.total = collection, workers, waiting, total
         self.start, self.progress, self.report = start, progress, report
         self.began, self.written, self.faults = time.time(), 0.0, 0
@@ -246,7 +251,7 @@ class _Master:
         self.waiting.extendleft(reversed(waiting))
 
     def _take_in(self, worker: _WorkerState) -> None:
-        """Take a worker's finished episodes; if it has ended, queue the others again and start its successor."""
+        """Take a worker's finished episodes; if it has ended, queue the others and start its successor."""
         lost = None
         while ended := [future for future in worker.entries if future.done()]:
             for future in ended:
@@ -302,8 +307,8 @@ class _Master:
         """No worker can play the waiting episodes: StageError, or broken if all environments are gone."""
         if not any(worker.handle for worker in self.workers):
             raise StageError(
-                f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not played, and "
-                "the same command "
+                f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not "
+                "played, and the same command "
                 f"resumes with them. Last fault: {self.workers[0].fault}"
             )
         for entry in self.waiting:
@@ -319,23 +324,39 @@ class _Master:
             {name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)}
             for one in self.workers
         ]
-        write_json(self.collection.status_file, {
-            "master": os.getpid(), "began": self.began, "updated": now, "total": self.total,
-            "before": self.before,
-            "done": self.done, "faults": self.faults, "workers": workers,
-        })  # fmt: skip
+        write_json(
+            self.collection.status_file,
+            {
+                "master": os.getpid(),
+                "began": self.began,
+                "updated": now,
+                "total": self.total,
+                "before": self.before,
+                "done": self.done,
+                "faults": self.faults,
+                "workers": workers,
+            },
+        )
 
 
 def _unplayed(job: Job, planner: str) -> Trajectory:
     """An ENVIRONMENT_ERROR without a step."""
     task, blank = job.task, encode_image(Image.new("RGB", (1, 1)))
     return Trajectory(
-        task.id, task.app, task.instruction, planner, job.run, (), blank, StopReason.ENVIRONMENT_ERROR, None,
-        None
-    )  # fmt: skip
+        task.id,
+        task.app,
+        task.instruction,
+        planner,
+        job.run,
+        (),
+        blank,
+        StopReason.ENVIRONMENT_ERROR,
+        None,
+        None,
+    )
 
 
-# ---- status ----------------------------------------------------------------------------------------------
+# ---- status ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

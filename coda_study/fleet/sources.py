@@ -66,8 +66,8 @@ def board_sets(
         raise UserError(f"no task file in {folder} can be read")
     if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
         raise UserError(
-            f"two task files below {folder} are {repeated[0]}: each is played under its own name; move "
-            "one away"
+            f"two task files below {folder} are {repeated[0]}: each is played under its own name; "
+            "move one away"
         )
     sets = []
     for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):

@@ -38,9 +38,10 @@ def read(source: Path) -> list[Trajectory]:
     """The demonstrations of all files in a folder.  UserError names file, line and step of a fault."""
     return [
         _read(path, f"{path}, line {number}", line)
-        for path in sorted(source.glob("*.jsonl")) if _begins_like_one(path)
+        for path in sorted(source.glob("*.jsonl"))
+        if _begins_like_one(path)
         for number, line in enumerate(read_lines(path), 1)
-    ]  # fmt: skip
+    ]
 
 
 def _read(path: Path, where: str, line: dict[str, Any]) -> Trajectory:

@@ -33,23 +33,34 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(picture)
         steps = [
-            {"url": "", "action": action_text(step.actions, decode_image(step.screenshot).size),
-             "reasoning": step.plan,
-             "screenshot_path": name, "axtree": "", "axtree_pruned": ""}
+            {
+                "url": "",
+                "action": action_text(step.actions, decode_image(step.screenshot).size),
+                "reasoning": step.plan,
+                "screenshot_path": name,
+                "axtree": "",
+                "axtree_pruned": "",
+            }
             for step, name in zip(trajectory.steps, names, strict=False)
-        ]  # fmt: skip
+        ]
         write_json(
             folder / EXPERIMENT / f"{task}.json",
-            {"benchmark": trajectory.app, "agent": agent, "model": trajectory.planner, "seed": trajectory.run,
-             "valid": trajectory.success is not None, "goal": trajectory.instruction,
-             "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score},
-             "steps": steps,
-             "coda": record_of(trajectory) | {"final": names[-1]}},
-        )  # fmt: skip
+            {
+                "benchmark": trajectory.app,
+                "agent": agent,
+                "model": trajectory.planner,
+                "seed": trajectory.run,
+                "valid": trajectory.success is not None,
+                "goal": trajectory.instruction,
+                "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score},
+                "steps": steps,
+                "coda": record_of(trajectory) | {"final": names[-1]},
+            },
+        )
 
 
 def read(root: Path) -> list[Trajectory]:
-    """The trajectories below a folder.  What is no action of ours is kept as the reply of a step without one."""
+    """The trajectories below a folder.  What is no action of ours becomes the reply of a step without one."""
     return [_read(path, path.parent.parent) for path in sorted(root.glob("*/*/*/*.json"))]
 
 

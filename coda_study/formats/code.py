@@ -51,7 +51,8 @@ def _wanted(action: Action) -> Call:
 def read_code(code: str, size: Size) -> tuple[Action, ...]:
     """The actions of a piece of code.  ActionError names the first statement that is no action.
 
-    >>> read_code("pyautogui.moveTo(84, 126); pyautogui.dragTo(168, 126)", (336, 252)) == (Action.drag(0.25, 0.5, 0.5, 0.5),)
+    >>> code = "pyautogui.moveTo(84, 126); pyautogui.dragTo(168, 126)"
+    >>> read_code(code, (336, 252)) == (Action.drag(0.25, 0.5, 0.5, 0.5),)
     True
     """
     word, _, text = code.strip().partition(" ")

@@ -39,8 +39,8 @@ def write(trajectories: Sequence[Trajectory], path: Path) -> None:
         ) from error
     if len(planners := sorted({trajectory.planner for trajectory in trajectories})) != 1:
         raise UserError(
-            f"an Inspect log is of one planner, here are {len(planners)} ({', '.join(planners)}): convert "
-            "them apart"
+            f"an Inspect log is of one planner, here are {len(planners)} ({', '.join(planners)}): "
+            "convert them apart"
         )
     episodes: dict[tuple[str, int], Trajectory] = {}
     for trajectory in trajectories:
@@ -57,10 +57,12 @@ def _log(planner: str, trajectories: Sequence[Trajectory]) -> EvalLog:
     runs = 1 + max(trajectory.run for trajectory in trajectories)
     checked = [trajectory.success for trajectory in trajectories if trajectory.success is not None]
     spec = EvalSpec(
-        created=datetime.now(UTC).isoformat(timespec="seconds"), task="+".join(apps), model=f"coda/{planner}",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        task="+".join(apps),
+        model=f"coda/{planner}",
         dataset=EvalDataset(name="+".join(apps), samples=len(tasks), sample_ids=tasks),
         config=EvalConfig(epochs=runs),
-    )  # fmt: skip
+    )
     metrics = {"accuracy": EvalMetric(name="accuracy", value=sum(checked) / len(checked))} if checked else {}
     scores = [EvalScore(name="check", scorer="check", metrics=metrics)]
     results = EvalResults(total_samples=len(trajectories), completed_samples=len(trajectories), scores=scores)
@@ -97,8 +99,11 @@ def _sample(planner: str, trajectory: Trajectory) -> EvalSample:
             value=OUTCOMES[verdict and verdict.correct], explanation=trajectory.verdicts[0]
         )
     return EvalSample(
-        id=trajectory.task_id, epoch=trajectory.run + 1, input=trajectory.instruction, target="solved",
+        id=trajectory.task_id,
+        epoch=trajectory.run + 1,
+        input=trajectory.instruction,
+        target="solved",
         messages=messages,
-        scores=scores, metadata={"app": trajectory.app, "stop": str(trajectory.stop),
-        "verdicts": list(trajectory.verdicts)},
-    )  # fmt: skip
+        scores=scores,
+        metadata={"app": trajectory.app, "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts)},
+    )

@@ -48,7 +48,8 @@ COLUMNS = """\
 | column of `trajectories` | meaning |
 | --- | --- |
 | `task_id`, `app`, `instruction`, `planner`, `run` | the episode |
-| `steps` | a list: screenshot before the action, plan, the executor's reply, the action in pixels of the screenshot, error |
+| `steps` | a list: screenshot before the action, plan, the executor's reply, \
+the action in pixels of the screenshot, error |
 | `final_screenshot`, `stop`, `answer` | how it ended |
 | `success` | the application's own check; for evaluation only, never a label of training |
 | `verdicts` | the judge's raw replies, one a vote |
@@ -56,7 +57,8 @@ COLUMNS = """\
 
 | column of `tasks` | meaning |
 | --- | --- |
-| `task_id`, `app`, `grade`, `instruction`, `steps`, `ans` | the task, its limit of steps, and the answer of a question |
+| `task_id`, `app`, `grade`, `instruction`, `steps`, `ans` | the task, its limit of steps, \
+and the answer of a question |
 | `file` | the task file as JSON: also first settings, conditions, and a script that solves it |
 """
 
@@ -72,8 +74,8 @@ def export(run: Run, folder: Path) -> dict[str, int]:
     if not planners:
         first = display(run.judged("base", profile.apps[0]))
         raise UserError(
-            f"run {run.folder.name} has no judged trajectories ({first} is missing): coda reproduce "
-            "--until judge"
+            f"run {run.folder.name} has no judged trajectories ({first} is missing): coda "
+            "reproduce --until judge"
         )
     rule, counts = Rule.of(profile.judge), {}
     with new_folder(folder) as temporary:
@@ -102,10 +104,15 @@ def export(run: Run, folder: Path) -> dict[str, int]:
 def trajectory_row(trajectory: Trajectory, rule: Rule) -> dict[str, Any]:
     """A row of `trajectories`; screenshots are PNGs."""
     steps = [
-        {"screenshot": {"bytes": step.screenshot, "path": None}, "plan": step.plan, "reply": step.reply,
-         "action": action_text(step.actions, decode_image(step.screenshot).size), "error": step.error}
+        {
+            "screenshot": {"bytes": step.screenshot, "path": None},
+            "plan": step.plan,
+            "reply": step.reply,
+            "action": action_text(step.actions, decode_image(step.screenshot).size),
+            "error": step.error,
+        }
         for step in trajectory.steps
-    ]  # fmt: skip
+    ]
     texts = {name: getattr(trajectory, name) for name in _TEXTS} | {"stop": str(trajectory.stop)}
     labels = {"verdicts": list(trajectory.verdicts), "positive_steps": list(positive_steps(trajectory, rule))}
     final = {"bytes": trajectory.final_screenshot, "path": None}
@@ -156,7 +163,7 @@ def copy_planner(run: Run, name: str, checkpoint: Path, target: Path) -> None:
     write_text(target / "README.md", model_card(run, name))
 
 
-# ---- cards -----------------------------------------------------------------------------------------------
+# ---- cards -------------------------------------------------------------------------------------------------
 
 
 def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> str:
@@ -177,13 +184,14 @@ def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> s
     }
     numbers = "\n".join(f"* {count} {name}" for name, count in counts.items() if not name.startswith("model"))
     about = (
-        f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the "
-        "votes of a judge, "
-        "and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with tiny "
-        "models; these are not "
+        f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with "
+        "the votes of a judge, "
+        "and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with "
+        "tiny models; these are not "
         "data of the paper."
     )
-    use = f'```python\nfrom datasets import load_dataset\n\nload_dataset("FOLDER", "trajectories", split="{planners[0]}")\n```'
+    call = f'load_dataset("FOLDER", "trajectories", split="{planners[0]}")'
+    use = f"```python\nfrom datasets import load_dataset\n\n{call}\n```"
     return _card(head, f"Trajectories of run {run.folder.name}", about, numbers, use, COLUMNS, origin(run))
 
 
@@ -199,10 +207,12 @@ def model_card(run: Run, name: str) -> str:
         head["base_model"] = base  # a name on the hub
     app = name.removeprefix("specialist-")
     if name == "generalist":
-        stage = "Stage 2: a fresh base planner, by supervised fine-tuning on the specialists' accepted trajectories."
+        trained = "a fresh base planner, by supervised fine-tuning on the specialists' accepted trajectories"
+        stage = f"Stage 2: {trained}."
     else:
         stage = f"Stage 1: the specialist for {app}, by decoupled GRPO on the base planner's judged rollouts."
-    about = f"{stage} The base planner is `{base}`, the executor that it was trained with `{profile.models.executor}` (frozen)."
+    executor = f"the executor that it was trained with `{profile.models.executor}` (frozen)"
+    about = f"{stage} The base planner is `{base}`, {executor}."
     where = "" if name == "generalist" else f" --app {app}"
     size = "" if profile.name == "laptop" else f" --profile {profile.name}"
     use = f"```bash\ncoda evaluate --planner FOLDER{where}{size}\n```"
@@ -223,8 +233,11 @@ def _success(run: Run, name: str) -> str:
         ("stage2", "overall") if name == "generalist" else ("stage1", name.removeprefix("specialist-"))
     )
     rows = table[(table["system"] == system) & (table["application"] == app)]
-    lines = [f"* {row.metric}, {app}: {row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.tasks} tasks ({row.provenance})"
-             for row in rows.itertuples()]  # fmt: skip
+    lines = [
+        f"* {row.metric}, {app}: {row.value:.1f} % [{row.low:.1f}, {row.high:.1f}], {row.tasks} "
+        f"tasks ({row.provenance})"
+        for row in rows.itertuples()
+    ]
     return "\n".join(["At the test tasks, with 95 % intervals over tasks:", "", *lines])
 
 

@@ -41,10 +41,15 @@ class View:
 
 
 def judge_folder(
-    trajectories: Path, judgments: Path, model: EndpointModel, judge: str, view: View = View(),
-    sampling: Sampling = SAMPLING, seed: int = 0, progress: Callable[[int, int], None] = lambda done,
-    total: None,
-) -> tuple[Counter[str], list[str]]:  # fmt: skip
+    trajectories: Path,
+    judgments: Path,
+    model: EndpointModel,
+    judge: str,
+    view: View = View(),
+    sampling: Sampling = SAMPLING,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> tuple[Counter[str], list[str]]:
     """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and
     the problems.
 
@@ -74,14 +79,21 @@ def judge_folder(
         except TrajectoryError as error:
             return "unreadable", f"{path}: {error}"
         about = {
-            "benchmark": benchmark, "goal": trajectory["goal"], "agent": agent, "judge": judge,
+            "benchmark": benchmark,
+            "goal": trajectory["goal"],
+            "agent": agent,
+            "judge": judge,
             "judge_model_name": model.name,
             "judge_args": {"use_screenshot": view.screenshot, "use_axtree": view.axtree},
-            "completion_args": {"temperature": sampling.temperature, "max_tokens": sampling.max_new_tokens,
-            "seed": seed},
-            "trajectory_info": {key: trajectory.get(key) for key in ("valid", "model", "seed",
-            "summary_info")},
-        }  # fmt: skip
+            "completion_args": {
+                "temperature": sampling.temperature,
+                "max_tokens": sampling.max_new_tokens,
+                "seed": seed,
+            },
+            "trajectory_info": {
+                key: trajectory.get(key) for key in ("valid", "model", "seed", "summary_info")
+            },
+        }
         try:
             answer = model.complete(messages, sampling, seed)
         except Refused as error:
@@ -130,10 +142,13 @@ def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Messa
         for step in trajectory["steps"]
     ]
     return render(
-        "agentrewardbench", "judge", goal=str(trajectory["goal"]), steps=steps,
+        "agentrewardbench",
+        "judge",
+        goal=str(trajectory["goal"]),
+        steps=steps,
         screenshots=list(_screenshot(last, folder)) if view.screenshot else [],
         axtree=str(last.get("axtree") or "") if view.axtree else "",
-    )  # fmt: skip
+    )
 
 
 def _screenshot(step: dict[str, Any], folder: Path) -> Iterator[Image.Image]:

@@ -83,7 +83,7 @@ def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Tra
         )
 
 
-# ---- ScienceBoard ----------------------------------------------------------------------------------------
+# ---- ScienceBoard ------------------------------------------------------------------------------------------
 
 
 def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
@@ -116,7 +116,7 @@ def _read_scienceboard(folder: Path) -> Trajectory:
         if isinstance(line.get(SCREEN), str):
             picture = read_picture(folder, line[SCREEN], where)
             actions, error = actions_of(line["actions"], decode_image(picture).size)
-        else:  # an agent that was given the accessibility tree alone: points in pixels of a screen of unknown size
+        else:  # an agent with the accessibility tree alone: its points are on a screen of unknown size
             picture, (actions, error) = unseen(), without_points(line["actions"])
         steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
     unknown = steps[-1].screenshot if steps else unseen()
@@ -124,7 +124,7 @@ def _read_scienceboard(folder: Path) -> Trajectory:
     return _read(folder, steps, final, SCIENCEBOARD)
 
 
-# ---- OSWorld ---------------------------------------------------------------------------------------------
+# ---- OSWorld -----------------------------------------------------------------------------------------------
 
 
 def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
@@ -135,17 +135,24 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
         for index, step in enumerate(trajectory.steps):
             size = decode_image(step.screenshot).size
             for position, code in enumerate([action_code(action, size) for action in step.actions] or [""]):
-                # of a step's actions only the last one's effect was seen
-                last = position >= len(step.actions) - 1
+                last = (
+                    position >= len(step.actions) - 1
+                )  # of a step's actions only the last one's effect was seen
                 number = len(lines) + 1
                 name = f"step_{number}_{_stamp(number)}.png"
                 (folder / name).write_bytes(screenshots[index + last])
                 ended = code.partition(" ")[0] in ("DONE", "FAIL", "ANS")
                 lines.append(
-                    {"step_num": number, "action_timestamp": _stamp(number), "action": code, "reward": 0,
-                     "done": ended,
-                     "info": {"coda_step": index}, "screenshot_file": name}
-                )  # fmt: skip
+                    {
+                        "step_num": number,
+                        "action_timestamp": _stamp(number),
+                        "action": code,
+                        "reward": 0,
+                        "done": ended,
+                        "info": {"coda_step": index},
+                        "screenshot_file": name,
+                    }
+                )
         _write(folder, trajectory, lines, OSWORLD, "{:.1f}\n")
 
 

@@ -29,8 +29,10 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
     names = ("task_id", "app", "instruction", "planner", "run", "answer", "success", "score")
     steps = [{"plan": step.plan, "reply": step.reply, "error": step.error} for step in trajectory.steps]
     return {name: getattr(trajectory, name) for name in names} | {
-        "stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps,
-    }  # fmt: skip
+        "stop": str(trajectory.stop),
+        "verdicts": list(trajectory.verdicts),
+        "steps": steps,
+    }
 
 
 def twice(trajectory: Trajectory) -> UserError:
@@ -42,10 +44,15 @@ def twice(trajectory: Trajectory) -> UserError:
 
 
 def trajectory_of(
-    task_id: str, app: str, instruction: str, planner: str, steps: Sequence[Step], final: bytes,
+    task_id: str,
+    app: str,
+    instruction: str,
+    planner: str,
+    steps: Sequence[Step],
+    final: bytes,
     result: float | None,
     record: dict[str, Any] | None,
-) -> Trajectory:  # fmt: skip
+) -> Trajectory:
     """A trajectory that was read; its last action says how it ended.  `record` is that of `record_of`."""
     success, score = None if result is None else result >= 1, None if result in (None, 0, 1) else result
     last = steps[-1].actions[-1] if steps and steps[-1].actions else None
@@ -89,7 +96,7 @@ def read_picture(folder: Path, name: Any, where: str) -> bytes:
 
 
 def read_result(path: Path) -> float | None:
-    """The score in a file, such as 0, 1 or 0.5; None if there is no file.  UserError if it holds no number."""
+    """The score in a file, such as 0, 1 or 0.5; None if there is none.  UserError if it holds no number."""
     if not os.path.lexists(path):
         return None
     said = read_text(path).strip()

@@ -41,8 +41,7 @@ RUNNER = "coda_study.pipeline.runner"  # runs one stage; called by the Snakefile
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
     "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations",
-    "curve", "real_apps",
-    "virtual_machines", "solutions", "everything", "base_models",
+    "curve", "real_apps", "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
 ALONE = (  # need no exploration of the run
@@ -69,10 +68,15 @@ def runs_of_seeds(name: str, profile: Profile, seeds: Sequence[int]) -> dict[Run
 
 
 def reproduce(
-    run: Run, profile: Profile, cores: int, until: str = "results", fresh: bool = False,
+    run: Run,
+    profile: Profile,
+    cores: int,
+    until: str = "results",
+    fresh: bool = False,
     console: Console | None = None,
-    notebooks: Path = NOTEBOOKS, cluster: Path | None = None,
-) -> Outcome:  # fmt: skip
+    notebooks: Path = NOTEBOOKS,
+    cluster: Path | None = None,
+) -> Outcome:
     """Bring a run up to date with its inputs, through stage `until`; what is up to date is not run again.
 
     Stages are run on `cores` cores of this machine, or as jobs of a cluster: a folder with a Snakemake
@@ -162,8 +166,8 @@ def _stages(preview: str) -> list[str]:
     stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
     if len(stages) != len(jobs):
         raise StageError(
-            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see the "
-            "Snakefile"
+            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see "
+            "the Snakefile"
         )
     return stages
 
@@ -193,15 +197,15 @@ def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | 
         )
     if in_reference(run.folder):
         raise UserError(
-            f"{display(run.folder)} belongs to the committed results, which stay; choose another name "
-            "with --run"
+            f"{display(run.folder)} belongs to the committed results, which stay; choose another "
+            "name with --run"
         )
     if not is_free(run.folder):
         run.require_marked()
     if os.path.lexists(run.profile_file) and not fresh and (name := run.profile().name) != profile.name:
         raise UserError(
-            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose another name "
-            "with --run"
+            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose "
+            "another name with --run"
         )
     if cluster and not (cluster / "config.yaml").is_file():
         raise UserError(
@@ -229,8 +233,8 @@ def _check_explored(run: Run, profile: Profile, until: str) -> None:
         paths += [of("base", app) for of in (explorer.judged, explorer.judge_scores) for app in profile.apps]
     if absent := [path for path in paths if not path.exists()]:
         raise UserError(
-            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has no "
-            f"{display(absent[0])}: "
+            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has "
+            f"no {display(absent[0])}: "
             f"run {explorer.folder.name} first, at least --until judge"
         )
 
@@ -242,15 +246,34 @@ def _command(
     local = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
     elsewhere = ["--workflow-profile", cluster and cluster.resolve()]
     command = [
-        sys.executable, "-m", "coda_study.pipeline.scheduler", f"until_{until}",
-        "--rerun-incomplete", "--nolock", "--nocolor",  # our own lock cannot go stale
-        "--snakefile", SNAKEFILE, "--directory", run.folder, *(elsewhere if cluster else local),
-        "--scheduler", "greedy",
-        "--rerun-triggers", "mtime", "params", "input", "--max-checksum-file-size", CHECKSUM_LIMIT,
-        "--profile", "none",
-        "--config", f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}",  # stays last
+        sys.executable,
+        "-m",
+        "coda_study.pipeline.scheduler",
+        f"until_{until}",
+        "--rerun-incomplete",
+        "--nolock",
+        "--nocolor",  # our own lock cannot go stale
+        "--snakefile",
+        SNAKEFILE,
+        "--directory",
+        run.folder,
+        *(elsewhere if cluster else local),
+        "--scheduler",
+        "greedy",
+        "--rerun-triggers",
+        "mtime",
+        "params",
+        "input",
+        "--max-checksum-file-size",
+        CHECKSUM_LIMIT,
+        "--profile",
+        "none",
+        "--config",
+        f"run={run.name}",
+        f"profile={profile.name}",
+        f"notebooks={notebooks}",  # stays last
         *([] if cluster else ["attached=1"]),
-    ]  # fmt: skip
+    ]
     return list(map(str, command))
 
 
@@ -283,10 +306,14 @@ def _lock(run: Run) -> Iterator[int]:
 
 
 def _drive(
-    run: Run, command: list[str], cluster: Path | None, lock: int, stages: list[str], expected: dict[str,
-    float],
+    run: Run,
+    command: list[str],
+    cluster: Path | None,
+    lock: int,
+    stages: list[str],
+    expected: dict[str, float],
     console: Console,
-) -> None:  # fmt: skip
+) -> None:
     """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
 
     The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's
@@ -302,9 +329,14 @@ def _drive(
         warmed(run.folder, 0 if cluster else len(stages), output) as address,
     ):
         process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
-            [*command, *([f"warm={address}"] if address else [])], stdin=subprocess.PIPE, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True, env=env, pass_fds=[lock],
-        )  # fmt: skip
+            [*command, *([f"warm={address}"] if address else [])],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env=env,
+            pass_fds=[lock],
+        )
         with ended(process, PATIENCE_S), lines.progress:
             while process.poll() is None:
                 lines.update(started)
@@ -345,5 +377,6 @@ def _last_words(log: str, folder: Path) -> str:
     Its paths are relative to the run's folder.
     """
     if missed := re.search(r"affected files:\n((?: {8}.+\n?)+)", log):
-        return f"not there: {', '.join(os.path.normpath(folder / name.strip()) for name in missed[1].splitlines())}"
+        names = missed[1].splitlines()
+        return f"not there: {', '.join(os.path.normpath(folder / name.strip()) for name in names)}"
     return " ".join([line.strip() for line in log.strip().splitlines() if len(line) < 300][-12:])

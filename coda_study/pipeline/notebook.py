@@ -96,10 +96,15 @@ def execute(
     with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
         try:
             papermill.execute_notebook(
-                notebook, failed, dict(parameters), kernel_name="python3", language="python",
+                notebook,
+                failed,
+                dict(parameters),
+                kernel_name="python3",
+                language="python",
                 progress_bar=False,
-                cwd=notebook.parent, kernel_manager_class=kernel_manager(sockets, kernel),
-            )  # fmt: skip
+                cwd=notebook.parent,
+                kernel_manager_class=kernel_manager(sockets, kernel),
+            )
         except papermill.PapermillExecutionError as error:
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
         except (DeadKernelError, CellTimeoutError) as error:

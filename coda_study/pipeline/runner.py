@@ -49,11 +49,17 @@ class Record:
 
 
 def run_stage(
-    run: Run, stage: str, notebook: Path, executed: Path, parameters: Sequence[str],
+    run: Run,
+    stage: str,
+    notebook: Path,
+    executed: Path,
+    parameters: Sequence[str],
     inputs: Sequence[Path] = (),
-    outputs: Sequence[Path] = (), settings: str = "", resumable: Path | None = None,
+    outputs: Sequence[Path] = (),
+    settings: str = "",
+    resumable: Path | None = None,
     kernel: Fork | None = None,
-) -> Record:  # fmt: skip
+) -> Record:
     """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are
     'name=value'.
 

@@ -25,11 +25,9 @@ from typing import IO, NoReturn
 
 LIBRARIES = (
     "papermill", "ipykernel.kernelapp", "matplotlib_inline.backend_inline", "matplotlib.pyplot", "pandas",
-    "scipy.stats", "torch",
-    "transformers.models.qwen2_5_vl", "trl.trainer.grpo_trainer", "trl.trainer.sft_trainer", "pydantic",
-    "gymnasium",
-    "statsmodels.stats.contingency_tables", "statsmodels.stats.proportion", "rapidfuzz.distance",
-    "PySide6.QtTest",
+    "scipy.stats", "torch", "transformers.models.qwen2_5_vl", "trl.trainer.grpo_trainer",
+    "trl.trainer.sft_trainer", "pydantic", "gymnasium", "statsmodels.stats.contingency_tables",
+    "statsmodels.stats.proportion", "rapidfuzz.distance", "PySide6.QtTest",
 )  # fmt: skip
 ENOUGH = 3  # stages that are sooner done with such a process than without
 
@@ -62,10 +60,14 @@ def warmed(folder: Path, stages: int, output: IO[str]) -> Iterator[Path | None]:
             str(folder),
         ]  # the folder tells runs apart
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
             pass_fds=[door.fileno()],
-            env=os.environ | alone, preexec_fn=dies_with_its_parent,
-        )  # fmt: skip
+            env=os.environ | alone,
+            preexec_fn=dies_with_its_parent,
+        )
         try:
             yield address
         finally:

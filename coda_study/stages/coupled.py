@@ -22,11 +22,11 @@ from torch.nn.utils.rnn import pad_sequence
 from coda_lib.agent import Decision
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.executor import Executor, executor_messages
-from coda_lib.grpo import advantages
 from coda_lib.models.chat import Message
 from coda_lib.models.local import LocalModel, encode, picture_names
 from coda_lib.models.shared_prefix import GroupRows, distinct
 from coda_lib.planner import Observation
+from coda_lib.reward import advantages
 from coda_lib.trainer import ActionReward, Progress, SpecializeTrainer, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
@@ -180,10 +180,16 @@ class CoupledTrainer(SpecializeTrainer):
 
 
 def specialize_coupled(
-    rows: Dataset, planner: str | Path, executor: Executor, settings: SpecializeSettings,
+    rows: Dataset,
+    planner: str | Path,
+    executor: Executor,
+    settings: SpecializeSettings,
     sampling: SamplingSettings,
-    folder: Path, seed: int, distance: bool = True, progress: Progress = lambda done, total: None,
-) -> Path:  # fmt: skip
+    folder: Path,
+    seed: int,
+    distance: bool = True,
+    progress: Progress = lambda done, total: None,
+) -> Path:
     """`specialize` with the executor trained as well; `folder`/executor is its checkpoint."""
     rewarding = CoupledReward(executor, seed, settings, distance)
     how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}

@@ -58,9 +58,11 @@ def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame
     for done, point in enumerate(points):
         progress(done, len(points))
         if not (path := run.curve(*point)).is_file():
-            agent = system_agent(run, "base", wanted.app) if point == UNTRAINED else load_agent(
-                run.profile(), path.stem, str(train(run, *point))
-            )  # fmt: skip
+            agent = (
+                system_agent(run, "base", wanted.app)
+                if point == UNTRAINED
+                else load_agent(run.profile(), path.stem, str(train(run, *point)))
+            )
             write_table(path, play_held_out(run, agent, wanted.app))
     progress(len(points), len(points))
     return curve_table(run)

@@ -52,18 +52,27 @@ class KeepingReward(ActionReward):
         for start in starts:
             state, own = states[start], slice(start, start + self.size)
             plans = [
-                {"plan": decision.plan, "reply": decision.reply, "error": decision.error,
-                 "reward": float(reward),
-                 "actions": [_record(action) for action in decision.actions]}
+                {
+                    "plan": decision.plan,
+                    "reply": decision.reply,
+                    "error": decision.error,
+                    "reward": float(reward),
+                    "actions": [_record(action) for action in decision.actions],
+                }
                 for decision, reward in zip(decisions[own], earned[own], strict=True)
-            ]  # fmt: skip
+            ]
             target = parse_actions(kwargs["target"][start], state.current.size)
             groups.append(
-                {"step": step + 1, "instruction": state.instruction,
-                 "history": [turn.plan for turn in state.history],
-                 "previous": screenshot_png(state.previous), "picture": screenshot_png(state.current),
-                 "target": [_record(action) for action in target], "plans": plans}
-            )  # fmt: skip
+                {
+                    "step": step + 1,
+                    "instruction": state.instruction,
+                    "history": [turn.plan for turn in state.history],
+                    "previous": screenshot_png(state.previous),
+                    "picture": screenshot_png(state.current),
+                    "target": [_record(action) for action in target],
+                    "plans": plans,
+                }
+            )
         with atomic_path(path) as temporary:
             pq.write_table(pa.Table.from_pylist(groups, _SCHEMA), temporary, compression="zstd")
         return carried
@@ -74,16 +83,15 @@ def _record(action: Any) -> dict[str, Any]:
 
 
 _ACTION = pa.struct(
-    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()), ("y2",
-     pa.float64()),
-     ("text", pa.string()), ("direction", pa.string())]
+    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()),
+     ("y2", pa.float64()), ("text", pa.string()), ("direction", pa.string())]
 )  # fmt: skip
 _PLAN = pa.struct(
     [("plan", pa.string()), ("reply", pa.string()), ("error", pa.string()), ("reward", pa.float64()),
      ("actions", pa.list_(_ACTION))]
 )  # fmt: skip
 _SCHEMA = pa.schema(
-    [("step", pa.int64()), ("instruction", pa.string()), ("history", pa.list_(pa.string())), ("previous",
-     pa.binary()),
-     ("picture", pa.binary()), ("target", pa.list_(_ACTION)), ("plans", pa.list_(_PLAN))]
+    [("step", pa.int64()), ("instruction", pa.string()), ("history", pa.list_(pa.string())),
+     ("previous", pa.binary()), ("picture", pa.binary()), ("target", pa.list_(_ACTION)),
+     ("plans", pa.list_(_PLAN))]
 )  # fmt: skip

@@ -69,8 +69,8 @@ def _find(observation: Observation, name: str) -> tuple[float, float]:
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
     if not elements:
         raise UserError(
-            "the widget-tree executor needs an application that runs and names its elements; this state "
-            "has none"
+            "the widget-tree executor needs an application that runs and names its elements; this "
+            "state has none"
         )
     if not (match := process.extractOne(name, [element.name for element in elements], score_cutoff=_LIKE)):
         raise ScriptError(f"nothing on the screen is called {name!r}")
@@ -85,7 +85,7 @@ class CoderExecutor(Executor):
         self.coder, self.drawing = coder, sampling
 
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
-        """Raw replies; a delegated plan's is the coder's text, typed, with the Enter that the plan asks for."""
+        """Raw replies; a delegated plan's is the coder's text, typed, with the plan's Enter."""
         delegated = [_TYPED.sub(CALL, plan) for plan in plans]
         typed = [i for i, plan in enumerate(delegated) if CALL in plan]
         rest = [i for i in range(len(plans)) if i not in set(typed)]
@@ -104,9 +104,14 @@ class CoderExecutor(Executor):
 def coder_messages(observation: Observation, plan: str, prompts: str):
     history = [vars(turn) for turn in observation.history[-HISTORY:]]
     return render(
-        prompts, "coder", instruction=observation.instruction, history=history, plan=plan,
-        previous=observation.previous, current=observation.current,
-    )  # fmt: skip
+        prompts,
+        "coder",
+        instruction=observation.instruction,
+        history=history,
+        plan=plan,
+        previous=observation.previous,
+        current=observation.current,
+    )
 
 
 def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
@@ -121,7 +126,7 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
     return format_action(Action.type_text(text), size)
 
 
-# ---- what is measured ------------------------------------------------------------------------------------
+# ---- what is measured --------------------------------------------------------------------------------------
 
 
 def executors(profile: Profile) -> dict[str, Executor]:
