@@ -22,11 +22,11 @@ from torch.nn.utils.rnn import pad_sequence
 from coda_lib.agent import Decision
 from coda_lib.config import SamplingSettings, SpecializeSettings
 from coda_lib.executor import Executor, executor_messages
+from coda_lib.grpo import advantages
 from coda_lib.models.chat import Message
 from coda_lib.models.local import LocalModel, encode, picture_names
 from coda_lib.models.shared_prefix import GroupRows, distinct
 from coda_lib.planner import Observation
-from coda_lib.reward import advantages
 from coda_lib.trainer import ActionReward, Progress, SpecializeTrainer, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
