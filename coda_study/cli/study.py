@@ -277,6 +277,8 @@ def judge_run(
     from coda_study.formats.judging import View, judge_folder
 
     key = read_text(api_key_file).strip() if api_key_file else "none"
+    if not key:
+        raise UserError(f"{api_key_file} holds no API key")
     served = EndpointModel(endpoint, model, key, concurrency)
     with Progress(console=err, transient=True) as progress:
         bar = progress.add_task(model, total=None)
