@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 import torch
+import typer
 from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from typer.testing import CliRunner
 
 from coda_lib import trainer
 from coda_lib.config import Profile, load_profile
+from tools.bench import __main__ as command
 from tools.bench import training
 from tools.bench.operations import Operations
 from tools.bench.training import WAYS, Clock, Report, measure_training
@@ -72,6 +75,19 @@ def trainings(monkeypatch: pytest.MonkeyPatch, folders) -> list[list[dict[str, A
     monkeypatch.setattr(training, "specialize", specialize)
     monkeypatch.setitem(training.SIZES, "3b", folders["planner"])
     return logs
+
+
+@pytest.fixture
+def bench():
+    """Give a function that runs `python -m tools.bench` in this process and returns exit code and output."""
+    app = typer.Typer()
+    app.command()(command.bench)
+
+    def bench(*arguments: str) -> tuple[int, str]:
+        result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+        return result.exit_code, result.output
+
+    return bench
 
 
 def profile(folders: dict[str, str], lora: int | None = 4) -> Profile:
@@ -149,7 +165,7 @@ def test_on_a_gpu_the_clock_waits_for_it_and_each_phase_has_its_own_peak_memory(
     )
 
 
-def test_a_way_that_does_not_fit_is_reported_and_the_other_measured(folders, monkeypatch, coda):
+def test_a_way_that_does_not_fit_is_reported_and_the_other_measured(folders, monkeypatch, bench):
     specialize = training.specialize
 
     def short(rows: Any, planner: Path, executor: Any, settings: Any, *given: Any, **how: Any) -> Path:
@@ -159,22 +175,22 @@ def test_a_way_that_does_not_fit_is_reported_and_the_other_measured(folders, mon
 
     monkeypatch.setattr(training, "specialize", short)
     monkeypatch.setattr(training, "measure_training", lambda console, size: measured(folders))
-    code, shown, _ = coda("bench", "--training", "--size", "3b", "--json")
+    code, shown = bench("--training", "--size", "3b", "--json")
     report = json.loads(shown)
     assert code == 1 and list(report["failed"]) == ["stock TRL"] and report["loss_difference"] is None
     assert {phase["way"] for phase in report["phases"]} == {"shared prefix"}
 
 
-def test_the_command_shows_both_ways_and_how_they_compare(folders, monkeypatch, coda):
+def test_the_command_shows_both_ways_and_how_they_compare(folders, monkeypatch, bench):
     monkeypatch.setattr(training, "measure_training", lambda console, size: measured(folders))
-    code, shown, _ = coda("bench", "--training", "--size", "3b")
+    code, shown = bench("--training", "--size", "3b")
     assert code == 0 and "4 plans a step in groups of 4; adapters of rank 4 trained" in shown
     assert "times as fast; policy and reference" in shown and "first step: losses differ by" in shown
 
 
-def test_an_unknown_size_is_one_clear_error(coda):
-    code, _, messages = coda("bench", "--training", "--size", "72b")
-    assert code == 2 and "72b" in messages and "laptop" in messages
+def test_an_unknown_size_is_one_clear_error(bench):
+    code, shown = bench("--training", "--size", "72b")
+    assert code == 2 and "72b" in shown and "laptop" in shown
 
 
 def test_the_laptops_own_models_are_measured_with_its_profile(monkeypatch, trainings):
@@ -246,13 +262,13 @@ def test_a_product_with_a_result_of_another_type_is_counted():
     assert operations.total == 2 * 3 * 4 * 5
 
 
-def test_too_little_memory_inside_the_training_is_reported_too(folders, monkeypatch, coda):
+def test_too_little_memory_inside_the_training_is_reported_too(folders, monkeypatch, bench):
     def short(self: Any, *_: Any, **__: Any) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1.00 GiB.")
 
     monkeypatch.setattr(trainer.SpecializeTrainer, "training_step", short)
     monkeypatch.setattr(training, "measure_training", lambda console, size: measured(folders))
-    code, shown, _ = coda("bench", "--training", "--size", "3b", "--json")
+    code, shown = bench("--training", "--size", "3b", "--json")
     report = json.loads(shown)
     assert code == 1 and list(report["failed"]) == list(WAYS) and not report["phases"]
     assert all("lower specialize.at_once" in reason for reason in report["failed"].values())
