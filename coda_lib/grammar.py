@@ -31,8 +31,8 @@ _GAP = re.compile(r"\s*?(?:\Z|\n\s*(?:Action:\s*)?)")  # between two calls
 _MARK = re.compile(r"\\.|['\"]", re.DOTALL)  # an escape, or a quote that may be the last one
 _NUMBER = r"\s*(-?\d+(?:\.\d+)?)\s*"
 _BOX = re.compile(
-    rf"\s*(?:<\|box_start\|>)?\s*(?:\({_NUMBER},{_NUMBER}(?:,{_NUMBER},{_NUMBER})?\)|<point>{_NUMBER}\s{_NUMBER}</point>)"
-    r"\s*(?:<\|box_end\|>)?\s*"
+    rf"\s*(?:<\|box_start\|>)?\s*(?:\({_NUMBER},{_NUMBER}(?:,{_NUMBER},{_NUMBER})?\)"
+    rf"|<point>{_NUMBER}\s{_NUMBER}</point>)\s*(?:<\|box_end\|>)?\s*"
 )
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _NEXT_TURN = (

@@ -37,9 +37,9 @@ def loop(
     """Train a specialist and a generalist for one application, and play its test tasks with them.
 
     `profile` has the models, the settings of every stage and the seed.  Base planner and specialist explore
-    the same `train` tasks.  The checkpoints come into `folder`/specialist and `folder`/generalist.  Returns a row
-    for each episode of the base planner, the specialist and the generalist (`rollout.episodes`).  UserError if
-    the judge calls no attempt clean.
+    the same `train` tasks.  The checkpoints come into `folder`/specialist and `folder`/generalist.  Returns
+    a row for each episode of the base planner, the specialist and the generalist (`rollout.episodes`).
+    UserError if the judge calls no attempt clean.
     """
     seed, prompts = profile.seed, profile.prompts
     executor, judge = Executor.load(profile), Judge.load(profile)

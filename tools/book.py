@@ -121,8 +121,9 @@ def harmless(output: nbformat.NotebookNode) -> nbformat.NotebookNode:
     elif "text/markdown" in data:
         return nbformat.v4.new_output("display_data", {"text/markdown": without_html(data["text/markdown"])})
     else:
-        said = output.get("text") or "\n".join(output.get("traceback", ())) or data.get("text/plain", "")
-        page = f"<div class='highlight'><pre><code>{as_html(re.sub(COLORS, '', said).rstrip())}</code></pre></div>"
+        text = output.get("text") or "\n".join(output.get("traceback", ())) or data.get("text/plain", "")
+        code = as_html(re.sub(COLORS, "", text).rstrip())
+        page = f"<div class='highlight'><pre><code>{code}</code></pre></div>"
     return nbformat.v4.new_output("display_data", {"text/html": page})
 
 

@@ -200,7 +200,8 @@ def _check_size(folder: Path) -> None:
     stored = 0
     for path in folder.glob("*.safetensors"):  # none where a hub's name is given
         with safe_open(path, "pt") as weights:
-            stored += sum(math.prod(weights.get_slice(name).get_shape()) for name in weights.keys())  # noqa: SIM118
+            names = weights.keys()
+            stored += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     if stored:
         with torch.device("meta"):
             described = Qwen2_5_VLForConditionalGeneration(

@@ -113,11 +113,11 @@ def _print_training(report: Report) -> None:
             (report.seconds(way, "policy", "reference") for way in ways),
         )
         (step, stock_step), (passes, stock_passes) = whole, ours
-        gaps = f"losses differ by {report.loss_difference:.1e}, gradients by {report.gradient_difference:.1e} of their norm"
+        losses, gradients = report.loss_difference, report.gradient_difference
         out.print(
             f"\na step: {step:.3g} s against {stock_step:.3g} s, {stock_step / step:.1f} times as fast; "
             f"policy and reference {stock_passes / passes:.1f} times",
-            f"first step: {gaps}",
+            f"first step: losses differ by {losses:.1e}, gradients by {gradients:.1e} of their norm",
             sep="\n",
             markup=False,
             soft_wrap=True,

@@ -114,7 +114,9 @@ def measure_training(console: Console, size: str = "laptop", profile: Profile | 
                     rows, planner, executor,
                     profile.specialize.model_copy(update={"steps": 1 + _STEPS, "vllm_server": None,
                     "shared_prefix": shared}),
-                    profile.planner.model_copy(update={"max_new_tokens": noise.hardware.plan_tokens} if noise else {}),
+                    profile.planner.model_copy(
+                        update={"max_new_tokens": noise.hardware.plan_tokens} if noise else {}
+                    ),
                     Path(folder, way), profile.seed, kind=timed_trainer(clock, plans, noise and noise.words),
                 )  # fmt: skip
                 clocks[way] = clock
