@@ -22,8 +22,14 @@ _ALIASES = {
     "control": "ctrl", "return": "enter", "escape": "esc", "del": "delete", "pgup": "pageup",
     "pgdn": "pagedown",
     "arrowup": "up", "arrowdown": "down", "arrowleft": "left", "arrowright": "right", "spacebar": "space",
-    "super": "win", "meta": "win",
+    "super": "win", "meta": "win", "prior": "pageup", "next": "pagedown",
+    "prtsc": "printscreen", "prtscr": "printscreen", "prntscrn": "printscreen",
 }  # fmt: skip
+# Keys that models write in two words or as X11 does, and a chord that is joined by hyphens.
+_TWO_WORDS = re.compile(
+    r"\b(page|arrow|back|caps|num|scroll|print)[ _-](up|down|left|right|space|lock|screen)\b"
+)
+_HYPHEN = re.compile(r"(?<![^\s+-])(ctrl|control|alt|shift|win|super|meta)-(?=.)")
 
 
 def hotkey_keys(text: str) -> tuple[str, ...]:
@@ -32,9 +38,8 @@ def hotkey_keys(text: str) -> tuple[str, ...]:
     >>> hotkey_keys("Control+C")
     ('ctrl', 'c')
     """
-    keys = re.findall(
-        r"[^\s+]+|(?:^|(?<=[\s+]))\+$", text.lower().strip()
-    )  # a last '+' after a gap is the plus key
+    text = _HYPHEN.sub(r"\1 ", _TWO_WORDS.sub(r"\1\2", text.lower().strip()))
+    keys = re.findall(r"[^\s+]+|(?:^|(?<=[\s+]))\+$", text)  # a last '+' after a gap is the plus key
     return tuple(_ALIASES.get(key, key) for key in keys)
 
 

@@ -21,33 +21,39 @@ LONGEST_REPLY = 20_000  # characters; a longer reply with actions is refused unr
 _TYPES = {name: kind for kind in ActionType for name in (kind.value, *kind.older)}
 _ROLES = {name: argument for argument, (names, _) in ARGUMENTS.items() for name in names}
 
-_CALL = re.compile(r"\s*(\w+)\s*\(\s*")
-_MARK_OF_LINE = re.compile(r"^[ \t]*Action:(?=\s*\w+\s*\()", re.MULTILINE)
-_ACTION_MARK = re.compile(r"(?:^|\s)Action:(?=\s*\w+\s*\()")
+_FENCED = r"\s*(?:```\w*\s*)?"  # a call may stand in a code fence
+_CALL = re.compile(_FENCED + r"(\w+)\s*\(\s*")
+_MARK_OF_LINE = re.compile(rf"^[ \t]*Action[:：](?={_FENCED}\w+\s*\()", re.MULTILINE)
+_ACTION_MARK = re.compile(rf"(?:^|\s)Action[:：](?={_FENCED}\w+\s*\()")
 MARKS = 20  # places where a reply may say `Action:` before its first action
 _KEY = re.compile(r"\s*(,?)\s*(\w+)\s*=\s*(['\"])")
 _CLOSE = re.compile(r"\s*,?\s*(?:\)|\Z)")  # the last bracket of a reply may be missing
-_GAP = re.compile(r"\s*?(?:\Z|\n\s*(?:Action:\s*)?)")  # between two calls
+_GAP = re.compile(r"\s*?(?:\Z|\n\s*(?:Action[:：]\s*)?)")  # between two calls
 _MARK = re.compile(r"\\.|['\"]", re.DOTALL)  # an escape, or a quote that may be the last one
 _NUMBER = r"\s*(-?\d+(?:\.\d+)?)\s*"
-_BOX = re.compile(
-    rf"\s*(?:<\|box_start\|>)?\s*(?:\({_NUMBER},{_NUMBER}(?:,{_NUMBER},{_NUMBER})?\)"
-    rf"|<point>{_NUMBER}\s{_NUMBER}</point>)\s*(?:<\|box_end\|>)?\s*"
+_BOX = (
+    rf"\s*(?:<\|box_start\|>)?\s*(?:[(\[]{_NUMBER},{_NUMBER}(?:,{_NUMBER},{_NUMBER})?[)\]]"
+    rf"|<(?:point|bbox)>{_NUMBER}\s{_NUMBER}(?:\s{_NUMBER}\s{_NUMBER})?</(?:point|bbox)>)"
+    r"\s*(?:<\|box_end\|>)?\s*"
 )
+# A point, a direction or keys end at the first quote of whichever kind: they have none of their own.
+_POINT_STRING = re.compile(rf"({_BOX})['\"]")
+_PLAIN_STRING = re.compile(r"([^'\"\\]*)['\"](?=\s*(?:[,)]|\Z))")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"'}
 _NEXT_TURN = (
-    r"(?:(?:Thought|Reflection|Action_Summary|Observation|User|Assistant)\s*:|<\|im_|<\|endoftext|</s>)"
+    r"(?:(?:Thought|Reflection|Action_Summary|Observation|User|Assistant)\s*[:：]|<\|im_|<\|endoftext|</s>)"
 )
+_LAST = ("[EOS]", "```")  # what may stand after the last call
 _TURN = re.compile(rf"\s*{_NEXT_TURN}")  # the model's next one, which it imagines: nothing of it is done
 _TURN_OF_LINE = re.compile(rf"^[ \t]*{_NEXT_TURN}", re.MULTILINE)
 _NAMES, _KEYS = "|".join(_TYPES), "|".join(_ROLES)
 # Models forget to escape quotes, so a quote ends its string only where the call goes on or ends after it.
 _AFTER_STRING = re.compile(
     rf"\s*+(?:,\s*(?:{_KEYS})\s*=\s*['\"]|\Z"
-    rf"|,?\s*\)(?:\s*+(?:\Z|{_NEXT_TURN}|Action\s*:)|(?=[^\S\n]*\n)\s*+(?:{_NAMES})\s*\())"
+    rf"|,?\s*\)(?:\s*+(?:\Z|{_NEXT_TURN}|Action\s*[:：])|(?=[^\S\n]*\n)\s*+(?:{_NAMES})\s*\())"
 )
 _END_IN_TEXT = re.compile(r"['\"]")  # what may be the end of a text that goes on
-_CALL_IN_TEXT = re.compile(rf"{_NEXT_TURN}|Action\s*:|\b(?:(?:{_NAMES})\s*\(\s*(?:{_KEYS})\s*=)")
+_CALL_IN_TEXT = re.compile(rf"{_NEXT_TURN}|Action\s*[:：]|\b(?:(?:{_NAMES})\s*\(\s*(?:{_KEYS})\s*=)")
 
 
 def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "pixel") -> tuple[Action, ...]:
@@ -66,8 +72,10 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     if len(reply) > LONGEST_REPLY:
         raise ActionError(f"a reply of {len(reply)} characters: {_quote(reply)}")
     text, scale = reply.rstrip(), _scale(size, convention)
+    while text.endswith(_LAST):
+        text = text.removesuffix("[EOS]").removesuffix("```").rstrip()
     if _CALL.match(text):
-        return _parse_calls(text, 0, scale)
+        return _parse_calls(text, 0, scale, remark=True)
     marks = list(islice(_MARK_OF_LINE.finditer(text), MARKS)) or list(
         islice(_ACTION_MARK.finditer(text), MARKS)
     )
@@ -78,7 +86,7 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     for start in starts:
         _parse_call(text, start, scale)  # an action that cannot be read is not passed over
         try:
-            return _parse_calls(text, start, scale)
+            return _parse_calls(text, start, scale, remark=len(starts) == 1)
         except ActionError as error:
             first = first or error
             if _TURN_OF_LINE.search(text, start):  # what comes later may be of the next turn
@@ -86,14 +94,18 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
     raise first
 
 
-def _parse_calls(text: str, position: int, scale: tuple[int, int]) -> tuple[Action, ...]:
-    """The calls from `position` to the end of the text or of the turn."""
+def _parse_calls(text: str, position: int, scale: tuple[int, int], remark: bool) -> tuple[Action, ...]:
+    """The calls from `position` to the end of the text or of the turn; with `remark` to words behind a call
+    that hold no further one.
+    """
     actions: list[Action] = []
     while position < len(text) and not (actions and _TURN.match(text, position)):
         action, end = _parse_call(text, position, scale)
         gap = _GAP.match(text, end)
         if gap is None and not _TURN.match(text, end):
-            raise ActionError(f"no line end after an action: {_quote(text[position:])}")
+            if not remark or _CALL_IN_TEXT.search(text, end):
+                raise ActionError(f"no line end after an action: {_quote(text[position:])}")
+            return (*actions, action)
         actions.append(action)
         position = gap.end() if gap else end
     return tuple(actions)
@@ -112,7 +124,11 @@ def _parse_call(text: str, start: int, scale: tuple[int, int]) -> tuple[Action, 
         argument = _ROLES.get(key[2]) if key and bool(key[1]) == bool(values) else None
         if argument not in allowed or argument in values:
             raise ActionError(f"{call[1]}: bad arguments: {_quote(text[start:])}")
-        values[argument], position = _read_string(text, key.end(), key[3])
+        plain = _POINT_STRING if argument in ("start", "end") else _PLAIN_STRING
+        if argument != "text" and (string := plain.match(text, key.end())):
+            values[argument], position = string[1], string.end()
+        else:
+            values[argument], position = _read_string(text, key.end(), key[3])
     if missing := set(kind.arguments) - kind.optional - values.keys():
         raise ActionError(f"{call[1]}: no {' or '.join(sorted(missing))}: {_quote(text[start:])}")
     return _build(kind, values, scale), close.end()
@@ -147,7 +163,7 @@ def _build(kind: ActionType, values: dict[str, str], scale: tuple[int, int]) -> 
 
 def _parse_point(box: str, scale: tuple[int, int]) -> tuple[float, float]:
     """The centre of a box as fractions.  ActionError beyond the edge, but for one unit, which is rounding."""
-    match = _BOX.fullmatch(box)
+    match = re.fullmatch(_BOX, box)
     if match is None:
         raise ActionError(f"not a point or box: {_quote(box)}")
     numbers = [float(number) for number in match.groups() if number is not None]

@@ -20,8 +20,8 @@ _FUNCTION = frozenset(f"f{number}" for number in range(1, 13))
 _MODIFIERS = frozenset("ctrl alt shift win ctrlleft ctrlright altleft altright shiftleft shiftright".split())
 _NAMED = frozenset(
     "enter esc tab space backspace delete insert home end pageup pagedown up down left right capslock "
-    "numlock scrolllock pause printscreen apps".split()
-)
+    "numlock scrolllock pause printscreen apps add subtract multiply divide decimal".split()
+) | {f"num{digit}" for digit in range(10)}
 _CHARACTERS = frozenset(map(chr, range(33, 127))) - frozenset(string.ascii_uppercase)
 _KEYS = _CHARACTERS | _FUNCTION | _MODIFIERS | _NAMED
 
