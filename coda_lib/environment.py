@@ -32,6 +32,9 @@ class EnvironmentFault(RuntimeError):
 class ActionSpace(gymnasium.Space[Action]):
     """All actions; a sample is an action of the mouse at a random point."""
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ActionSpace)
+
     def contains(self, x: Any) -> bool:
         return isinstance(x, Action)
 

@@ -30,6 +30,7 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.grammar import parse_actions
+from coda_lib.models.bounded import uses_proxies
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.planner import Observation, Turn, read_plan
@@ -257,7 +258,7 @@ def _reach(server: str | None, planner: str | Path) -> None:
     if not find_spec("vllm"):
         raise UserError("specialize.vllm_server needs vLLM here as well: pip install --editable '.[gpu]'")
     try:
-        httpx.get(f"{server}/health", timeout=10.0).raise_for_status()
+        httpx.get(f"{server}/health", timeout=10.0, trust_env=uses_proxies(server)).raise_for_status()
     except httpx.HTTPError as error:
         raise UserError(
             f"specialize.vllm_server: {server} does not answer ({error}); start it with\n"

@@ -176,11 +176,25 @@ def trajectory_rows(path: Path, columns: Sequence[str] | None = None) -> list[di
     `load_trajectories`.
     """
     with reading(path, "Parquet"), pq.ParquetFile(path) as file:
-        if not file.schema_arrow.equals(_SCHEMA) and not file.schema_arrow.equals(_SCORED):
-            raise UserError(
-                f"{path} holds no trajectories, but another table: {', '.join(file.schema_arrow.names)}"
-            )
-        return file.read(columns).to_pylist()
+        schema, names = file.schema_arrow, file.schema_arrow.names
+        if names not in (_SCHEMA.names, _SCORED.names):
+            raise UserError(f"{path} holds no trajectories, but another table: {', '.join(names)}")
+        table = file.read(columns)
+        if schema.equals(_SCORED if "score" in names else _SCHEMA):
+            return table.to_pylist()
+        # written again by something else, pandas for one: the same things in other types
+        parts = [_converted(path, table[name], _SCORED.field(name)) for name in table.column_names]
+        return pa.table(parts, table.column_names).to_pylist()
+
+
+def _converted(path: Path, column: pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """A column in the type of a field.  UserError names it where a value does not fit."""
+    try:
+        return pa.array(column.to_pylist(), field.type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise UserError(
+            f"{path}: column {field.name} is {column.type}, not {field.type} ({error})"
+        ) from error
 
 
 def _trajectory(row: dict) -> Trajectory:

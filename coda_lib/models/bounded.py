@@ -8,11 +8,35 @@ become gigabytes.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
+from ipaddress import ip_address
 
 import httpx
 
+from coda_lib.errors import UserError
+
 LONGEST_ANSWER = 16_000_000  # bytes of a body; the HTTP parser bounds the headers
+
+
+def uses_proxies(url: str) -> bool:
+    """Whether requests to `url` go by the proxies of the environment; those to this machine never do.
+
+    UserError names the variables where httpx cannot read one, or lacks the package for what it says.
+    """
+    host = httpx.URL(url).host
+    if (
+        host == "localhost"
+        or (host.replace(".", "").isdigit() or ":" in host)
+        and ip_address(host).is_loopback
+    ):
+        return False
+    try:
+        httpx.Client().close()
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        found = [f"{name}={value}" for name, value in os.environ.items() if name.upper().endswith("_PROXY")]
+        raise UserError(f"{url} cannot be reached by the proxy of {', '.join(found)}: {error}") from error
+    return True
 
 
 class BoundedClient(httpx.AsyncClient):
@@ -21,8 +45,11 @@ class BoundedClient(httpx.AsyncClient):
     httpx.TimeoutException after that; httpx.ReadError for a body of more than `LONGEST_ANSWER` bytes.
     """
 
-    def __init__(self, deadline_s: float) -> None:
-        super().__init__(follow_redirects=False, timeout=deadline_s, headers={"Accept-Encoding": "identity"})
+    def __init__(self, url: str, deadline_s: float) -> None:
+        super().__init__(
+            follow_redirects=False, timeout=deadline_s, headers={"Accept-Encoding": "identity"},
+            trust_env=uses_proxies(url),
+        )  # fmt: skip
         self._deadline_s = deadline_s
 
     async def send(self, request: httpx.Request, *, stream: bool = False, **options) -> httpx.Response:

@@ -55,7 +55,7 @@ class EndpointModel:
             api_key=api_key,
             timeout=deadline_s,
             max_retries=retries,
-            http_client=BoundedClient(deadline_s),
+            http_client=BoundedClient(url, deadline_s),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
@@ -156,15 +156,12 @@ def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
         raise ValueError(f"no chat completion: {_quote(repr(answer))}")
     if not isinstance(message.get("content"), str | None):
         raise ValueError(f"content that is no text: {_quote(repr(message['content']))}")
-    usage = answer.get("usage") or {"prompt_tokens": 0, "completion_tokens": 0}
-    figures = (
-        [usage.get(name) for name in ("prompt_tokens", "completion_tokens")]
-        if isinstance(usage, dict)
-        else [None]
-    )
-    if not all(type(figure) is int and 0 <= figure < _MOST_TOKENS for figure in figures):
-        raise ValueError(f"usage that is no count of tokens: {_quote(repr(usage))}")
-    return answer, Usage(1, *figures)
+    usage = answer.get("usage")
+    counts = [
+        usage.get(f"{side}_tokens") if isinstance(usage, dict) else None for side in ("prompt", "completion")
+    ]
+    # a side field: where it is no count, the reply counts all the same
+    return answer, Usage(1, *(n if type(n) is int and 0 <= n < _MOST_TOKENS else 0 for n in counts))
 
 
 def reply_of(answer: dict[str, Any]) -> str:

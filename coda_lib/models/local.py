@@ -49,6 +49,12 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
     _ROOM = 2**28  # bytes: about 256 screenshots of the tiny models, or 5 of the real ones
     _patches: OrderedDict[bytes, BatchFeature] = OrderedDict()  # by picture and settings
 
+    def __init__(self, **settings: Any) -> None:
+        size = settings.get("size") or {}
+        if "max_pixels" in size:  # as some checkpoints have it
+            settings["size"] = {"shortest_edge": size["min_pixels"], "longest_edge": size["max_pixels"]}
+        super().__init__(**settings)
+
     def _preprocess(
         self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any
     ) -> BatchFeature:

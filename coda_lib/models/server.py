@@ -98,7 +98,7 @@ def _wait(server: Server, health: str, deadline_s: float) -> None:
         if server.process.poll() is not None:
             server.wait()
         try:
-            if httpx.get(health, timeout=5.0).is_success and server.process.poll() is None:
+            if httpx.get(health, timeout=5.0, trust_env=False).is_success and server.process.poll() is None:
                 return
         except httpx.TransportError:  # not yet
             pass

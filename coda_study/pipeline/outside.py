@@ -9,6 +9,7 @@ import httpx
 
 from coda_lib.config import Profile, Role
 from coda_lib.errors import UserError, one_line
+from coda_lib.models.bounded import uses_proxies
 from coda_lib.paths import checkpoint_path
 
 PATIENCE_S = 10.0  # for a server to say that it is there
@@ -33,7 +34,9 @@ def require_models(profile: Profile) -> None:
 
 def _require_server(field: str, address: str) -> None:
     try:
-        with httpx.stream("GET", f"{address.rstrip('/')}/models", timeout=PATIENCE_S):
+        with httpx.stream(
+            "GET", f"{address.rstrip('/')}/models", timeout=PATIENCE_S, trust_env=uses_proxies(address)
+        ):
             return  # whatever it says: not every server lists its models
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise UserError(

@@ -107,6 +107,22 @@ def test_a_file_that_holds_no_trajectories_is_one_clear_message(tmp_path, what):
         load_trajectories(path)
 
 
+def test_what_pandas_has_written_again_is_loaded(tmp_path):
+    """Strings become large_string there, and fields without a value lose their types."""
+    save_trajectories(tmp_path / "a.parquet", several())
+    pd.read_parquet(tmp_path / "a.parquet").to_parquet(tmp_path / "b.parquet", index=False)
+    assert load_trajectories(tmp_path / "b.parquet") == several()
+
+
+def test_a_column_of_another_type_is_named(tmp_path):
+    save_trajectories(tmp_path / "a.parquet", several())
+    pd.read_parquet(tmp_path / "a.parquet").assign(run="first").to_parquet(
+        tmp_path / "b.parquet", index=False
+    )
+    with pytest.raises(UserError, match=r"b\.parquet: column run is .*, not int64"):
+        load_trajectories(tmp_path / "b.parquet")
+
+
 def test_images_survive_to_the_last_pixel():
     assert decode_image(encode_image(screen(3))).tobytes() == screen(3).tobytes()
     step = Step(encode_image(screen(4)), "p", "r", ())

@@ -150,13 +150,10 @@ HOSTILE = [
      "no chat completion"),
     (completion(choices=None), "no chat completion"), (b"[1]", "no chat completion"), (b"null",
      "no chat completion"),
-    (completion(usage=None), None), (completion(usage={}), None), (completion(usage=7),
-     "usage that is no count"),
-    (completion(usage=[1]), "usage that is no count"),
-    *((completion(usage={"prompt_tokens": 1, "completion_tokens": n}), "usage that is no count")
+    *((completion(usage=usage), None) for usage in (None, {}, 7, [1], {"prompt_tokens": 1})),
+    *((completion(usage={"prompt_tokens": 1, "completion_tokens": n}), None)
       for n in (None, -1, 2.5, "3", True, 10**30, [1])),
-    (completion(usage={"prompt_tokens": 1}), "usage that is no count"), (b"\x1b]0;owned\x07" * 9,
-     "broken JSON"),
+    (b"\x1b]0;owned\x07" * 9, "broken JSON"),
     (b"HTTP/1.1 200 OK\r\n\r\n", "broken JSON"), (b"<html><script>alert(1)</script></html>", "broken JSON"),
     (b"data: " + completion(), "broken JSON"), (completion("x" * 20_000_000), "more than 16000000 bytes"),
     (gzip.compress(b" " * 50_000_000 + completion()), "broken JSON"),
@@ -170,11 +167,31 @@ def test_a_hostile_answer_is_one_clear_error(serve, answer, message):
     model = EndpointModel(server.url, "m", retries=0)
     if message is None:
         assert model.generate([conversation("a")], SAMPLING, 0)[0] in ("", "ok")
+        assert model.usage.requests == 1 and model.usage.completion_tokens == 0
         return
     with pytest.raises(UserError, match=message) as caught:
         model.generate([conversation("a")], SAMPLING, 0)
     said = str(caught.value)
     assert "127.0.0.1" in said and len(said) < 1_200 and said.isprintable()
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"NO_PROXY": "localhost,::1,fd07:b51a:cc66:f0::/64"},  # encode/httpx 3221
+        {"ALL_PROXY": "socks5://127.0.0.1:9"},
+        {"HTTPS_PROXY": "ftp://127.0.0.1:9"},
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_named_and_none_is_used_for_this_machine(
+    serve, monkeypatch, variables
+):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    server = serve(lambda asked: (200, completion()))
+    assert EndpointModel(server.url, "m").generate([conversation("a")], SAMPLING, 0) == ["ok"]
+    with pytest.raises(UserError, match=rf"example\.org.*proxy of .*{'='.join(*variables.items())[:20]}"):
+        EndpointModel("http://example.org/v1", "m")
 
 
 @pytest.mark.parametrize("status", [400, 404, 422])

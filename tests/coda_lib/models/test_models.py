@@ -226,6 +226,25 @@ def test_the_processor_reads_the_settings_of_the_released_checkpoints(real_setti
     ]  # multiples of 28
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"size": {"min_pixels": 3136, "max_pixels": 100352}},  # bytedance/UI-TARS 165
+        {"size": None, "min_pixels": 3136, "max_pixels": 100352},
+        {"size": {"shortest_edge": 3136, "longest_edge": 100352}, "min_pixels": None, "max_pixels": None},
+    ],
+)
+def test_image_sizes_are_read_in_every_form_that_transformers_has_written(real_settings, tmp_path, limits):
+    folder = shutil.copytree(real_settings, tmp_path / "copy")
+    settings = json.loads((folder / "processor_config.json").read_text())
+    pictures = {name: value for name, value in settings["image_processor"].items() if name != "size"}
+    settings["image_processor"] = pictures | {name: value for name, value in limits.items() if value}
+    (folder / "processor_config.json").write_text(json.dumps(settings))
+    processor = load_processor(folder)
+    assert processor.image_processor.resize_rule((1280, 800)) == (392, 224)
+    assert encode(processor, [ask(noise(1280, 800, 1), "x")])["image_grid_thw"].tolist() == [[1, 16, 28]]
+
+
 @pytest.mark.parametrize("size", [(112, 84), (130, 100), (1280, 800), (640, 480)])
 def test_a_model_says_at_which_size_it_sees_a_picture(real_settings, tiny_planner, size):
     for path in (real_settings, tiny_planner):
