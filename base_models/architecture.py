@@ -1,6 +1,4 @@
-"""Tiny models of the real architecture: Qwen2.5-VL's configuration, tokenizer and image processor at laptop
-size.
-"""
+"""Tiny models of the real architecture: Qwen2.5-VL's configuration and processor at laptop size."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ CHAT_TEMPLATE = (
 
 
 def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of this corpus; grammar pieces and the numbers of the coordinate grid are
-    single tokens.
-    """
+    """A byte-level BPE tokenizer; grammar pieces and numbers of the grid are single tokens."""
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -74,9 +70,7 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 
 def processor(words: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
-    """Screenshots are normalised with their own statistics: screens are almost white, and photographs'
-    constants hide them.
-    """
+    """Screenshots are normalised with their own statistics: they are almost white."""
     pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
         size=PIXELS,

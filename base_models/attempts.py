@@ -67,9 +67,7 @@ class Attempt:
 
     @property
     def rulings(self) -> list[Row]:
-        """The whole replies without pictures: what each step did is given; what holds at the end and the
-        verdict are learned.
-        """
+        """The whole replies without pictures: the steps' effects are given, the rest is learned."""
         rows = []
         for question in (q for q in self.questions if q.whole and self.plans):
             steps, _, ruling = question.reply.partition("\n")
@@ -86,9 +84,7 @@ class Attempt:
 
 
 class AttemptMaker:
-    """Makes attempts of one application, from a random walk that also tells how often each aim holds by
-    chance.
-    """
+    """Makes attempts of one application, from a random walk that also tells how often aims hold."""
 
     def __init__(self, walk: Sequence[Transition]):
         self.walk, self.app = walk, walk[0].app
@@ -103,9 +99,7 @@ class AttemptMaker:
             self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in own]
 
     def screen(self, rng: random.Random) -> Attempt:
-        """A single screen to read out and to be asked about: most of a judge's work is to see what a screen
-        shows.
-        """
+        """A single screen to read out and to be asked about: most of a judge's work is to see."""
         transition = rng.choice(self.walk)
         read = Question(READING, None, description(transition))
         return Attempt((transition.screen,), (read, *self._questions(transition.before, (), rng, most=8)))
@@ -238,9 +232,7 @@ class AttemptMaker:
 def _with_fault(
     parts: Sequence[Aim], task: Task, others: Sequence[Task], rng: random.Random
 ) -> tuple[list[Mapping[str, Any] | None], int | None]:
-    """A task's script, perhaps with a fault (None stands for a random step), and the index of its first
-    error.
-    """
+    """A task's script, perhaps with a fault (None: a random step), and the index of its first error."""
     script: list[Mapping[str, Any] | None] = list(task.solution)
     if len(parts) > 1 and rng.random() < 0.2:  # half of what was asked looks much like all of it
         k = rng.randrange(len(parts))

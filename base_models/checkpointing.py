@@ -1,6 +1,4 @@
-"""A training that goes on after a kill, exactly where it was: its state is kept every `EVERY` steps, in one
-file a recipe.
-"""
+"""A training that goes on after a kill, exactly where it was, from a file kept every `EVERY` steps."""
 
 from __future__ import annotations
 

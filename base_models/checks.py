@@ -67,9 +67,7 @@ def grounding(
 
 
 class _Click(NamedTuple):
-    """An action with a point: whether it points at what is not always at one place, and lies inside what is
-    named.
-    """
+    """An action with a point: is its target not always at one place, and does it lie inside?"""
 
     app: str
     moving: bool

@@ -30,9 +30,7 @@ _OF_THE_APPLICATION = 0.6  # share of the new names that are of the same applica
 
 @cache
 def plain_names(app: str) -> tuple[str, ...]:
-    """The values of an application's goals that are one word of letters; those of Algebra are parts of
-    formulas.
-    """
+    """The values of an application's goals that are one word of letters; not Algebra's formulas."""
     return (
         tuple(name for name in names(app) if re.fullmatch(r"[A-Za-z]{2,}", name)) if app != "algebra" else ()
     )
@@ -130,9 +128,7 @@ def foreign_names(app: str) -> tuple[str, ...]:
 def draw_value_row(
     apps: Sequence[str], rng: random.Random, walks: Sequence[Sequence[Transition]] = ()
 ) -> Row:
-    """A `value_row` of a random task of any of the applications, with pictures of its walk if there are
-    `walks`, one for each.
-    """
+    """A `value_row` of a random task of any application, with pictures if it has a walk."""
     while True:
         i = rng.randrange(len(apps))
         row = value_row(rng.choice(lessons(apps[i])), foreign_names(apps[i]), rng, walks[i] if walks else ())

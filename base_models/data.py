@@ -111,9 +111,7 @@ def _side_by_side(make: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) ->
 
 @dataclass(frozen=True)
 class Data:
-    """What the parts of a recipe learn from, one list an application; what takes long to make is stored in
-    `folder`.
-    """
+    """What a recipe learns from, one list an application; what takes long to make is in `folder`."""
 
     folder: Path
     apps: Sequence[str]

@@ -27,9 +27,7 @@ from sciencedesk.space import aims_of
 
 @dataclass(frozen=True)
 class Hindsight:
-    """A decision and the instruction under which it is right; without a step the instruction is fulfilled:
-    DONE.
-    """
+    """A decision and the instruction that makes it right; without a step the instruction is fulfilled."""
 
     instruction: str
     history: tuple[Transition, ...]  # the earlier steps
@@ -62,9 +60,7 @@ def hindsights(app: str, walk: Sequence[Transition]) -> list[Hindsight]:
 
 
 def leads_to(first: Transition, second: Transition) -> bool:
-    """Whether the second step needs the first: its target was not visible before, or it types into a field
-    just clicked.
-    """
+    """Whether the second step needs the first: a new target, or typing into a field just clicked."""
     (kind, target), visible = next(iter(second.step.items())), {e.name for e in first.elements}
     if kind == "type":
         return first.screen != first.next_screen and "click" in first.step
@@ -131,9 +127,7 @@ def solo_row(hindsight: Hindsight) -> Row:
 
 
 def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
-    """A question about one labelled value of the screen, and its answer; None where the screen shows no
-    value.
-    """
+    """A question about one labelled value of the screen, and its answer; None where it shows none."""
     shown = [
         e
         for e in transition.elements
@@ -149,9 +143,7 @@ def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
 def undirected_step(
     walk: Sequence[Transition], index: int, instruction: str, rng: random.Random
 ) -> Hindsight:
-    """The next step of a walk, after up to three steps of it, under an instruction that has nothing to do
-    with it.
-    """
+    """The next step of a walk, after up to three of it, under an unrelated instruction."""
     now = walk[index]
     past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == now.walk)
     return Hindsight(instruction, past, now.screen, now.step, now.action)

@@ -1,6 +1,4 @@
-"""What the laptop's vision towers learn to read: letters and the names of what covers a screen
-(`training.train_vision`).
-"""
+"""What the vision towers learn to read: letters and the names of what covers a screen."""
 
 from __future__ import annotations
 
@@ -24,9 +22,7 @@ _SYMBOLS = 97  # none, printable ASCII, any other
 
 
 def fast_products() -> torch.autocast:
-    """Products in bfloat16 where the processor has them (four times as fast); elsewhere they would be far
-    slower.
-    """
+    """Products in bfloat16 where the processor has them; elsewhere they would be far slower."""
     return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu.get_capabilities()["avx512_bf16"])
 
 
@@ -83,9 +79,7 @@ class Reading:
     def _told(
         self, number: int, patches: torch.Tensor, label: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss of a head, 0 where nothing has a weight, and whether it is right, by patch and letter (n,
-        slots).
-        """
+        """The loss of a head, 0 without a weight, and whether it is right: (n, slots)."""
         drawn, right = weight > 0, torch.zeros(label.shape, dtype=torch.bool)
         with fast_products():
             logits = self.heads[number](patches[drawn]).float().view(-1, label.shape[1], _SYMBOLS)
@@ -107,9 +101,7 @@ class Reading:
         return patches.view(-1, merged**2, patches.shape[-1])[torch.argsort(order)].flatten(0, 1)
 
     def _in_patches(self, slots: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-        """Labels (rows, columns, slots), all 0, and the function that puts them in the order of the tower's
-        patches.
-        """
+        """Labels (rows, columns, slots), all 0, and a function that orders them as the tower's patches."""
         k = self._vision.spatial_merge_size
         rows, columns = HEIGHT // self._vision.patch_size, WIDTH // self._vision.patch_size
         return (
@@ -137,9 +129,7 @@ class Reading:
         return labels, np.full(len(labels), bool(shown.letters))
 
     def _names(self, shown: Shown) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (patches, slots): the spelled name of the element on top of each patch; its weight
-        (patches), 0 without one.
-        """
+        """Labels (patches, slots): the topmost element's name; its weight (patches), 0 without one."""
         grid, ordered = self._in_patches(_SPELLED)
         patch, weight = self._vision.patch_size, np.zeros(grid.shape[:2], np.float32)
         for element in sorted(shown.elements, key=lambda e: -e.box[2] * e.box[3]):

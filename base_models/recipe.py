@@ -67,9 +67,7 @@ def train_all(
 
 
 def train_tower(data: Data) -> None:
-    """The common start: copying of texts, then the vision tower on letters, and on what covers each patch of
-    a screen.
-    """
+    """The common start: copying of texts, then the tower on letters and on what covers each patch."""
 
     def load() -> tuple[ImageTextProcessor, Network]:
         return (words := build_processor(data.walks)), new_network(words, SEED)
@@ -92,9 +90,7 @@ def train_tower(data: Data) -> None:
 
 
 def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[tuple]]:
-    """The stages of each part after the tower: name, source, its arguments out of `Data`, steps, seed and
-    batch.
-    """
+    """The stages of each part after the tower: name, source, arguments, steps, seed and batch."""
     point = "executor", sources.executor_source, lambda data: (data.walks,)
     judge = "judge", sources.judge_source
     look = (
@@ -172,18 +168,14 @@ def train_stages(
 
 
 def load_checkpoint(folder: Path) -> tuple[ImageTextProcessor, Network]:
-    """Processor and network of a checkpoint, to be trained on; a checkpoint of before `PIXELS` gets its
-    limits.
-    """
+    """Processor and network of a checkpoint, to be trained on, with the limits of `PIXELS`."""
     words = load_processor(folder)
     words.image_processor.size = PIXELS
     return words, load_network(folder, trainable=True, device="cpu")
 
 
 def part(folder: Path, load: Callable, train: Callable[..., dict[str, Any]]) -> dict[str, Any]:
-    """The figures of a part of a recipe: `train` makes them with what `load` gives, unless the part is
-    complete already.
-    """
+    """The figures of a part of a recipe, made by `train` unless the part is complete already."""
     if not (done := folder / "figures.json").exists():
         words, network = load()
         figures = train(words, network, Journal(folder.with_name(f"{folder.name}.jsonl")))
@@ -207,9 +199,7 @@ def publish_role(folder: Path, role: str, checkpoints: Path, apps: Sequence[str]
 
 
 def measured(data: Data, role: str) -> dict[str, Any]:
-    """The figures of a role, measured on walks and attempts that training did not see; writes its card with
-    them.
-    """
+    """The figures of a role on unseen walks and attempts; writes its card with them."""
     folder, samples = data.folder / role, data.recipe.samples
     figures = read_json(folder / "figures.json").get("figures")
     if figures is None:

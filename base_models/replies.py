@@ -19,9 +19,7 @@ State = Mapping[str, Any]
 
 
 def held(parts: Sequence[Aim], state: State) -> str:
-    """What holds in a state of what these aims are about: 'off; dark', or for goals of many values 'off;
-    sin(x), x^2'.
-    """
+    """What holds in a state of these aims: 'off; dark', or with many values 'off; sin(x), x^2'."""
     return "; ".join(_held(aim, state) for aim in parts)
 
 
@@ -51,9 +49,7 @@ def _shown(value: Any) -> str:
 
 
 def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
-    """The visible effect of each step between two pictures: its plan, or nothing where the picture is the
-    same.
-    """
+    """The visible effect of each step: its plan, or nothing where the picture stays the same."""
     changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
     return [plan if before != after else NOTHING for plan, before, after in changes]
 
@@ -85,9 +81,7 @@ def _not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
 
 
 def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) -> Verdict:
-    """The verdict on an attempt of so many steps by its task's script; the first other step is the error of a
-    failed one.
-    """
+    """The verdict by the task's script; the first other step is the error of a failed attempt."""
     script = [to_plan(step) for step in task.solution]
     if success:
         return Verdict(True, needless(plans, script))

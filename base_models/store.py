@@ -32,9 +32,7 @@ def cached(path: Path, make: Callable[[], Any], kinds: Sequence[type]) -> Any:
 
 
 def write(path: Path, value: Any) -> None:
-    """Write lists, tuples and dicts of dataclasses, enum members, bytes and plain values.  TypeError for
-    anything else.
-    """
+    """Write lists, tuples and dicts of dataclasses, enums, bytes and plain values, or TypeError."""
     rows = _Rows()
     rows.add("", rows.plain(value))
     with atomic_path(path) as temporary:
@@ -42,9 +40,7 @@ def write(path: Path, value: Any) -> None:
 
 
 def read(path: Path, kinds: Sequence[type]) -> Any:
-    """What `write` wrote, made of these classes.  UserError for a file that it did not write, or of other
-    classes.
-    """
+    """What `write` wrote, made of these classes.  UserError for any other file or class."""
     known = {kind.__name__: kind for kind in kinds}
     try:
         table = pq.read_table(path)
@@ -65,9 +61,7 @@ def read(path: Path, kinds: Sequence[type]) -> Any:
 
 
 class _Rows:
-    """The rows of a file, each of which refers to earlier ones: bytes, dataclasses by their fields, last the
-    whole.
-    """
+    """The rows of a file, which refer to earlier ones: bytes, dataclasses by fields, last the whole."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []

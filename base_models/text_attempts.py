@@ -1,6 +1,4 @@
-"""Attempts in words: the steps of an attempt and what holds at its end, without pictures, for the judge to
-rule on.
-"""
+"""Attempts in words for the judge to rule on: steps and what holds at the end, no pictures."""
 
 from __future__ import annotations
 
@@ -31,9 +29,7 @@ def text_lessons(app: str) -> dict[int, list[Lesson]]:
 
 
 def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
-    """`count` attempts: a third at single aims, half at two, the rest at three.  EnvironmentFault as in
-    `through_faults`.
-    """
+    """`count` attempts: a third at one aim, half at two.  EnvironmentFault as `through_faults`."""
     rng, lessons = random.Random(f"told attempts {app} {seed}"), text_lessons(app)
 
     def draw() -> Attempt | None:

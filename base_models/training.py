@@ -38,9 +38,7 @@ Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # inputs of the network, a
 
 
 def build_processor(walks: Walks) -> ImageTextProcessor:
-    """Tokenizer and image processor of the walks: the texts of plans, goals and screens, the screens' own
-    mean and deviation.
-    """
+    """Tokenizer and image processor of the walks, with the mean and deviation of their screens."""
     rng = random.Random(0)
     corpus: list[str] = []
     for walk in walks:
@@ -248,9 +246,7 @@ def packed_batch(words: ImageTextProcessor, network: Network, lists: Sequence[Se
 def _packed(
     words: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Token ids (n), labels (n), positions (3, n) and parts (n) of a list of rows; `ids` and `positions` are
-    the first row's.
-    """
+    """Ids (n), labels (n), positions (3, n) and parts (n) of a list; `ids`, `positions`: the first's."""
     tokens = words.tokenizer
     end = int((ids == tokens.convert_tokens_to_ids("<|vision_end|>")).nonzero()[-1]) + 1
     start = int((ids != tokens.pad_token_id).nonzero()[0])  # padding is on the left

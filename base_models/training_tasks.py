@@ -1,6 +1,4 @@
-"""Tasks that base models learn from, as how-tos and demonstrations: drawn from the train region of an
-application's space.
-"""
+"""Tasks that base models learn from, drawn from the train region of an application's space."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float
 
 
 def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
-    """The other lessons that differ from this one in a value or in one goal (all others where there are
-    none).
-    """
+    """The other lessons that differ in a value or in one goal; all others where there are none."""
     words, others = lesson[1].instruction.split(), [other for other in others if other[1].id != lesson[1].id]
 
     def is_near(other: Lesson) -> bool:

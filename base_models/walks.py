@@ -47,9 +47,7 @@ class Transition:
 
 
 def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
-    """Carry out a script step after the transition `last`.  ScriptError if the screen does not show what the
-    step names.
-    """
+    """Carry out a script step after `last`.  ScriptError if the screen lacks what the step names."""
     screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
     elements, action = tuple(desk.elements()), to_action(desk, step)
     desk.perform(action)
@@ -105,9 +103,7 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
 
 
 def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str, Any]:
-    """A random script step that the screen allows; into a field goes mostly what is typed there once
-    `clicked` was clicked.
-    """
+    """A random script step; into a field goes mostly what is typed there after `clicked`."""
     if desk.typing and rng.random() < 0.6:
         fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
         return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
@@ -131,9 +127,7 @@ def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str
 
 
 def _random_click(app: str, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
-    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; Escape where there
-    is nothing else.
-    """
+    """A click that leaves a real application open, a share `_TO_FIELD` on fields; else Escape."""
     free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
     if not free:
         return {"press": "esc"}

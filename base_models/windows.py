@@ -134,7 +134,5 @@ def window_of(env: Environment) -> Window:
 
 
 def opened(app: str) -> Environment:
-    """An environment of an application whose pictures have the size of ScienceDesk's.  UserError as of
-    `environment`.
-    """
+    """An environment with pictures of ScienceDesk's size.  UserError as of `environment`."""
     return environment(app, fit=lambda _: (WIDTH, HEIGHT))

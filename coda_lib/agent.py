@@ -129,18 +129,14 @@ def models_of(agent: Agent) -> dict[str, ChatModel]:
 
 
 def resize_rule_of(agent: Agent) -> Fit:
-    """From a screen's size to that of the pictures an agent sees: the executor's, or the planner's if only
-    that is a model.
-    """
+    """The executor's rule from a screen's size to that of the pictures, or the planner's."""
     return [*models_of(agent).values()][-1].resize_rule
 
 
 def carry_out(
     executor: Executor, observations: Sequence[Observation], plans: Sequence[str], seed: int
 ) -> list[Decision]:
-    """Turn plans into actions: control plans (ANS, DONE, FAIL, WAIT) directly, all others by one batch of the
-    executor.
-    """
+    """Turn plans into actions: control plans directly, all others by one batch of the executor."""
     controls = [control_action(plan) for plan in plans]
     indices = [i for i, action in enumerate(controls) if action is None and plans[i]]
     replies = (

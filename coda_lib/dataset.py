@@ -66,11 +66,11 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller)
 
 
 def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, float]:
-    """For each task the standard deviation, over its runs, of whether a run has a labelled step; none is
-    quite 0.
+    """For each task the standard deviation over runs of having a labelled step; none is quite 0.
 
     A task that exploration always solves, or hardly ever, teaches GRPO little: its plans earn the same.
 
+    >>> from dataclasses import replace
     >>> from coda_lib.trajectory import StopReason
     >>> run = Trajectory("A-01", "algebra", "turn the grid on", "base", 0, (), b"", StopReason.DONE)
     >>> runs = [replace(run, run=number) for number in range(4)]

@@ -24,9 +24,7 @@ STOPS = {kind: StopReason[kind.name] for kind in ActionType if kind.ends}
 
 
 class EnvironmentFault(RuntimeError):
-    """The environment broke (a crash, a hung machine): the episode is marked and not counted as a failed
-    task.
-    """
+    """The environment broke (a crash, a hung machine): the episode does not count as a failed task."""
 
 
 class ActionSpace(gymnasium.Space[Action]):
@@ -48,9 +46,7 @@ class ActionSpace(gymnasium.Space[Action]):
 
 @cache
 def picture_space(shape: tuple[int, int, int]) -> gymnasium.spaces.Box:
-    """The space of RGB screenshots (height, width, 3); environments share it, because it is as large as six
-    screenshots.
-    """
+    """The space of RGB screenshots (height, width, 3), which is large: environments share it."""
     return gymnasium.spaces.Box(0, 255, shape, np.uint8)
 
 
@@ -78,9 +74,7 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
         """Perform one action; terminated is True if it ends the episode (DONE, FAIL, ANS)."""
 
     def begin(self, task: Task) -> Image.Image:
-        """`reset`, with the screenshot as a picture; the pixels of a PNG are decoded when they are first
-        used.
-        """
+        """`reset`, with the screenshot as a picture; a PNG is decoded when it is first used."""
         return Image.fromarray(self.reset(task)[0])
 
     def proceed(self, action: Action) -> tuple[Image.Image, bool]:
@@ -89,9 +83,7 @@ class Environment(gymnasium.Env[np.ndarray, Action]):
         return Image.fromarray(screenshot), ended
 
     def elements(self) -> Sequence[Any]:
-        """The named elements on the screen (name, role, center), if the application lists them; models never
-        see them.
-        """
+        """The named elements on the screen (name, role, center), where known; models never see them."""
         return ()
 
     @abstractmethod

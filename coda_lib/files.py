@@ -55,9 +55,7 @@ def require_folder(path: Path) -> Path:
 
 
 def require_new(path: Path) -> Path:
-    """Return a path where nothing is, or an empty folder.  UserError for all else, a link to nothing
-    included.
-    """
+    """Return a path where nothing is, or an empty folder.  UserError for all else, also a dead link."""
     if (kind := _kind(path)) and not (kind == "a folder" and not any(path.iterdir())):
         raise UserError(f"{path} is there already ({kind}): name another target")
     _require_parent(path)
@@ -140,9 +138,7 @@ def safe_name(text: str) -> str:
 
 @contextmanager
 def locked(path: Path, refusal: str) -> Iterator[None]:
-    """Hold the lock of a file; the system frees it when this process ends.  UserError `refusal` while
-    another holds it.
-    """
+    """Hold the lock of a file until the block or process ends.  UserError `refusal` if it is taken."""
     from filelock import FileLock, Timeout
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -257,9 +253,7 @@ def read_table(path: Path, **columns: str) -> DataFrame:
 
 
 def whole_text(value: Any) -> Any:
-    """A value out of JSON in which halves of characters are marked as such: JSON can say them, and no file
-    can hold them.
-    """
+    """A value out of JSON with halves of characters marked as such: no file can hold them."""
     if isinstance(value, str):
         return value if value.isascii() else re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, list):
@@ -276,9 +270,7 @@ def sha256(path: Path) -> str:
 
 
 def load_rows(path: Path, kind: type[BaseModel]) -> list[Any]:
-    """The rows of a YAML file, each checked.  UserError names file, row and field of what is missing or
-    unknown.
-    """
+    """The checked rows of a YAML file.  UserError names file, row and field of a fault."""
     from pydantic import TypeAdapter, ValidationError
 
     try:

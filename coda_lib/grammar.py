@@ -95,9 +95,7 @@ def parse_actions(reply: str, size: tuple[int, int], convention: Convention = "p
 
 
 def _parse_calls(text: str, position: int, scale: tuple[int, int], remark: bool) -> tuple[Action, ...]:
-    """The calls from `position` to the end of the text or of the turn; with `remark` to words behind a call
-    that hold no further one.
-    """
+    """The calls from `position` to the end of the turn, or with `remark` to words that hold no call."""
     actions: list[Action] = []
     while position < len(text) and not (actions and _TURN.match(text, position)):
         action, end = _parse_call(text, position, scale)

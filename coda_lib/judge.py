@@ -178,9 +178,7 @@ class Rule:
         return self.is_open(*_agreeing(map(read_verdict, replies)), len(replies))
 
     def is_open(self, correct: Any, clean: Any, given: Any) -> Any:
-        """`undecided` by the numbers of votes so far that say correct, that say clean, and of all: integers
-        or arrays of them.
-        """
+        """`undecided` by the numbers of votes: correct, clean, given; integers or arrays of them."""
 
         def can_change(agreeing: Any) -> Any:
             return (agreeing < self.needed) & (agreeing + self.votes - given >= self.needed)

@@ -1,6 +1,4 @@
-"""The planner (the trainable 'cerebrum'): from instruction, history and two screenshots to the next plan
-(paper, section 1).
-"""
+"""The planner, the trainable 'cerebrum' (paper, section 1): it says what to do next."""
 
 from __future__ import annotations
 

@@ -21,9 +21,7 @@ def dies_with_its_parent() -> None:
 
 @contextmanager
 def group_dies_with_us(group: int) -> Iterator[None]:
-    """Kill a group of processes when the block ends or this process is killed: also those whose parent is
-    another one.
-    """
+    """Kill a group of processes, whoever their parents are, when the block ends or we are killed."""
     words = [
         "sh",
         "-c",

@@ -90,9 +90,7 @@ def _point(action: Action, target: Action, reach: float) -> float:
 
 
 def _placed(action: Action) -> Action:
-    """The same action with a point: one at the pointer, wherever that is, counts as in the middle of the
-    screen.
-    """
+    """The same action with a point: one at the pointer counts as in the middle of the screen."""
     return replace(action, x=0.5, y=0.5) if action.x is None and action.type.optional else action
 
 

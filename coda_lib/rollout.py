@@ -162,9 +162,7 @@ def rollout(
 
 
 class _Episodes:
-    """All episodes of a rollout: `admit` starts those that have a place, `step` plays one step of each, and
-    `retire` takes out those that have ended.
-    """
+    """The episodes of a rollout: `admit` starts some, `step` plays a step of each, `retire` ends some."""
 
     def __init__(
         self,

@@ -89,9 +89,7 @@ class ActionReward:
 
 
 def _text_of(completion: Any) -> str:
-    """The text of a completion of TRL: a text, or a conversation of one message whose content is a text or
-    parts.
-    """
+    """The text of a completion of TRL: a text, or a conversation of one message of text or parts."""
     content = completion if isinstance(completion, str) else completion[0]["content"]
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
@@ -163,9 +161,7 @@ def generalize(
     rows: Dataset, planner: str | Path, settings: GeneralizeSettings, folder: Path, seed: int,
     progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
-    """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder` with its
-    checkpoint.
-    """
+    """Stage 2: fine-tune a fresh base planner on the specialists' positive steps; returns `folder`."""
     _need(rows, "generalize")
     arguments = SFTConfig(
         num_train_epochs=settings.epochs or 1,
@@ -309,9 +305,7 @@ class GeneralizeTrainer(_Resuming, SFTTrainer):
 
 
 class MetricsLog(TrainerCallback):
-    """Appends what the trainer logs to metrics.jsonl, one JSON object a step; a resumed run goes on where it
-    was.
-    """
+    """Appends what the trainer logs to metrics.jsonl, one JSON object a step, also after a resume."""
 
     def __init__(self, path: Path, progress: Progress):
         self.path, self.progress = path, progress

@@ -104,9 +104,7 @@ def screenshot_png(screenshot: Image.Image) -> bytes:
 
 
 def digest(picture: Image.Image) -> bytes:
-    """What tells pictures apart by mode, size and pixels; computed once a picture, which must not change
-    afterwards.
-    """
+    """What tells pictures apart, computed once a picture, which must not change afterwards."""
     if not hasattr(picture, "_digest"):
         name = repr((picture.mode, picture.size)).encode()
         picture._digest = hashlib.blake2b(picture.tobytes(), key=name).digest()
@@ -172,9 +170,7 @@ def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
 
 
 def trajectory_rows(path: Path, columns: Sequence[str] | None = None) -> list[dict]:
-    """The rows of such a file as plain data, all or these columns of them.  UserError as of
-    `load_trajectories`.
-    """
+    """The rows of such a file as plain data, all columns or these.  UserError as `load_trajectories`."""
     with reading(path, "Parquet"), pq.ParquetFile(path) as file:
         schema, names = file.schema_arrow, file.schema_arrow.names
         if names not in (_SCHEMA.names, _SCORED.names):

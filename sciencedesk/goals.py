@@ -213,9 +213,7 @@ def are_apart(goals: Sequence[Goal]) -> bool:
 
 
 def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
-    """Ordered combinations of aims of different areas, shuffled: all pairs, or some of 4,000 triples; a
-    question comes last.
-    """
+    """Shuffled ordered combinations of aims of different areas, a question last; 4,000 triples at most."""
     if size == 2:
         drawn = itertools.permutations(aims(app), 2)
     else:

@@ -65,9 +65,7 @@ class Serving(Section):
 
 
 class FleetSettings(Section):
-    """Who plays episodes: the stage itself, all in one batch, or the workers of a fleet, who ask models
-    behind servers.
-    """
+    """Who plays episodes: the stage itself, in one batch, or the workers of a fleet."""
 
     workers: Annotated[Whole, Field(ge=0, le=10_000)] = 0  # processes; 0: no fleet
     side_by_side: Count = 16  # environments of each
@@ -247,9 +245,7 @@ class GeneralizeSettings(TrainingSettings):
 
 
 class Hardware(Section):
-    """The hardware of `coda estimate` and `make bench ARGS=--training`: peaks of data sheets, and
-    assumptions.
-    """
+    """The hardware of `coda estimate` and `make bench`: peaks of data sheets, and assumptions."""
 
     gpu: str
     nodes: Count

@@ -75,18 +75,14 @@ class Usage:
 
 @dataclass(frozen=True)
 class ResizeRule:
-    """At which size a network sees pictures; as Qwen2-VL's image processor computes it, for processes that
-    have no network.
-    """
+    """At which size a network sees pictures, computed as by Qwen2-VL's image processor."""
 
     factor: int  # pixels: sides are multiples of it
     least: int  # pixels of a whole picture
     most: int
 
     def __call__(self, size: tuple[int, int]) -> tuple[int, int]:
-        """The (width, height) at which a picture of `size` is seen: the pixels in the network's replies are
-        of that.
-        """
+        """The (width, height) at which a picture of `size` is seen; replies are in its pixels."""
         width, height = (max(self.factor, round(side / self.factor) * self.factor) for side in size)
         if self.least <= width * height <= self.most:
             return width, height

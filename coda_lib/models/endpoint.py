@@ -139,9 +139,7 @@ def _loop() -> asyncio.AbstractEventLoop:
 
 
 def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
-    """A chat completion as plain data that can be stored, and what it cost.  ValueError says what it is
-    instead.
-    """
+    """A chat completion as plain data, and what it cost.  ValueError says what it is instead."""
     try:
         answer = json.loads(body)
         json.dumps(answer, ensure_ascii=False, allow_nan=False).encode("utf-8")

@@ -172,9 +172,7 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
 
 
 def embed_patches_by_product(network: Qwen2_5_VLForConditionalGeneration) -> None:
-    """Compute the patch embedding as the matrix product that it is: its convolution has no overlap, and takes
-    longer.
-    """
+    """Compute the patch embedding as a matrix product: its convolution has no overlap and is slower."""
     patches = network.model.visual.patch_embed
     patches.forward = partial(_product, patches)
 
@@ -200,9 +198,7 @@ def _check_architecture(path: str | Path) -> None:
 
 
 def _check_size(folder: Path) -> None:
-    """UserError if config.json describes a far larger network than the weights are: it would be made, and
-    take all memory.
-    """
+    """UserError if config.json describes a network far larger than the weights: it would be made."""
     stored = 0
     for path in folder.glob("*.safetensors"):  # none where a hub's name is given
         with safe_open(path, "pt") as weights:
@@ -298,9 +294,7 @@ class LocalModel:
         return self.processor.tokenizer(texts, padding=True, return_tensors="pt")
 
     def _see(self, pictures: Sequence[Image.Image]) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Features (image tokens x width) and grid of each picture; of a network that is being trained none
-        are kept.
-        """
+        """Features (image tokens x width) and grid of each picture; none are kept while training."""
         if next(self.network.parameters()).requires_grad:
             self._seen.clear()
         new = {digest(picture): picture for picture in pictures if digest(picture) not in self._seen}

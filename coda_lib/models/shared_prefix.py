@@ -37,9 +37,7 @@ class Prompt:
 def prompts_of(
     network: Qwen2_5_VLForConditionalGeneration, inputs: Any, seen: torch.Tensor | None = None
 ) -> list[Prompt]:
-    """The prompts of a padded batch of the processor; `seen` are the features of its pictures, if they are
-    known already.
-    """
+    """The prompts of a padded batch; `seen` are the features of its pictures, where known already."""
     ids_BL, mask_BL = inputs["input_ids"], inputs["attention_mask"].bool()
     embedded_BLd = network.get_input_embeddings()(ids_BL)
     is_picture_BL = ids_BL == network.config.image_token_id
@@ -180,9 +178,7 @@ class _RoomyLayer(DynamicLayer):
 
 @dataclass
 class _State:
-    """What a network has read: keys and values, which of them are real, and the last token's hidden state and
-    position.
-    """
+    """What a network has read: keys, values and mask; the last token's hidden state and position."""
 
     cache: Cache
     mask_NL: torch.Tensor
@@ -320,9 +316,7 @@ class GroupRows:
 
 
 def _attention(real_SL: torch.Tensor, segment_SL: torch.Tensor) -> torch.Tensor:
-    """True where a token attends: to real tokens before it of the prompt (segment -1) and of its own plan,
-    and to itself.
-    """
+    """True where a token attends: to earlier real tokens of the prompt (segment -1) and its plan."""
     place_L = torch.arange(segment_SL.shape[1], device=segment_SL.device)
     own_SLL = (segment_SL[:, None] == -1) | (segment_SL[:, :, None] == segment_SL[:, None])
     before_LL = place_L <= place_L[:, None]

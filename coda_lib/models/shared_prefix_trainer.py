@@ -197,9 +197,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         logits_to_keep: int,
         batch_size: int | None = None, compute_entropy: bool = False, **fields: Any,
     ) -> Scores:  # fmt: skip
-        """Log-probabilities and entropies of the plans' tokens, `batch_size` plans at a time: plans x
-        `logits_to_keep`.
-        """
+        """Log-probabilities and entropies (plans x `logits_to_keep`), `batch_size` plans at a time."""
         stock = super()._get_per_token_logps_and_entropies
         batch = _split({"input_ids": input_ids, "attention_mask": attention_mask} | fields, self._states)
         if self.shared_prefix and not self._compared:
@@ -301,9 +299,7 @@ def _of_states(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
 
 
 def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
-    """A batch with the pictures of each plan apart; those of plans of one state are the same tensor, not a
-    copy.
-    """
+    """A batch with the pictures of each plan apart; those of one state are the same tensor."""
     pixels, grids_K3 = (batch.get(name) for name in _PICTURES)
     if not isinstance(pixels, torch.Tensor):  # none, or apart already
         return batch
@@ -344,9 +340,7 @@ class _EachOnce(torch.utils.data.Dataset):
 
 
 class _EachStateOnce:
-    """A processor of prompts that encodes the pictures of each state once: they stand there for its first
-    plan alone.
-    """
+    """A processor of prompts that encodes the pictures of each state once, with its first plan."""
 
     def __init__(self, processor: Any, states: Sequence[int]):
         self._processor, self._states = processor, states
