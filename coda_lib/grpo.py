@@ -47,11 +47,11 @@ class Group:
 
 
 def draw_groups(
-    agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int
+    agent: DualAgent, steps: Iterable[tuple[Trajectory, int]], size: int, seed: int, reach: float
 ) -> list[Group]:
     """Sample `size` plans for each step (trajectory, index from 0), let the executor act, and reward it.
 
-    UserError if there is no step.
+    `reach` is that of `reward.reward`.  UserError if there is no step.
     """
     steps = list(steps)
     if not steps:
@@ -66,7 +66,7 @@ def draw_groups(
     for number, (state, (trajectory, index)) in enumerate(zip(states, steps, strict=True)):
         target = trajectory.steps[index].actions
         of_state = tuple(decisions[number * size : (number + 1) * size])
-        rewards = np.array([reward(decision.actions, target) for decision in of_state])
+        rewards = np.array([reward(decision.actions, target, reach) for decision in of_state])
         groups.append(Group(state, target, of_state, rewards))
     return groups
 

@@ -34,7 +34,7 @@ MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord
 
 
 def reward(
-    actions: Sequence[Action], targets: Sequence[Action], distance: bool = True, reach: float = 2.0
+    actions: Sequence[Action], targets: Sequence[Action], reach: float, distance: bool = True
 ) -> float:
     """The reward of a reply's `actions` against the labelled `targets`, in [0, 2] (eq. 1).
 
@@ -43,9 +43,11 @@ def reward(
     cannot be parsed) has reward 0. `distance=False` leaves r_dist out (ablation): the range is then [0, 1].
     `reach` is the L1 distance, in (0, 2], at which a point earns nothing.  ValueError if there is no target.
 
-    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)])  # 1 for the type + 1 - (0.3 + 0.1) / 2
+    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)], reach=2)  # 1 for the type + 1 - (0.3 + 0.1) / 2
     1.8
-    >>> reward([Action.wait()], [Action.click(0.2, 0.6)])
+    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)], reach=0.1)
+    1.0
+    >>> reward([Action.wait()], [Action.click(0.2, 0.6)], reach=2)
     0.0
     """
     if not targets:
@@ -55,10 +57,10 @@ def reward(
     return total / max(len(actions), len(targets))
 
 
-def similarity(action: Action, target: Action, reach: float = 2.0) -> float:
+def similarity(action: Action, target: Action, reach: float) -> float:
     """r_dist of two actions, in [0, 1]: 1 for equal actions, 0 for actions of different types.
 
-    >>> similarity(Action.type_text("sin(y)"), Action.type_text("sin(x)"))  # 1 of 6 characters differs
+    >>> similarity(Action.type_text("sin(y)"), Action.type_text("sin(x)"), 0.1)  # 1 of 6 characters differs
     0.8333333333333334
     """
     if action.type is not target.type:

@@ -57,7 +57,7 @@ class ActionReward:
 
     __name__ = "action_reward"  # TRL logs rewards/<name>
 
-    def __init__(self, executor: Executor, seed: int, distance: bool = True, reach: float = 2.0):
+    def __init__(self, executor: Executor, seed: int, reach: float, distance: bool = True):
         self.executor, self.seed, self.distance, self.reach = executor, seed, distance, reach
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[float]:
@@ -77,12 +77,7 @@ class ActionReward:
         seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
         decisions = carry_out(self.executor, states, plans, seed)
         earned = [
-            reward(
-                decision.actions,
-                parse_actions(label, state.current.size),
-                distance=self.distance,
-                reach=self.reach,
-            )
+            reward(decision.actions, parse_actions(label, state.current.size), self.reach, self.distance)
             for decision, label, state in zip(decisions, target, states, strict=True)
         ]
         return states, decisions, earned
@@ -147,7 +142,7 @@ def specialize(
     )
     trainer = (kind or SpecializeTrainer)(
         **_planner(planner, settings),
-        reward_funcs=rewarding or ActionReward(executor, seed, distance, settings.reach),
+        reward_funcs=rewarding or ActionReward(executor, seed, settings.reach, distance),
         args=arguments,
         shared_prefix=settings.shared_prefix,
         refills=settings.refills,

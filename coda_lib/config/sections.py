@@ -194,7 +194,7 @@ class SpecializeSettings(TrainingSettings):
     epsilon: Share  # ε of eq. 3, clip range
     epsilon_high: Share | None = None  # its upper side; None: as the lower one
     # L1 distance, in sides of the screen, at which a point earns no r_dist
-    reach: Annotated[Real, Field(gt=0, le=2)] = 2.0
+    reach: Annotated[Real, Field(gt=0, le=2)] = 0.1
     # writes the plans; None: the network itself does
     vllm_server: Annotated[str, Field(pattern=r"^https?://\S+$")] | None = None
     # each state is encoded once for its G plans; False: stock TRL, with the same loss and gradient

@@ -92,7 +92,7 @@ def paired_rewards(groups: Mapping[str, Sequence[Group]], resamples: int, seed: 
     )
 
 
-def reward_examples() -> pd.DataFrame:
+def reward_examples(reach: float) -> pd.DataFrame:
     """The reward of one imperfect action of each type, and of the labelled action itself."""
     rows = [
         ("click 5 % of the screen to the right", Action.click(0.35, 0.5), Action.click(0.30, 0.5)),
@@ -105,7 +105,8 @@ def reward_examples() -> pd.DataFrame:
         ("done too early", Action.done(), Action.click(0.3, 0.5)),
     ]
     shown = [
-        (what, a_T.type.label, reward([action], [a_T]), reward([a_T], [a_T])) for what, action, a_T in rows
+        (what, a_T.type.label, reward([action], [a_T], reach), reward([a_T], [a_T], reach))
+        for what, action, a_T in rows
     ]
     return pd.DataFrame(shown, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 

@@ -38,7 +38,7 @@ class CoupledReward(ActionReward):
     """`ActionReward` that also updates the executor, whose model must be a `LocalModel`."""
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, distance: bool = True):
-        super().__init__(executor, seed, distance)
+        super().__init__(executor, seed, settings.reach, distance)
         assert isinstance(executor.model, LocalModel)
         self.settings, self.model = settings, executor.model
         self.reference = copy.deepcopy(self.model.network)

@@ -35,7 +35,7 @@ def window():
 
 # What each module does with an action of any type, and of a type that it does not know.
 USERS: dict[str, Callable[[Callable[..., Action]], object]] = {
-    "reward.similarity": lambda action: similarity(action(), action(x=0.5, text="b")),
+    "reward.similarity": lambda action: similarity(action(), action(x=0.5, text="b"), 2),
     "envs.pyautogui.pyautogui_calls": lambda action: pyautogui_calls(action(), SIZE),
     "envs.sciencedesk.hands.perform": lambda action: hands.perform(window(), action()),
     "show.pictures._mark": lambda action: _mark(Sheet().add_subplot(), action(), SIZE, "red"),

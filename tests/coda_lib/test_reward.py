@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from actions import POINTED, actions, example, fractions
@@ -11,8 +13,10 @@ from hypothesis.extra.numpy import arrays
 
 from coda_lib.action import Action, ActionType
 from coda_lib.grpo import advantages
-from coda_lib.reward import reward, similarity
+from coda_lib.reward import reward as reward_within
+from coda_lib.reward import similarity as similarity_within
 
+reward, similarity = partial(reward_within, reach=2), partial(similarity_within, reach=2)
 ONE_OF_EACH = [
     *map(example, ActionType),
     Action.drag(0.2, 0.7, 0.9, 0.7),  # spans no area

@@ -40,7 +40,7 @@ ACTS = (
 
 def settings(**changes: Any) -> SpecializeSettings:
     given = dict(
-        group_size=G, completions_per_step=PLANS, steps=1, learning_rate=1e-3, beta=BETA, epsilon=EPSILON
+        group_size=G, completions_per_step=PLANS, steps=1, learning_rate=1e-3, beta=BETA, epsilon=EPSILON, reach=2
     )  # fmt: skip
     return SpecializeSettings(**(given | changes))
 
@@ -244,7 +244,7 @@ def test_advantages_are_rewards_normalised_within_the_group_of_a_state(
     for state, members in groups.items():
         plans = [words.decode(batch.plan(i), skip_special_tokens=True).strip() for i in members]
         actions = [parse_actions(hashed_click(plan), SIZE) if plan else () for plan in plans]
-        reward_G = torch.tensor([reward(action, labels[state]) for action in actions])
+        reward_G = torch.tensor([reward(action, labels[state], 2) for action in actions])
         expected_G = (reward_G - reward_G.mean()) / (reward_G.std() + 1e-4)  # sample deviation
         torch.testing.assert_close(batch.inputs["advantages"][members], expected_G, rtol=1e-3, atol=1e-4)
         spread += float(reward_G.std())
@@ -287,7 +287,7 @@ def ask(
     state = State()
     state.global_step = step
     completions = [[{"role": "assistant", "content": plan}] for plan in plans]
-    return ActionReward(executor, seed=4, **changes)(
+    return ActionReward(executor, seed=4, **{"reach": 2} | changes)(
         completions=completions, **columns(rows), trainer_state=state, other=1
     )
 
@@ -316,7 +316,7 @@ def test_rewards_are_those_of_the_executors_actions(distance):
     written += [None, "finished()", "answer(content='13')", replies["nine"], None]
     actions = [parse_actions(text, SIZE) if text else () for text in written]
     labels = [parse_actions(target, SIZE) for target in rows["target"]]
-    expected = [reward(action, label, distance) for action, label in zip(actions, labels, strict=True)]
+    expected = [reward(action, label, 2, distance) for action, label in zip(actions, labels, strict=True)]
     assert ask(executor, rows, plans, distance=distance) == expected
     assert len({round(value, 6) for value in expected}) >= (
         7 if distance else 3

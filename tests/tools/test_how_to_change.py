@@ -69,7 +69,7 @@ def python(changed):
 
 
 def test_a_click_is_scored_by_euclidean_distance(python):
-    program = "from coda_lib.reward import Action, similarity; print(similarity(Action.click(0, 0), Action.click(0.3, 0.4)))"
+    program = "from coda_lib.reward import Action, similarity; print(similarity(Action.click(0, 0), Action.click(0.3, 0.4), 2))"
     assert float(python("-c", program)) == pytest.approx(1 - 0.5 / 2**0.5)
 
 
@@ -87,7 +87,7 @@ from coda_lib.reward import similarity
 from coda_study.show.pictures import _mark
 
 (action,) = parse_actions("left_triple(start_box='(30,40)')", (100, 100))
-assert action.type is ActionType.TRIPLE_CLICK and similarity(action, action) == 1
+assert action.type is ActionType.TRIPLE_CLICK and similarity(action, action, 2) == 1
 ((name, point, _),) = pyautogui_calls(action, (100, 100))
 assert name == "tripleClick" and name in CALLS and point == (30, 40)
 hands.QTest, window = Mock(), Mock(held=frozenset())

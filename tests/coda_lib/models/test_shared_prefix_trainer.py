@@ -52,7 +52,15 @@ def train(rows, tiny_planner, tmp_path) -> Callable[..., list[dict[str, Any]]]:
 
     def train(name: str = "planner", **changes: Any) -> list[dict[str, Any]]:
         given = (
-            dict(group_size=4, completions_per_step=8, steps=1, learning_rate=1e-3, beta=0.3, epsilon=0.05)
+            dict(
+                group_size=4,
+                completions_per_step=8,
+                steps=1,
+                learning_rate=1e-3,
+                beta=0.3,
+                epsilon=0.05,
+                reach=2,
+            )
             | changes
         )
         executor = Executor(ReplayModel(hashed_click), Sampling(temperature=0))

@@ -175,7 +175,7 @@ def test_groups_reward_what_the_executor_did(episode):
     size = episode.steps[0].image.size
     hit = f"click(start_box='({round(target.x * size[0])},{round(target.y * size[1])})')"
     plans = ["Thought: Click 'View'.\nAction: x", "", "Click 'File'.", "DONE"]
-    (group,) = draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0)
+    (group,) = draw_groups(agent(plans, [hit, "nonsense"]), [(episode, 0)], 4, seed=0, reach=2)
     assert [decision.plan for decision in group.decisions] == ["Click 'View'.", "", "Click 'File'.", "DONE"]
     assert group.rewards == pytest.approx([2, 0, 0, 0], abs=0.01)
     assert group.advantages == pytest.approx([1.5, -0.5, -0.5, -0.5])
@@ -194,7 +194,7 @@ def test_groups_reward_what_the_executor_did(episode):
 
 def test_no_step_to_learn_from_is_said():
     with pytest.raises(UserError, match="no positive step"):
-        draw_groups(agent([], []), [], 4, seed=0)
+        draw_groups(agent([], []), [], 4, seed=0, reach=2)
 
 
 def test_votes_count_what_is_no_verdict(episode):
@@ -241,7 +241,7 @@ def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():
 
 
 def test_perfect_actions_earn_two():
-    table = grpo.reward_examples()
+    table = grpo.reward_examples(reach=0.1)
     assert (table["reward of a_T itself"] == 2).all() and (table["reward"] < 2).all()
 
 

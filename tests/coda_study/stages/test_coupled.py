@@ -24,7 +24,7 @@ from coda_study.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize
 pytest_plugins = ("tiny_checkpoints",)
 
 SETTINGS = SpecializeSettings(
-    group_size=2, completions_per_step=4, steps=4, learning_rate=1e-3, beta=0.3, epsilon=0.2
+    group_size=2, completions_per_step=4, steps=4, learning_rate=1e-3, beta=0.3, epsilon=0.2, reach=2
 )
 SAMPLING = SamplingSettings(temperature=1.0, top_p=1.0, max_new_tokens=4)
 ACTS = (

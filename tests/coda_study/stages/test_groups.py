@@ -43,9 +43,12 @@ def executor() -> Executor:
 
 def test_rewards_stay_and_some_groups_are_kept(executor, tmp_path):
     given = {"group_size": G, "completions_per_step": G * STATES, "steps": STEPS}
-    settings = SpecializeSettings(**given, learning_rate=1e-3, beta=0, epsilon=0.2)
+    settings = SpecializeSettings(**given, learning_rate=1e-3, beta=0, epsilon=0.2, reach=2)
     here = Run(str(tmp_path / "run"))
-    keeping, plain = KeepingReward(executor, 4, settings, here.groups("algebra")), ActionReward(executor, 4)
+    keeping, plain = (
+        KeepingReward(executor, 4, settings, here.groups("algebra")),
+        ActionReward(executor, 4, settings.reach),
+    )
     for step in range(STEPS):
         assert keeping(**columns(step)) == plain(**columns(step))
     paths = sorted(here.groups("algebra").glob("*.parquet"))
