@@ -8,6 +8,7 @@ import pkgutil
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatch
 from importlib.metadata import requires, version
@@ -210,6 +211,27 @@ def test_the_container_file_is_well_formed():
             assert json.loads(line.partition(" ")[2])
     ignored = (REPO / ".containerignore").read_text().splitlines()
     assert ".venv/" in ignored and "!results/reference/" in ignored
+
+
+def test_the_install_rule_of_the_container_file_finds_what_it_needs_among_the_copied_files(tmp_path):
+    """Only these are there when it runs: the rule's prerequisites, and all that the package is built of."""
+    before, rule, _ = (REPO / "Containerfile").read_text().partition("RUN make .venv/installed\n")
+    assert rule
+    for line in re.findall(r"(?m)^COPY (.+)$", before):
+        *sources, target = line.split()
+        for source in map(REPO.joinpath, sources):
+            if source.is_dir():
+                shutil.copytree(source, tmp_path / target, ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(source, tmp_path / target)
+    planned = subprocess.run(
+        ["make", "-n", ".venv/installed", f"PYTHON={sys.executable}"],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert planned.returncode == 0 and "--requirement requirements.lock" in planned.stdout, planned.stderr
+    options = ["--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path / "wheel")]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(tmp_path)], check=True)
+    assert list((tmp_path / "wheel").glob("*.whl"))
 
 
 @pytest.mark.skipif(not shutil.which("apt-cache"), reason="Debian's package lists are not here")
