@@ -8,6 +8,8 @@ PY := $(VENV)/bin/python
 CODA := $(PY) -m coda_study.cli.main
 INSTALLED := $(VENV)/installed
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
+GPU := $(wildcard /dev/nvidiactl /dev/dxg)
+TORCH_INDEX ?=
 SUPPORTED := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 PYTHON ?= $(firstword $(foreach name,python3 python3.13 python3.12 python3.11,\
 	$(shell $(name) -c '$(SUPPORTED)' 2> /dev/null && echo $(name))))
@@ -61,9 +63,15 @@ $(INSTALLED): pyproject.toml requirements.lock
 		{ rm -rf $(VENV); echo "$(PYTHON) cannot create one: on Debian or Ubuntu, apt-get install python3-venv"; exit 1; }; }
 	@echo "installing the locked packages into $(VENV) (some minutes the first time)"
 	@$(PIP) --no-deps --requirement requirements.lock
-	@$(PIP) $(TORCH)
+	@if [ -z "$(GPU)" ] && $(PIP) $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) "$(TORCH)+cpu" 2> /dev/null; then \
+		echo "PyTorch: the build for CPUs, for no NVIDIA GPU is here"; \
+	else \
+		$(if $(GPU),,echo "pip finds no PyTorch for CPUs alone; with TORCH_INDEX=... (the address on PyTorch's page of installing) it would";) \
+		echo "PyTorch: the default build of this platform; on Linux with CUDA, some 2.7 GB"; $(PIP) $(TORCH); \
+	fi
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@$(PY) -m pip check > $(VENV)/check.log || { cat $(VENV)/check.log; exit 1; }
 	@problem=$$($(PY) -c 'from PySide6 import QtGui, QtTest, QtWidgets' 2>&1) || { echo "$$problem" | tail -n 1; \
 		echo "Qt lacks system libraries; on Debian or Ubuntu: apt-get install $(QT_PACKAGES)"; exit 1; }
+	@echo "installed: $$(du -sh $(VENV) | cut -f1)"
 	@touch $@

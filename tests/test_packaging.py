@@ -156,6 +156,36 @@ def test_make_lists_its_commands_and_refuses_an_old_python(tmp_path):
     assert refused.returncode == 2 and "Python 3.11, 3.12 or 3.13 is needed" in refused.stdout
 
 
+@pytest.mark.parametrize("found", [True, False])
+@pytest.mark.parametrize("gpu", ["", "/dev/nvidiactl"])
+def test_without_a_gpu_the_small_build_of_pytorch_is_taken_where_pip_finds_it(tmp_path, found, gpu):
+    """A stand-in for Python that writes down what it is asked for."""
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    small = "0" if found else "1"
+    python.write_text(f'#!/bin/sh\necho "$*" >> asked\ncase "$*" in *+cpu) exit {small};; esac\n')
+    python.chmod(0o755)
+    (tmp_path / "pyproject.toml").write_text('"torch==2.13.0"')
+    (tmp_path / "requirements.lock").write_text("")
+    makefile = [
+        "make",
+        "--file",
+        str(REPO / "Makefile"),
+        ".venv/installed",
+        f"GPU={gpu}",
+        "TORCH_INDEX=file:///x",
+    ]
+    done = subprocess.run(makefile, cwd=tmp_path, capture_output=True, text=True, check=True)
+    torch = [line for line in (tmp_path / "asked").read_text().splitlines() if "torch==" in line]
+    assert [line.endswith("+cpu") for line in torch] == [[True], [True, False], [False], [False]][
+        2 * bool(gpu) + (not found)
+    ]
+    assert ("build for CPUs" in done.stdout) == (found and not gpu) and ("2.7 GB" in done.stdout) == (
+        not found or bool(gpu)
+    )
+    assert all("--extra-index-url file:///x" in line for line in torch if line.endswith("+cpu"))
+
+
 def test_missing_system_libraries_are_named(tmp_path):
     """A stand-in for Python that installs nothing and cannot load Qt."""
     python = tmp_path / ".venv" / "bin" / "python"

@@ -89,12 +89,10 @@ def _cells(table: pd.DataFrame, sign: str = "") -> list[str]:
 
 
 def _more(folder: Path) -> list[tuple[str, pd.DataFrame]]:
-    """What a study has beside Table 1: Overall at the sealed tasks, and without chance, where training may
-    show nothing.
-    """
+    """What a study has beside Table 1: Overall at the sealed tasks, and at temperature 0."""
     names = {
         "sealed tasks": folder / "seeds" / "sealed.csv",
-        "without chance": folder / "seeds" / "greedy.csv",
+        "at temperature 0": folder / "seeds" / "greedy.csv",
     }
     return [(name, _averages(path)) for name, path in names.items() if path.is_file()]
 
@@ -113,9 +111,9 @@ def _about(folder: Path) -> str:
     if "sealed tasks" in more:
         played = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
         which = "" if played == seeds else f" ({played})"
-        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, once a seed{which}."
-    if "without chance" in more:
-        text += " Without chance: the test tasks at temperature 0, once a seed."
+        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, drawn before any training, once each a seed{which}."
+    if "at temperature 0" in more:
+        text += " At temperature 0: the test tasks once each a seed."
     return text
 
 
@@ -357,7 +355,7 @@ def real_table(folder: Path) -> str:
     solved, greedy = _averages(study / "seeds" / "table1.csv"), _averages(study / "seeds" / "greedy.csv")
     gains = _averages(study / "seeds" / "comparisons.csv").query("first == 'base'")
     above = dict(zip(gains["second"], _cells(gains, "+"), strict=True))
-    head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent without chance"]
+    head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent at temperature 0"]
     order = solved["system"].tolist()
     cells = zip(
         [SYSTEM_LABELS[system].strip("*") for system in order],

@@ -153,7 +153,7 @@ def pool(folder: Path) -> Path:
     write_tables(folder / "seeds", table, compared, name)
     if all(
         run.greedy("base", run.profile().apps[0]).is_file() for run in runs
-    ):  # older runs were not played without chance
+    ):  # older runs were not played at temperature 0
         greedy, profile = load_seeds(runs, "greedy")
         save_averages(
             folder / "seeds" / "greedy.csv",
