@@ -87,10 +87,8 @@ def peaks() -> dict[str, tuple[float, float, int, int]]:
         apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)
         if apart and 12 < row < rows - 13 and 12 < column < columns - 13:
             found.append((column, row))
-    named = [
-        *zip(names.FIRST_PEAKS, sorted(found), strict=True),
-        *zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False),
-    ]
+    lesser = zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False)
+    named = [*zip(names.FIRST_PEAKS, sorted(found), strict=True), *lesser]
     return {
         name: (column / columns, row / rows, int(heights[row, column]), round(float(steep[row, column])))
         for name, (column, row) in named
