@@ -32,6 +32,7 @@ REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
 SPLIT = "split.json"  # in a checkpoint's folder
 FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
+Mix = Mapping[str, float]  # shares of the grades
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
 _TRIES = 20_000  # draws in a row without a new task, after which there are none
@@ -174,12 +175,7 @@ def _prepared(task_space: Space, aim: Aim) -> Aim:
 
 
 def draw(
-    task_space: Space,
-    name: str,
-    count: int,
-    seed: int,
-    defaults: Mapping[str, Any],
-    mix: Mapping[str, float] = _MIX,
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
 ) -> list[Task]:
     """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
@@ -191,12 +187,7 @@ def draw(
 
 
 def draw_with_aims(
-    task_space: Space,
-    name: str,
-    count: int,
-    seed: int,
-    defaults: Mapping[str, Any],
-    mix: Mapping[str, float] = _MIX,
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
 ) -> list[tuple[tuple[Aim, ...], Task]]:
     """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
@@ -301,10 +292,8 @@ def read_set(path: Path) -> list[Task]:
     raw = read_object(path, "spaces", "tasks")
     with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
-        tasks = [
-            parse_task(record, str(record["id"]), f"{path}, task {number}")
-            for number, record in enumerate(records, 1)
-        ]
+        numbered = enumerate(records, 1)
+        tasks = [parse_task(row, str(row["id"]), f"{path}, task {number}") for number, row in numbered]
         if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
             raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
         spaces = dict(spaces)

@@ -20,10 +20,8 @@ _KEYS = {
     "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
 _MODIFIERS = {
-    "ctrl": "ControlModifier",
-    "shift": "ShiftModifier",
-    "alt": "AltModifier",
-    "win": "MetaModifier",
+    key: Qt.KeyboardModifier[f"{name}Modifier"]
+    for key, name in {"ctrl": "Control", "shift": "Shift", "alt": "Alt", "win": "Meta"}.items()
 }
 
 
@@ -85,7 +83,7 @@ def _held(window: QWidget) -> Qt.KeyboardModifier:
     """The modifiers that are held down."""
     modifiers = Qt.KeyboardModifier.NoModifier
     for key in window.held & _MODIFIERS.keys():
-        modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
+        modifiers |= _MODIFIERS[key]
     return modifiers
 
 
@@ -111,7 +109,7 @@ def _press(widget: QWidget, chord: Sequence[str], modifiers: Qt.KeyboardModifier
         return
     for key in chord:
         if key in _MODIFIERS:
-            modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
+            modifiers |= _MODIFIERS[key]
         else:
             QTest.keyClick(widget, _key(key), modifiers)
 
@@ -148,10 +146,8 @@ def _scroll(window: QWidget, action: Action) -> None:
     widget, position = _at(window, action)
     steps = {"up": (0, 120), "down": (0, -120), "left": (120, 0), "right": (-120, 0)}[action.direction]
     points = QPointF(position), QPointF(widget.mapToGlobal(position))
-    no_button, no_modifier = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
-    event = QWheelEvent(
-        *points, QPoint(), QPoint(*steps), no_button, no_modifier, Qt.ScrollPhase.NoScrollPhase, False
-    )
+    none = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase
+    event = QWheelEvent(*points, QPoint(), QPoint(*steps), *none, False)
     QApplication.sendEvent(widget, event)
 
 

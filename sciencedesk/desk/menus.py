@@ -13,6 +13,7 @@ from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.widgets import HEIGHT, WIDTH, Field, Popup, Shade
 
 MENU_HEIGHT, _ENTRY_HEIGHT = 20, 19  # px of the menu bar, of an entry of a menu
+Accept, Texts = Callable[[dict[str, str]], None], Callable[[], Mapping[str, Any]]  # of a dialog's fields
 Entry = Callable[[], None] | tuple[str, Any] | Popup  # of a menu: a command, a value of the state, a dialog
 
 
@@ -132,12 +133,7 @@ class MenuWindow(QWidget):
             self._shade.setVisible(self.dialog is not None)
 
     def add_dialog(
-        self,
-        title: str,
-        height: int,
-        accept: Callable[[dict[str, str]], None],
-        fields: Sequence[str],
-        start: Callable[[], Mapping[str, Any]] = dict,
+        self, title: str, height: int, accept: Accept, fields: Sequence[str], start: Texts = dict
     ) -> Popup:
         """A dialog with named text fields and the buttons OK and Cancel.
 

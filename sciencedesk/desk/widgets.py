@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget,
 
 # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
 WIDTH, HEIGHT = 336, 252
+Draw = Callable[[QPainter, QRect], None]
 Part = tuple[str, str, QRect, str]  # name, role, box in px of the widget, text of an element
 
 
@@ -194,11 +195,7 @@ class Canvas(QWidget):
     dragged = Signal(str, str, float, float)
 
     def __init__(
-        self,
-        name: str,
-        parent: QWidget,
-        draw: Callable[[QPainter, QRect], None],
-        objects: Callable[[QRect], Mapping[str, QRect]],
+        self, name: str, parent: QWidget, draw: Draw, objects: Callable[[QRect], Mapping[str, QRect]]
     ):
         super().__init__(parent)
         self.setAccessibleName(name)
