@@ -255,10 +255,7 @@ def draw_starts(task_space: Space, bound: Collection[str], rng: random.Random) -
 
 
 def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
-    """The settings that an aim starts with.
-
-    {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
-    """
+    """An aim's first settings; {names: peaks, count: 6} stands for so many words, its own among them."""
     settings = {}
     for key, value in aim.goal.setup.items():
         drawn = isinstance(value, dict) and "names" in value

@@ -19,10 +19,8 @@ _KEYS = {
     "delete": "Delete", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "home": "Home",
     "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
-_MODIFIERS = {
-    key: Qt.KeyboardModifier[f"{name}Modifier"]
-    for key, name in {"ctrl": "Control", "shift": "Shift", "alt": "Alt", "win": "Meta"}.items()
-}
+_NAMES = {"ctrl": "Control", "shift": "Shift", "alt": "Alt", "win": "Meta"}
+_MODIFIERS = {key: Qt.KeyboardModifier[f"{name}Modifier"] for key, name in _NAMES.items()}
 
 
 def perform(window: QWidget, action: Action) -> None:
@@ -127,10 +125,7 @@ def _type(widget: QWidget, character: str) -> None:
 
 
 def _at(window: QWidget, action: Action, widget: QWidget | None = None) -> tuple[QWidget, QPoint]:
-    """The widget at the action's point, if not another one, and the point in the widget's coordinates.
-
-    An action where the pointer is, which this window does not know, is in the middle.
-    """
+    """The widget at the action's point (without one: the middle), if not another, and the point in it."""
     point = _pixel(0.5, 0.5) if action.x is None else _pixel(action.x, action.y)
     widget = widget or window.childAt(point) or window
     return widget, widget.mapFrom(window, point)

@@ -74,8 +74,8 @@ class MenuWindow(QWidget):
     def add_menu(self, title: str, entries: Mapping[str, Entry]) -> Popup:
         """A menu in the menu bar.
 
-        An entry is a command, a dialog to open, or (key, value): it then has a mark that shows and sets the
-        state.  With a boolean value it toggles; with another value it is one of several choices.
+        An entry is a command, a dialog to open, or (key, value): its mark shows and sets the state.  A
+        boolean value toggles; another value is one of several choices.
         """
         frame = Popup(self)
         for i, (name, entry) in enumerate(entries.items()):

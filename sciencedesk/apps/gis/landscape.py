@@ -48,10 +48,7 @@ def terrain() -> tuple[np.ndarray, float, float]:
 
 @lru_cache(maxsize=64)
 def raster(layer: str, light: int, classes: tuple[str, int]) -> np.ndarray:
-    """A raster layer's values (344, 403).
-
-    `light` is the sun's azimuth in degrees; `classes` is a layer and into how many classes it is divided.
-    """
+    """Values (344, 403); `light`: the sun's azimuth in degrees; `classes`: a layer and their number."""
     heights, width, height = terrain()
     if layer == "Elevation":
         return heights
@@ -165,13 +162,11 @@ def listed(v: Mapping[str, Any]) -> list[str]:
     if "Peaks" not in v["layers"]:
         return []
     north, south, east, west = edges(v)
-    rows = {
-        name: (height, slope)
-        for name, (x, y, height, slope) in shown_peaks(v).items()
-        if west <= x * EAST <= east and south <= (1 - y) * NORTH <= north
-    }
+    shown = shown_peaks(v)
+    at = {name: (x * EAST, (1 - y) * NORTH) for name, (x, y, *_) in shown.items()}  # km
+    rows = [name for name, (x, y) in at.items() if west <= x <= east and south <= y <= north]
     if v["filter"]:
         column, sign, number = v["filter"].split()
-        index = ("height", "slope").index(column)
-        rows = {name: row for name, row in rows.items() if _COMPARE[sign](row[index], int(number))}
-    return sorted(rows, key=lambda name: -rows[name][0]) if v["sort"] == "height" else sorted(rows)
+        index = {"height": 2, "slope": 3}[column]
+        rows = [name for name in rows if _COMPARE[sign](shown[name][index], int(number))]
+    return sorted(rows, key=lambda name: -shown[name][2]) if v["sort"] == "height" else sorted(rows)
