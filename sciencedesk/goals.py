@@ -92,11 +92,8 @@ class Aim:
     @property
     def solution(self) -> list[dict[str, Any]]:
         """The script that reaches the goal, in names of widgets."""
-        steps = [
-            {kind: [str(item) for item in what] if isinstance(what, list) else str(what)}
-            for step in self.goal.solve
-            for kind, what in self.fill(step).items()
-        ]
+        filled = [item for step in self.goal.solve for item in self.fill(step).items()]
+        steps = [{kind: [*map(str, what)] if isinstance(what, list) else str(what)} for kind, what in filled]
         return steps + ([{"answer": self.answer}] if self.goal.ask else [])
 
     @cached_property

@@ -296,10 +296,9 @@ def read_set(path: Path) -> list[Task]:
         spaces = dict(spaces)
     for app in sorted({task.app for task in tasks}):
         if spaces.get(app) != (present := space(app).fingerprint):
-            raise UserError(
-                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here "
-                f"{present}): draw it again, since its tasks may be among those to be trained on"
-            )
+            versions = f"another version of the task space of {app} ({spaces.get(app)}, here {present})"
+            again = "draw it again, since its tasks may be among those to be trained on"
+            raise UserError(f"{path} was drawn from {versions}: {again}")
     return tasks
 
 
@@ -312,8 +311,6 @@ def check_split(checkpoint: Path, app: str) -> None:
     """UserError if a checkpoint was trained on another split of a space; one without a note is foreign."""
     known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
     if known and known != (present := space(app).fingerprint):
-        raise UserError(
-            f"{checkpoint} was trained on another split of the task space of {app} "
-            f"({known}, here {present}): it may have learned these tasks; train it again, or evaluate it "
-            "with the version of the kit that trained it"
-        )
+        split = f"another split of the task space of {app} ({known}, here {present})"
+        again = "train it again, or evaluate it with the version of the kit that trained it"
+        raise UserError(f"{checkpoint} was trained on {split}: it may have learned these tasks; {again}")

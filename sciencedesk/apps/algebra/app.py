@@ -49,8 +49,7 @@ class Algebra(Desk):
     def build(self) -> None:
         digits = number_among(tuple("123456789"), "Digits is a number from 1 to 9")
         precision = self.add_entry("Precision", "Digits", "digits", digits)
-        now = lambda: {"From": f"{self.values['xmin']:g}", "To": f"{self.values['xmax']:g}"}  # noqa: E731
-        plot_range = self.add_dialog("Range", 106, self._set_range, ["From", "To"], now)
+        plot_range = self.add_dialog("Range", 106, self._set_range, ["From", "To"], self._range)
         variable = self.add_dialog("Add variable", 106, self._add_variable, ["Name", "Value"])
         clear = partial(self.set, "console", [])
         self.add_menu("File", {"New session": lambda: self.reset({}), "Clear console": clear})
@@ -167,6 +166,9 @@ class Algebra(Desk):
     def _require_unlocked(self) -> None:
         if self.values["locked"]:
             raise Refusal("The view is locked")
+
+    def _range(self) -> list[str]:
+        return [f"{self.values[key]:g}" for key in ("xmin", "xmax")]
 
     def _set_range(self, texts: dict[str, str]) -> None:
         self._require_unlocked()

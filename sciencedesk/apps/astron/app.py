@@ -62,9 +62,8 @@ class Astron(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        city = lambda: {"City": self.values["place"]}  # noqa: E731
-        self._atlas = self.add_dialog("Place", 84, self._look_up, ["City"], city)
-        now = lambda: {name: self.values[name.lower()] for name in _DATE}  # noqa: E731
+        self._atlas = self.add_dialog("Place", 84, self._look_up, ["City"], lambda: [self.values["place"]])
+        now = lambda: ephemeris.when_of(self.values)  # noqa: E731
         date = self.add_dialog("Date and hour (UT)", 152, self._set_date, _DATE, now)
         view = ("Constellations", "Labels", "Grid", "Horizon", "Ecliptic", "Night mode")
         limit = self.add_entry("Faintest stars", "Magnitude", "limit", _magnitude)

@@ -64,9 +64,8 @@ class Biochem(Desk):
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
-        self.scene = self.add(
-            "Structure", self.picture("Scene", pictures.draw_scene, pictures.boxes), 6, 4, 324, 156
-        )
+        scene = self.picture("Scene", pictures.draw_scene, pictures.boxes)
+        self.scene = self.add("Structure", scene, 6, 4, 324, 156)
         self.on(self.scene.clicked, self._pick)
         self.on(self.scene.dragged, self._turn)
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
@@ -135,9 +134,8 @@ class Biochem(Desk):
         shown = shown_atoms(v)
         symbols = {*"CHON", *map(element, s.names if s else ())}
         words = {symbol: word for symbol, word in ELEMENTS.items() if symbol in symbols}
-        atoms = {"All": shown} | {
-            word: [name for name in shown if element(name) == symbol] for symbol, word in words.items()
-        }
+        atoms = {word: [n for n in shown if element(n) == symbol] for symbol, word in words.items()}
+        atoms = {"All": shown, **atoms}
         formula, count, mass = (s.formula, len(s.names), s.mass) if s else ("", 0, 0)
         return {
             "formula": formula, "count": count, "mass": mass,

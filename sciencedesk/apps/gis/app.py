@@ -48,14 +48,14 @@ class Gis(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        edges = lambda: dict(zip(_SIDES, land.edges(self.values), strict=True))  # noqa: E731
+        edges = lambda: land.edges(self.values)  # noqa: E731
         bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, _SIDES, edges)
         steps = [f"{step:0{width}}" for step in range(20, 501) for width in (2, 3)]
         step = number_among(steps, "Step is a number from 20 to 500")
         degrees = [f"{angle:0{width}}" for angle in range(361) for width in (1, 2, 3)]
         azimuth = number_among(degrees, "Azimuth is a number from 0 to 360")
-        count = lambda: {"Count": self.values["classes"][1]}  # noqa: E731
-        self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"], count)
+        classes = lambda: self.values["classes"][1:]  # noqa: E731
+        self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"], classes)
         title = self.add_entry("Title", "Text", "title", lambda text: text[:20])
         self._files = self.add_menu("File", {"New map": lambda: self.reset({}), "Title": title})
         self._views = self.add_menu("View", {

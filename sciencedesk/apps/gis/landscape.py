@@ -35,9 +35,6 @@ MARKS = names.FIRST_MARKS | names.MORE_MARKS
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
 
 
-# -- the landscape -----------------------------------------------------------------------------------------
-
-
 @cache
 def terrain() -> tuple[np.ndarray, float, float]:
     """Heights in m (344, 403), the north first, and a cell's width and height in m."""
@@ -80,16 +77,13 @@ def peaks() -> dict[str, tuple[float, float, int, int]]:
     tops = np.argwhere((heights == ndimage.maximum_filter(heights, 61)) & (heights > 820))
     found: list[tuple[int, int]] = []
     for row, column in sorted(tops.tolist(), key=lambda place: -heights[tuple(place)]):
-        # in cells, so that names do not overlap
-        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)
+        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)  # cells: names do not overlap
         if apart and 12 < row < rows - 13 and 12 < column < columns - 13:
             found.append((column, row))
     lesser = zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False)
     named = [*zip(names.FIRST_PEAKS, sorted(found), strict=True), *lesser]
-    return {
-        name: (column / columns, row / rows, int(heights[row, column]), round(float(steep[row, column])))
-        for name, (column, row) in named
-    }
+    places = {name: (x / columns, y / rows) for name, (x, y) in named}
+    return {name: (*places[name], int(heights[y, x]), round(float(steep[y, x]))) for name, (x, y) in named}
 
 
 def _lesser_tops(heights: np.ndarray, main: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -38,8 +38,7 @@ class Spectra(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        now = lambda: {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"}  # noqa: E731
-        limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"], now)
+        limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"], self._limits)
         odd = [str(width) for width in (1, *range(5, 52, 2))]
         window = number_among(odd, "Window is an odd number from 5 to 51, or 1")
         percents = [str(percent) for percent in range(2, 91)]
@@ -107,13 +106,8 @@ class Spectra(Desk):
     def refresh(self) -> None:
         v, found = self.values, peaks(self.values)
         peak, facts = found.get(v["peak"]), self.facts()
-        kind = (
-            "unknown"
-            if v["lamp"] in spectrum.SAMPLES
-            else "dark lines"
-            if dark(v["lamp"])
-            else "bright lines"
-        )
+        known = "dark lines" if dark(v["lamp"]) else "bright lines"
+        kind = "unknown" if v["lamp"] in spectrum.SAMPLES else known
         texts = {
             "Found": str(facts["count"]), "Peak": v["peak"], "Marks": ", ".join(v["marks"]),
             "Gap": f"{facts['gap']} nm" if facts["gap"] else "",
@@ -138,12 +132,10 @@ class Spectra(Desk):
         v, found = self.values, peaks(self.values)
         fits = spectrum.scores(v) if v["matched"] else {}
         first, second = map(float, v["measured"] or (0, 0))
-        return {
-            "count": len(found),
-            "strongest": max(found, key=lambda name: found[name].height, default=""),
-            "gap": f"{abs(first - second):.1f}" if v["measured"] else "",
-            "element": max(fits, key=lambda element: fits[element], default=""),
-        }
+        strongest = max(found, key=lambda name: found[name].height, default="")
+        gap = f"{abs(first - second):.1f}" if v["measured"] else ""
+        element = max(fits, key=fits.get, default="")
+        return {"count": len(found), "strongest": strongest, "gap": gap, "element": element}
 
     # -- commands -------------------------------------------------------------------------------------------
 
@@ -226,7 +218,8 @@ class Spectra(Desk):
             raise Refusal("No peaks are found")
         return found
 
-    # -- dialogs --------------------------------------------------------------------------------------------
+    def _limits(self) -> list[str]:
+        return [f"{self.values[key]:g}" for key in ("low", "high")]
 
     def _set_limits(self, texts: dict[str, str]) -> None:
         self._require_unlocked()
