@@ -50,17 +50,12 @@ def _load_qt() -> None:
     except ModuleNotFoundError:
         raise
     except ImportError as error:
-        raise UserError(
-            f"Qt cannot be loaded: {error}. On Debian or Ubuntu, install the system libraries that it needs: "
-            f"apt-get install {_PACKAGES}"
-        ) from error
+        install = f"install the system libraries that it needs: apt-get install {_PACKAGES}"
+        raise UserError(f"Qt cannot be loaded: {error}. On Debian or Ubuntu, {install}") from error
 
 
 class ScienceDesk(Environment):
-    """One application window.
-
-    `info` has the application's state; after a step also `stop`, the reason to stop or None, and `answer`.
-    """
+    """One application window; `info` has its state, after a step also `stop` (or None) and `answer`."""
 
     metadata = {"render_modes": ["rgb_array"]}
 

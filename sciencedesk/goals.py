@@ -2,15 +2,15 @@
 
 In the paper a large language model makes the train tasks from a few human tasks of each application (section
 4), as `coda_study.generator` does.  Without one they are drawn from task spaces of human-written goals
-(`sciencedesk.space`).  The committed test tasks were drawn from the goals in data/tasks/seeds/APP.yaml.
+(`sciencedesk.space`).  The committed test tasks were drawn from the goals in data/tasks/seeds/APP.yaml
+(tests/sciencedesk/test_explore.py).
 """
 
 from __future__ import annotations
 
 import itertools
-import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any
 
@@ -80,12 +80,9 @@ class Aim:
         if not isinstance(template, str):
             return template
         parts = self.value if isinstance(self.value, list) else [self.value]
-        values = {
-            "{v}": self.word,
-            "{V}": self.word[:1].upper() + self.word[1:],
-            "{value}": self.value,
-            "{w}": self.goal.words.get(self.word, self.word),
-        } | {f"{{{i}}}": part for i, part in enumerate(parts)}
+        word, words = self.word, self.goal.words
+        values = {"{v}": word, "{V}": word[:1].upper() + word[1:], "{value}": self.value}
+        values |= {"{w}": words.get(word, word)} | {f"{{{i}}}": part for i, part in enumerate(parts)}
         if template in values:
             return values[template]
         for placeholder, value in values.items():
@@ -95,11 +92,8 @@ class Aim:
     @property
     def solution(self) -> list[dict[str, Any]]:
         """The script that reaches the goal, in names of widgets."""
-        steps = [
-            {kind: [str(item) for item in what] if isinstance(what, list) else str(what)}
-            for step in self.goal.solve
-            for kind, what in self.fill(step).items()
-        ]
+        filled = [item for step in self.goal.solve for item in self.fill(step).items()]
+        steps = [{kind: [*map(str, what)] if isinstance(what, list) else str(what)} for kind, what in filled]
         return steps + ([{"answer": self.answer}] if self.goal.ask else [])
 
     @cached_property
@@ -149,9 +143,7 @@ def goals(app: str) -> tuple[Goal, ...]:
     return goals_of(app, read_yaml(path)["goals"], {})
 
 
-def goals_of(
-    app: str, raw: Sequence[Mapping[str, Any]], vocabularies: Mapping[str, Sequence[str]]
-) -> tuple[Goal, ...]:
+def goals_of(app: str, raw: Sequence[Mapping], vocabularies: Mapping[str, Sequence[str]]) -> tuple[Goal, ...]:
     """The goals of a file, with all their values."""
     return tuple(Goal(app=app, **{**goal, "values": expand(goal["values"], vocabularies)}) for goal in raw)
 
@@ -210,41 +202,3 @@ def are_apart(goals: Sequence[Goal]) -> bool:
     """Whether no two of these goals are of one area."""
     areas = [area for goal in goals for area in goal.areas]
     return len(set(areas)) == len(areas)
-
-
-def combinations(app: str, size: int, rng: random.Random) -> list[tuple[Aim, ...]]:
-    """Shuffled ordered combinations of aims of different areas, a question last; 4,000 triples at most."""
-    if size == 2:
-        drawn = itertools.permutations(aims(app), 2)
-    else:
-        drawn = (tuple(rng.sample(aims(app), size)) for _ in range(4000))
-    apart = [parts for parts in drawn if are_apart([aim.goal for aim in parts])]
-    fit = [parts for parts in apart if not any(aim.goal.ask for aim in parts[:-1])]
-    rng.shuffle(fit)
-    return fit
-
-
-def draw_test_tasks(app: str, defaults: Mapping[str, Any], count: int) -> list[Task]:
-    """The committed test tasks: about 1/4 of grade A, 1/3 B, 1/4 C, 1/6 D; alone a third of a goal's values.
-
-    Runs read only the files that this seeded drawing gave, data/tasks/test.
-    """
-    rng = random.Random(f"test tasks of {app}")
-    quota = {"A": round(count * 0.25), "C": round(count * 0.25), "D": round(count * 0.16)}
-    quota["B"] = count - sum(quota.values())
-    values_left = {goal.name: max(1, len(goal.values) // 3) for goal in goals(app)}
-    singles = [(aim,) for aim in aims(app)]
-    rng.shuffle(singles)
-    drawn: dict[str, list[Task]] = {grade: [] for grade in "ABCD"}
-    goals_seen: set[str] = set()
-    for parts in [*singles, *combinations(app, 2, rng), *combinations(app, 3, rng)]:
-        task = compose(app, parts, defaults, f"{app}/{{grade}}-00")
-        tasks, name = drawn[task.grade], parts[0].goal.name
-        used_up = len(parts) == 1 and not values_left[name]
-        if len(tasks) == quota[task.grade] or task.goal in goals_seen or used_up:
-            continue
-        if len(parts) == 1:
-            values_left[name] -= 1
-        goals_seen.add(task.goal)
-        tasks.append(replace(task, id=f"{app}/{task.grade}-{len(tasks) + 1:02d}"))
-    return [task for grade in "ABCD" for task in drawn[grade]]

@@ -78,9 +78,7 @@ def pyautogui_calls(action: Action, size: tuple[int, int], held: Sequence[str] =
 
 
 def allowed_keys(text: str, held: Sequence[str] = ()) -> tuple[str, ...]:
-    """The keys of a chord.  ActionError for an unknown key, no key or too many, and for a chord that, with
-    the keys that are held, leaves the application.
-    """
+    """The keys of a chord.  ActionError for unknown keys, none, too many, or for leaving the application."""
     keys = hotkey_keys(text)
     chord = " ".join((*held, *keys))[:60]
     if unknown := [key for key in keys if key not in _KEYS]:

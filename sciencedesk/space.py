@@ -32,6 +32,7 @@ REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
 SPLIT = "split.json"  # in a checkpoint's folder
 FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
+Mix = Mapping[str, float]  # shares of the grades
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
 _TRIES = 20_000  # draws in a row without a new task, after which there are none
@@ -174,12 +175,7 @@ def _prepared(task_space: Space, aim: Aim) -> Aim:
 
 
 def draw(
-    task_space: Space,
-    name: str,
-    count: int,
-    seed: int,
-    defaults: Mapping[str, Any],
-    mix: Mapping[str, float] = _MIX,
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
 ) -> list[Task]:
     """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
@@ -191,12 +187,7 @@ def draw(
 
 
 def draw_with_aims(
-    task_space: Space,
-    name: str,
-    count: int,
-    seed: int,
-    defaults: Mapping[str, Any],
-    mix: Mapping[str, float] = _MIX,
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
 ) -> list[tuple[tuple[Aim, ...], Task]]:
     """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
@@ -264,10 +255,7 @@ def draw_starts(task_space: Space, bound: Collection[str], rng: random.Random) -
 
 
 def setup(task_space: Space, aim: Aim) -> dict[str, Any]:
-    """The settings that an aim starts with.
-
-    {names: peaks, count: 6} stands for so many words of a vocabulary, the aim's own among them.
-    """
+    """An aim's first settings; {names: peaks, count: 6} stands for so many words, its own among them."""
     settings = {}
     for key, value in aim.goal.setup.items():
         drawn = isinstance(value, dict) and "names" in value
@@ -301,19 +289,16 @@ def read_set(path: Path) -> list[Task]:
     raw = read_object(path, "spaces", "tasks")
     with reading(path, "set of tasks"):
         spaces, records = raw["spaces"], raw["tasks"]
-        tasks = [
-            parse_task(record, str(record["id"]), f"{path}, task {number}")
-            for number, record in enumerate(records, 1)
-        ]
+        numbered = enumerate(records, 1)
+        tasks = [parse_task(row, str(row["id"]), f"{path}, task {number}") for number, row in numbered]
         if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
             raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
         spaces = dict(spaces)
     for app in sorted({task.app for task in tasks}):
         if spaces.get(app) != (present := space(app).fingerprint):
-            raise UserError(
-                f"{path} was drawn from another version of the task space of {app} ({spaces.get(app)}, here "
-                f"{present}): draw it again, since its tasks may be among those to be trained on"
-            )
+            versions = f"another version of the task space of {app} ({spaces.get(app)}, here {present})"
+            again = "draw it again, since its tasks may be among those to be trained on"
+            raise UserError(f"{path} was drawn from {versions}: {again}")
     return tasks
 
 
@@ -326,8 +311,6 @@ def check_split(checkpoint: Path, app: str) -> None:
     """UserError if a checkpoint was trained on another split of a space; one without a note is foreign."""
     known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
     if known and known != (present := space(app).fingerprint):
-        raise UserError(
-            f"{checkpoint} was trained on another split of the task space of {app} "
-            f"({known}, here {present}): it may have learned these tasks; train it again, or evaluate it "
-            "with the version of the kit that trained it"
-        )
+        split = f"another split of the task space of {app} ({known}, here {present})"
+        again = "train it again, or evaluate it with the version of the kit that trained it"
+        raise UserError(f"{checkpoint} was trained on {split}: it may have learned these tasks; {again}")

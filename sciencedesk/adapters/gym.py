@@ -12,8 +12,9 @@ import gymnasium
 import numpy as np
 
 from coda_lib.action import Action
-from coda_lib.environment import STOPS, ActionSpace, picture_space
+from coda_lib.environment import ActionSpace
 from coda_lib.errors import UserError
+from coda_lib.grammar import parse_actions
 from coda_lib.task import GRADES, Task, test_tasks
 from coda_lib.trajectory import StopReason
 from sciencedesk.env import ScienceDesk, desk_class
@@ -49,19 +50,14 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
         """UserError for an unknown application or region, and for a region where there is no task space."""
         self.desk: ScienceDesk | None = ScienceDesk(app)
         region = region or ("train" if has_space(app) else TEST_SET)
-        if region not in (*REGIONS, TEST_SET):
-            raise UserError(f"unknown region {region!r}: choose one of {', '.join((*REGIONS, TEST_SET))}")
+        if region not in (regions := (*REGIONS, TEST_SET)):
+            raise UserError(f"unknown region {region!r}: choose one of {', '.join(regions)}")
         if region != TEST_SET and not has_space(app):
-            raise UserError(
-                f"{app} has no task space: nothing is trained on it; make it with region={TEST_SET!r}"
-            )
+            untrained = f"{app} has no task space: nothing is trained on it"
+            raise UserError(f"{untrained}; make it with region={TEST_SET!r}")
         self.app, self.region, self.render_mode = app, region, render_mode
-        self.observation_space = gymnasium.spaces.Dict(
-            {
-                "screenshot": picture_space(self.desk.render().shape),
-                "instruction": gymnasium.spaces.Text(LONGEST, charset=CHARACTERS),
-            }
-        )
+        text, picture = gymnasium.spaces.Text(LONGEST, charset=CHARACTERS), self.desk.observation_space
+        self.observation_space = gymnasium.spaces.Dict({"screenshot": picture, "instruction": text})
         self.action_space = ActionSpace()
         self.task: Task | None = None
         self.steps = 0
@@ -78,12 +74,21 @@ class TaskEnv(gymnasium.Env[dict[str, Any], Action]):
         screenshot, _, terminated, _, info = self.desk.step(action)
         self.steps += 1
         truncated = not terminated and self.steps >= self.task.steps
-        solved = None
-        if terminated or truncated:
-            solved = self.desk.check(
-                STOPS.get(action.type, StopReason.STEP_LIMIT), action.text if terminated else None
-            )
+        stop = info["stop"] or StopReason.STEP_LIMIT
+        solved = (terminated or truncated) and self.desk.check(stop, info["answer"])
         return self._observation(screenshot), float(bool(solved)), terminated, truncated, self._info(info)
+
+    def play(self, reply: str) -> tuple[float, bool]:
+        """Do the actions of a reply while the episode lasts: its last reward, and whether it is over.
+
+        ActionError for a reply that is no action; then nothing is done.
+        """
+        height, width, _ = self.observation_space["screenshot"].shape
+        for action in parse_actions(reply, (width, height)):
+            _, reward, terminated, truncated, _ = self.step(action)
+            if terminated or truncated:
+                return reward, True
+        return 0.0, False
 
     def render(self) -> np.ndarray | None:
         return self.desk.render() if self.render_mode == "rgb_array" else None

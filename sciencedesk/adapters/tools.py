@@ -12,7 +12,6 @@ from typing import Any
 from PIL import Image
 
 from coda_lib.action import ActionError
-from coda_lib.grammar import parse_actions
 from sciencedesk.adapters.gym import TaskEnv
 
 Content = str | list[dict[str, Any]]  # what a message holds: text, or parts in the form of chat templates
@@ -51,33 +50,23 @@ class DeskTools:
         if self._over:
             return "the task is over"
         try:
-            actions = parse_actions(action, self._size())
+            self._reward, self._over = self._env.play(action)
         except ActionError as error:
             return f"no action: {error}"
-        for step in actions:
-            _, self._reward, terminated, truncated, _ = self._env.step(step)
-            self._over = terminated or truncated
-            if self._over:
-                return "the task is over"
-        return self._screen("")
+        return "the task is over" if self._over else self._screen("")
 
     def get_reward(self) -> float:
         """1.0 if the task was solved when the rollout ended, else 0.0, also for one that never ended."""
         return self._reward
 
-    def _size(self) -> tuple[int, int]:
-        height, width, _ = self._env.observation_space["screenshot"].shape
-        return width, height
-
     def _screen(self, before: str) -> Content:
+        picture = self._env.desk.render()
         if self._pictures:
-            return [
-                {"type": "text", "text": before},
-                {"type": "image", "image": Image.fromarray(self._env.desk.render())},
-            ]
-        width, height = self._size()
-        lines = [
-            f"{e.name} {e.role} ({e.center[0] * width:.0f},{e.center[1] * height:.0f}) {e.text}".strip()
-            for e in self._env.desk.elements()
-        ]
+            image = {"type": "image", "image": Image.fromarray(picture)}
+            return [{"type": "text", "text": before}, image]
+        height, width, _ = picture.shape
+        lines = []
+        for e in self._env.desk.elements():
+            x, y = e.center[0] * width, e.center[1] * height
+            lines.append(f"{e.name} {e.role} ({x:.0f},{y:.0f}) {e.text}".strip())
         return before + "\n".join(lines)

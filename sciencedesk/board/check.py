@@ -63,10 +63,7 @@ _MISSING = (LookupError, TypeError, ValueError, ArithmeticError, AttributeError,
 
 
 def check_board(task: BoardTask, state: BoardState, stop: StopReason, answer: str | None) -> bool:
-    """Whether an episode solved the task: every item of `evaluate` holds.
-
-    LambdaError if an expression or a pattern costs too much, which is a fault of the task file.
-    """
+    """Whether every item of `evaluate` holds.  LambdaError if an expression or a pattern costs too much."""
     return all(_holds(item, task, state, stop, answer) for item in task.evaluate)
 
 

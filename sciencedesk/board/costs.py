@@ -76,8 +76,7 @@ class Budget:
         return value
 
     def weighed(self, value: Any) -> Any:
-        """The same value; its cost is the number of items in it, repeated ones included, as for comparing or
-        hashing it.
+        """The same value; its cost is the number of items in it, as for comparing or hashing it.
 
         Integers beyond 60 bits are charged more, the more there are: they can be chosen so that all have one
         hash, and the time of a set grows with the square of their number.
@@ -208,8 +207,7 @@ sys.exit(0 if re.search(pattern, text) else 3)
 
 
 def found(pattern: str, text: str) -> bool:
-    """Whether a pattern is somewhere in a text: searched in another process, for nothing ends a search in
-    this one.
+    """Whether a pattern is somewhere in a text, searched for in another process.
 
     LambdaError if it takes more than `PATTERN_S` of a processor or `PATTERN_SIZE`.
     """

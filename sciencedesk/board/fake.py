@@ -44,8 +44,11 @@ LATENCY_S = 0.02  # of the fault of that name
 # screenshots, each of which leaks a client of the X server, until a revert or the server's restart
 CLIENTS = 248
 _STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
-# addresses that answer OK
 _ORDERS = ("/opt", "/write", "/tab", "/add/2d", "/add/3d", "/init/map", "/init/layer", "/init/scale")
+_FIXED = dict.fromkeys(_ORDERS, b"OK") | {
+    "/platform": b"Linux", "/func/2d": b"[]", "/func/3d": b"{}",
+    "/chimerax/run": b'{"error": null, "log messages": {"note": []}}',
+}  # answers by address  # fmt: skip
 _LARGEST = 1 << 20  # bytes of a request
 QUICK = Timing(
     connect=0.5, answer=0.4, action=0.4, prepare=0.4, item=0, boot=2.0, pause=0.01, after=0, wait=0.1,
@@ -54,7 +57,6 @@ QUICK = Timing(
 _REVERT = "/fake/revert"
 _POST = "import sys, urllib.request as web; web.urlopen(web.Request(sys.argv[1], method='POST'))"
 _DONE = b'{"status": "success", "output": "", "error": "", "returncode": 0}'
-_CHIMERAX = b'{"error": null, "log messages": {"note": []}}'
 
 
 @cache
@@ -70,23 +72,15 @@ def screen(number: int, size: tuple[int, int] = SIZE) -> bytes:
 
 
 class FakeMachine:
-    """A guest server and the state server of its application, both on one port of this computer.
+    """A guest server and its application's state server on one port; `rates`: probabilities of `FAULTS`.
 
-    `rates` are the probabilities of the `FAULTS` of a request; a machine that is `dead` resets every
-    connection.
+    A machine that is `dead` resets every connection.
     """
 
     def __init__(
-        self,
-        rates: Mapping[str, float] | None = None,
-        seed: int = 0,
-        *,
-        size: tuple[int, int] = SIZE,
-        screenshot_s: float = 0.0,
-        action_s: float = 0.0,
-        hang_s: float = 0.6,
-        boot_s: float = 0.0,
-    ):
+        self, rates: Mapping[str, float] | None = None, seed: int = 0, *, size: tuple[int, int] = SIZE,
+        screenshot_s: float = 0.0, action_s: float = 0.0, hang_s: float = 0.6, boot_s: float = 0.0,
+    ):  # fmt: skip
         self.rates, self.rng, self.size = rates or {}, random.Random(seed), size
         self.delays = {"/screenshot": screenshot_s, "/execute": action_s}  # seconds
         self.hang_s, self.boot_s = hang_s, boot_s
@@ -186,16 +180,12 @@ class FakeMachine:
         match path:
             case "/screenshot":
                 return 200, self.picture if time.monotonic() >= self.shown_at else self.before
-            case "/platform":
-                return 200, b"Linux"
             case "/execute":
                 self.execute(json.loads(body)["command"])
                 return 200, _DONE
             case "/vars":
                 actions = self.episodes[-1]
                 return 200, json.dumps({"n": str(len(actions)), "typed": " ".join(actions)}).encode()
-            case "/func/2d" | "/func/3d":
-                return 200, b"[]" if path == "/func/2d" else b"{}"
             case "/setup/launch":
                 self._launch()
                 return 200, b"app launched successfully"
@@ -203,10 +193,8 @@ class FakeMachine:
                 if "reset.sh" in str(json.loads(body)["command"]):
                     self.restarts, self.clients = self.restarts + 1, 0
                 return 200, _DONE
-            case _ if path in _ORDERS:
-                return 200, b"OK"
-            case "/chimerax/run":
-                return 200, _CHIMERAX
+            case _ if path in _FIXED:
+                return 200, _FIXED[path]
             case "/file" if (named := parse_qs(body.decode())["file_path"][0]) in self.files:
                 return 200, self.files[named]
             case "/file":

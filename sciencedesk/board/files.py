@@ -180,9 +180,8 @@ class Equation(Part):
         return self
 
 
-Evaluate = Annotated[
-    Stop | Info | States | Database | File | Value | Variable | Equation, Field(discriminator="type")
-]
+_Item = Stop | Info | States | Database | File | Value | Variable | Equation
+Evaluate = Annotated[_Item, Field(discriminator="type")]
 
 
 class BoardTask(Part):

@@ -73,8 +73,7 @@ class Guest:
     def query(
         self, method: str, path: str, port: int | None = None, none: int = 0, **body: Any
     ) -> httpx.Response:
-        """A request that may be repeated, because it changes nothing or does so only once; retried on
-        failure.
+        """A request that changes nothing, or does so only once: repeated on failure.
 
         `none` is a status that is an answer as well: there is nothing.
         """
@@ -147,10 +146,8 @@ class Guest:
         why: Exception | None = None
         for _ in range(self.timing.tries):
             if self.shots >= SHOTS:
-                raise EnvironmentFault(
-                    f"{self._url} gave {SHOTS} screenshots and would soon end: "
-                    "revert it, or restart its server, between episodes"
-                )
+                ending = f"{self._url} gave {SHOTS} screenshots and would soon end"
+                raise EnvironmentFault(f"{ending}: revert it, or restart its server, between episodes")
             self.shots += 1
             content = self.query("GET", "/screenshot").content
             try:
@@ -183,10 +180,7 @@ class Guest:
             time.sleep(self.timing.pause)
 
     def run(self, command: str | Sequence[str], shell: bool = False) -> str:
-        """Run a command of a task's preparation, never one from a model; returns its output.
-
-        Its exit status is not looked at: tasks remove files that need not be there.
-        """
+        """The output of a command of a preparation, never of a model; its exit status does not matter."""
         body = {"command": command, "shell": shell}
         answer = _read(self.command("/setup/execute", deadline_s=self.timing.prepare, json=body))
         return str(answer.get("output", "")) if isinstance(answer, dict) else ""

@@ -20,10 +20,7 @@ from sciencedesk.board.costs import ITEM, SIZED, Budget, LambdaError, quote
 
 
 class Lambda:
-    """A function such as `lambda dump: dump['time']['value']`, with the values and exceptions of Python.
-
-    LambdaError quotes the part that is not allowed.
-    """
+    """A function such as `lambda dump: dump['time']`.  LambdaError quotes what is not allowed."""
 
     def __init__(self, source: str) -> None:
         self.source, self.tree = source, syntax.parse(source)
@@ -212,14 +209,12 @@ class _Evaluation(Budget):
         items = [(self.of(node.key, inner), self.of(node.value, inner)) for inner in loops]
         return self.kept(dict(self.weighed(items)))
 
-    def _loops(
-        self, generators: Sequence[ast.comprehension], names: dict[str, Any]
-    ) -> Iterator[dict[str, Any]]:
+    def _loops(self, loops: Sequence[ast.comprehension], names: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The names inside a comprehension, for each of its iterations."""
-        if not generators:
+        if not loops:
             yield names
             return
-        first, *rest = generators
+        first, *rest = loops
         for value in self.of(first.iter, names):
             self.pay(1 + len(names) // 50)  # they are copied
             inner = names | _bound(first.target, value)
@@ -235,8 +230,5 @@ def _bound(target: ast.AST, value: Any) -> dict[str, Any]:
     parts = value if isinstance(value, (str, *SIZED)) else list(value)
     if len(parts) != len(target.elts):
         raise ValueError(f"{len(parts)} values to unpack into {len(target.elts)} names")
-    return {
-        name: part
-        for inner, part in zip(target.elts, parts, strict=True)
-        for name, part in _bound(inner, part).items()
-    }
+    names = [_bound(inner, part) for inner, part in zip(target.elts, parts, strict=True)]
+    return {name: part for inner in names for name, part in inner.items()}

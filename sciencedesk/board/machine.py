@@ -104,7 +104,7 @@ class ScienceBoard(Screen):
 
     def _restart(self, snapshot: str) -> None:
         """Revert the machine and restart the server inside, which frees what screenshots leaked."""
-        for command in (self.machine.revert, self.machine.start):
+        for command in filter(None, (self.machine.revert, self.machine.start)):
             self._command([word.replace("{snapshot}", snapshot) for word in command])
         self.guest.wait_until_up()
         script, output = shlex.quote(self.machine.reset), ""
@@ -127,8 +127,6 @@ class ScienceBoard(Screen):
         return self.picture(), info["stop"] is not None
 
     def _command(self, words: Sequence[str]) -> None:
-        if not words:
-            return
         try:
             subprocess.run(words, check=True, capture_output=True, timeout=self.machine.command_s)
         except (OSError, subprocess.SubprocessError) as error:

@@ -110,21 +110,14 @@ def types_of(node: ast.Call) -> list[ast.Name]:
 
 def is_math(node: ast.AST) -> bool:
     """Whether the node is `math.NAME` or, as ScienceBoard's files have it, `__import__('math').NAME`."""
-    return (
-        isinstance(node, ast.Attribute)
-        and node.attr in MATH
-        and ast.unparse(node.value) in ("math", "__import__('math')")
-    )
+    named = isinstance(node, ast.Attribute) and node.attr in MATH
+    return named and ast.unparse(node.value) in ("math", "__import__('math')")
 
 
 def is_today(node: ast.AST) -> bool:
     """Whether the node is `strftime` of today's date, written as in `TODAY`, with a format of `DATE`."""
     match node:
-        case ast.Call(
-            func=ast.Attribute(value=today, attr="strftime"),
-            args=[ast.Constant(value=str(form))],
-            keywords=[],
-        ):
+        case ast.Call(ast.Attribute(today, "strftime"), [ast.Constant(str(form))], []):
             return ast.unparse(today) in TODAY and DATE.fullmatch(form) is not None
     return False
 
@@ -151,10 +144,8 @@ def _is_plain(node: ast.AST, tree: ast.Lambda, bound: set[str], called: set[int]
             if any(keyword.arg != "reverse" for keyword in keywords):
                 return False
             if isinstance(function, ast.Name):  # a parameter of an inner function, or a function of the list
-                inner = [
-                    arg for arg in ast.walk(tree) if isinstance(arg, ast.arg) and arg not in tree.args.args
-                ]
-                if function.id not in {arg.arg for arg in inner}:
+                parameters = [arg for arg in ast.walk(tree) if isinstance(arg, ast.arg)]
+                if function.id not in {arg.arg for arg in parameters if arg not in tree.args.args}:
                     return function.id in FUNCTIONS and (function.id != "isinstance" or bool(types_of(node)))
             return isinstance(function, ast.Name | ast.Attribute | ast.Lambda)
         case ast.Dict(keys=keys):

@@ -24,6 +24,7 @@ from sciencedesk.desk.menus import MenuWindow
 from sciencedesk.desk.qt import application
 from sciencedesk.desk.widgets import HEIGHT, WIDTH, Canvas, Field, Rows, Shade, Slider
 
+Boxes = Callable[[Mapping[str, Any], QRect], Mapping[str, QRect]]  # of a picture's objects by name
 TAB_TOP, PAGE_TOP, STATUS_TOP = 20, 42, 234  # px from the top edge
 
 
@@ -104,16 +105,10 @@ class Desk(MenuWindow):
 
     def labels(self, page: str, names: Sequence[str], x: int, y: int, w: int, step: int) -> dict[str, QLabel]:
         """A column of named values, each 18 px high and `step` px below the last."""
-        return {
-            name: self.add(page, self.label(name), x, y + step * i, w, 18) for i, name in enumerate(names)
-        }
+        rows = enumerate(names)
+        return {name: self.add(page, self.label(name), x, y + step * i, w, 18) for i, name in rows}
 
-    def picture(
-        self,
-        name: str,
-        draw: Callable[..., None],
-        objects: Callable[..., Mapping[str, QRect]] = lambda v, rect: {},
-    ) -> Canvas:
+    def picture(self, name: str, draw: Callable[..., None], objects: Boxes = lambda v, rect: {}) -> Canvas:
         """A canvas: draw(values, painter, rect) shows the state, objects(values, rect) has boxes by name."""
         return Canvas(name, self, lambda *at: draw(self.values, *at), lambda rect: objects(self.values, rect))
 

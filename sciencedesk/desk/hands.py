@@ -19,12 +19,8 @@ _KEYS = {
     "delete": "Delete", "up": "Up", "down": "Down", "left": "Left", "right": "Right", "home": "Home",
     "end": "End", "pageup": "PageUp", "pagedown": "PageDown",
 }  # fmt: skip
-_MODIFIERS = {
-    "ctrl": "ControlModifier",
-    "shift": "ShiftModifier",
-    "alt": "AltModifier",
-    "win": "MetaModifier",
-}
+_NAMES = {"ctrl": "Control", "shift": "Shift", "alt": "Alt", "win": "Meta"}
+_MODIFIERS = {key: Qt.KeyboardModifier[f"{name}Modifier"] for key, name in _NAMES.items()}
 
 
 def perform(window: QWidget, action: Action) -> None:
@@ -85,7 +81,7 @@ def _held(window: QWidget) -> Qt.KeyboardModifier:
     """The modifiers that are held down."""
     modifiers = Qt.KeyboardModifier.NoModifier
     for key in window.held & _MODIFIERS.keys():
-        modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
+        modifiers |= _MODIFIERS[key]
     return modifiers
 
 
@@ -111,7 +107,7 @@ def _press(widget: QWidget, chord: Sequence[str], modifiers: Qt.KeyboardModifier
         return
     for key in chord:
         if key in _MODIFIERS:
-            modifiers |= Qt.KeyboardModifier[_MODIFIERS[key]]
+            modifiers |= _MODIFIERS[key]
         else:
             QTest.keyClick(widget, _key(key), modifiers)
 
@@ -129,10 +125,7 @@ def _type(widget: QWidget, character: str) -> None:
 
 
 def _at(window: QWidget, action: Action, widget: QWidget | None = None) -> tuple[QWidget, QPoint]:
-    """The widget at the action's point, if not another one, and the point in the widget's coordinates.
-
-    An action where the pointer is, which this window does not know, is in the middle.
-    """
+    """The widget at the action's point (without one: the middle), if not another, and the point in it."""
     point = _pixel(0.5, 0.5) if action.x is None else _pixel(action.x, action.y)
     widget = widget or window.childAt(point) or window
     return widget, widget.mapFrom(window, point)
@@ -148,10 +141,8 @@ def _scroll(window: QWidget, action: Action) -> None:
     widget, position = _at(window, action)
     steps = {"up": (0, 120), "down": (0, -120), "left": (120, 0), "right": (-120, 0)}[action.direction]
     points = QPointF(position), QPointF(widget.mapToGlobal(position))
-    no_button, no_modifier = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier
-    event = QWheelEvent(
-        *points, QPoint(), QPoint(*steps), no_button, no_modifier, Qt.ScrollPhase.NoScrollPhase, False
-    )
+    none = Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase
+    event = QWheelEvent(*points, QPoint(), QPoint(*steps), *none, False)
     QApplication.sendEvent(widget, event)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from PySide6.QtCore import QPoint, Qt
@@ -13,6 +14,7 @@ from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.widgets import HEIGHT, WIDTH, Field, Popup, Shade
 
 MENU_HEIGHT, _ENTRY_HEIGHT = 20, 19  # px of the menu bar, of an entry of a menu
+Accept, Texts = Callable[[dict[str, str]], None], Callable[[], Iterable[Any]]  # of a dialog's fields
 Entry = Callable[[], None] | tuple[str, Any] | Popup  # of a menu: a command, a value of the state, a dialog
 
 
@@ -73,8 +75,8 @@ class MenuWindow(QWidget):
     def add_menu(self, title: str, entries: Mapping[str, Entry]) -> Popup:
         """A menu in the menu bar.
 
-        An entry is a command, a dialog to open, or (key, value): it then has a mark that shows and sets the
-        state.  With a boolean value it toggles; with another value it is one of several choices.
+        An entry is a command, a dialog to open, or (key, value): its mark shows and sets the state.  A
+        boolean value toggles; another value is one of several choices.
         """
         frame = Popup(self)
         for i, (name, entry) in enumerate(entries.items()):
@@ -132,17 +134,12 @@ class MenuWindow(QWidget):
             self._shade.setVisible(self.dialog is not None)
 
     def add_dialog(
-        self,
-        title: str,
-        height: int,
-        accept: Callable[[dict[str, str]], None],
-        fields: Sequence[str],
-        start: Callable[[], Mapping[str, Any]] = dict,
+        self, title: str, height: int, accept: Accept, fields: Sequence[str], start: Texts = tuple
     ) -> Popup:
         """A dialog with named text fields and the buttons OK and Cancel.
 
         `accept` gets the fields' texts; if it raises a Refusal, the dialog stays open.  `start` gives the
-        fields' texts at opening.  The first field has the focus.
+        fields' texts at opening, in their order.  The first field has the focus.
         """
         frame = Popup(self)
         frame.setGeometry(58, 60, 220, height)
@@ -155,9 +152,8 @@ class MenuWindow(QWidget):
             self.close_dialog()
 
         def fill() -> None:
-            texts = start()
-            for name, field in inputs.items():
-                field.setText(str(texts.get(name, "")))
+            for field, text in zip_longest(inputs.values(), start(), fillvalue=""):
+                field.setText(str(text))
             inputs[fields[0]].setFocus()
             inputs[fields[0]].selectAll()
 
@@ -175,7 +171,7 @@ class MenuWindow(QWidget):
         def accept(texts: dict[str, str]) -> None:
             self.set(key, read(texts[name]))
 
-        return self.add_dialog(title, 84, accept, [name], lambda: {name: self.values[key]})
+        return self.add_dialog(title, 84, accept, [name], lambda: [self.values[key]])
 
     def open_dialog(self, frame: Popup) -> None:
         self.close_menu()

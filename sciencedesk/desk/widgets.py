@@ -10,6 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget,
 
 # px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
 WIDTH, HEIGHT = 336, 252
+Draw, Objects = Callable[[QPainter, QRect], None], Callable[[QRect], Mapping[str, QRect]]  # of a picture
 Part = tuple[str, str, QRect, str]  # name, role, box in px of the widget, text of an element
 
 
@@ -193,13 +194,7 @@ class Canvas(QWidget):
     # objects at both ends ('' if none), distance in fractions of the canvas
     dragged = Signal(str, str, float, float)
 
-    def __init__(
-        self,
-        name: str,
-        parent: QWidget,
-        draw: Callable[[QPainter, QRect], None],
-        objects: Callable[[QRect], Mapping[str, QRect]],
-    ):
+    def __init__(self, name: str, parent: QWidget, draw: Draw, objects: Objects):
         super().__init__(parent)
         self.setAccessibleName(name)
         self._draw, self._objects = draw, objects

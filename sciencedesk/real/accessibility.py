@@ -87,8 +87,7 @@ class Accessibility:
     def controls(self, owner: str, path: str, without: Sequence[str] = (), depth: int = DEEPEST) -> Control:
         """A control with all in it down to `depth`, without the content of controls with a role of `without`.
 
-        Level by level: what is asked of a level goes out together, since a program takes longer to wake up
-        than to answer.
+        Level by level in batches: a program takes longer to wake up than to answer.
         """
         level: list[tuple[str, str, list[Control]]] = [(owner, path, top := [])]
         for deep in range(depth + 1):
@@ -98,11 +97,10 @@ class Accessibility:
             parents = [control for control in controls if deep < depth and control.role not in without]
             questions = [_message(c.owner, c.path, "Accessible", "GetChildren") for c in parents]
             answers = self._answers(self._bus, questions)
-            level = [
-                (*place, parent.children)
-                for parent, (children,) in zip(parents, answers, strict=True)
-                for place in _present(children)
+            found = [
+                (parent, _present(children)) for parent, (children,) in zip(parents, answers, strict=True)
             ]
+            level = [(*place, parent.children) for parent, places in found for place in places]
             if not level:
                 break
         return top[0]
@@ -112,15 +110,11 @@ class Accessibility:
         new = [place for place in places if place not in self._roles]
         roles = self._answers(self._bus, [_message(*place, "Accessible", "GetRoleName") for place in new])
         self._roles |= {place: role for place, (role,) in zip(new, roles, strict=True)}
-        names = [
-            Properties(DBusAddress(path, owner, f"{_ATSPI}.Accessible")).get("Name") for owner, path in places
-        ]
+        addresses = [DBusAddress(path, owner, f"{_ATSPI}.Accessible") for owner, path in places]
+        names = [Properties(address).get("Name") for address in addresses]
         states = [_message(*place, "Accessible", "GetState") for place in places]
-        answers = self._answers(self._bus, [*names, *states])
-        controls = []
-        for place, ((_, name),), ((flags, _),) in zip(
-            places, answers[: len(places)], answers[len(places) :], strict=True
-        ):
+        answers, count, controls = self._answers(self._bus, [*names, *states]), len(places), []
+        for place, ((_, name),), ((flags, _),) in zip(places, answers[:count], answers[count:], strict=True):
             bits = (bool(flags & bit) for bit in (_CHECKED, _FOCUSED, _SHOWING))
             controls.append(Control(*place, self._roles[place], name, None, *bits))
         fields = [control for control in controls if control.role in _WRITABLE]

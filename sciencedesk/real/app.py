@@ -98,21 +98,24 @@ class App(Screen, BoardState):
         raise self.refusal(f"{self.kind} has no setting {key!r}")
 
     def named(self) -> tuple[list[Any], str | None]:
-        """What can be clicked, in the form of ScienceDesk's elements, and the name of the field that a text
-        typed now goes into.
-
-        For walks, scripts and tests, never for the agent.
-        """
+        """What can be clicked, as elements, and the field that takes a typed text; never for the agent."""
         raise UserError(f"{self.kind} does not name its elements")
 
     def elements(self) -> list[Any]:
         return self.named()[0]
 
     def elements_at(self, found: Sequence[tuple[str, str, Sequence[float], str]]) -> list[Any]:
-        """Elements from names, roles, boxes in px of the screen, and texts."""
-        from sciencedesk.real.named import element  # takes Qt along, which the applications do not need
+        """Elements, as in ScienceDesk's window, from names, roles, boxes in px of the screen, and texts."""
+        # take Qt along, which the applications do not need
+        from sciencedesk.desk.elements import Element
+        from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
-        return [element(name, role, box, text, self.size) for name, role, box, text in found]
+        across, down, elements = WIDTH / self.size[0], HEIGHT / self.size[1], []
+        for name, role, (x, y, w, h), text in found:
+            left, top = x * across, y * down
+            width, height = (x + w) * across - left, (y + h) * down - top
+            elements.append(Element(name, role, (round(left), round(top), round(width), round(height)), text))
+        return elements
 
     def ended_soon(self, limit_s: float) -> int | None:
         """The application's exit status once it has ended; None if it still runs after `limit_s` seconds."""

@@ -47,14 +47,12 @@ class Display:
             raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: {install}")
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "sciencedesk.real.display_process"]
-        arguments = [*map(str, size), str(theirs.fileno())]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        command = [sys.executable, "-m", "sciencedesk.real.display_process", *map(str, size)]
+        how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
         self._buffer = b""
         with theirs:
-            self._process = subprocess.Popen(
-                [*command, *arguments], **pipes, pass_fds=[theirs.fileno()], start_new_session=True
-            )
+            channel = theirs.fileno()
+            self._process = subprocess.Popen([*command, str(channel)], **how, pass_fds=[channel])
         self.env: dict[str, str] = self._answer("start")
         self.isolated: bool = self._ask("isolated")
 
@@ -149,7 +147,7 @@ class Display:
     ) -> np.ndarray:
         """The screen once it has stood still for `still_s` seconds, or as it is after `settle_s` seconds.
 
-        With the process number of a program in `idle`, only the time counts in which that program is idle.
+        Only the time counts in which the program with the process number `idle` is idle.
         """
         busy = (lambda: self._ask("busy", idle)) if idle else (lambda: False)
         return standing_still(self.screenshot, still_s, settle_s, LOOK_S, busy)

@@ -84,10 +84,8 @@ class DisplayProcess:
         """Start a program; return the line that it writes to the descriptor which `option` names."""
         read, write = os.pipe()
         argument = [option, str(write)] if option == "-displayfd" else [f"{option}={write}"]
-        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        subprocess.Popen(
-            [*command, *argument], **streams, pass_fds=[write], preexec_fn=dies_with_its_parent, env=self.env
-        )
+        how = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL) | {"env": self.env}
+        subprocess.Popen([*command, *argument], **how, pass_fds=[write], preexec_fn=dies_with_its_parent)
         os.close(write)
         line, end = b"", time.monotonic() + START_S
         while not line.endswith(b"\n"):

@@ -12,10 +12,7 @@ _ABOUT = 8
 
 
 def facts_of(mapset: Path, layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What tasks of the task space check; `layers` are those of the first display, from top to bottom.
-
-    ValueError or KeyError for a region without its edges.
-    """
+    """What tasks check; `layers`: the first display's.  ValueError or KeyError for a region without edges."""
     region = dict(line.partition(":")[::2] for line in (mapset / "WIND").read_text().splitlines())
     rasters = _names(mapset / "cell")
     shown = {layer["name"].partition("@")[0]: layer["checked"] for layer in layers}

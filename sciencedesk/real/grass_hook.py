@@ -194,11 +194,7 @@ def layers(tree):
 
 
 def widgets():
-    """What can be clicked: [name, role, box on the screen in px, text]; with an open dialog, in the front one
-    alone.
-
-    And the name of the field that takes what is typed.
-    """
+    """What can be clicked, in the front dialog or else in all windows, and the field that takes a text."""
     windows = [window for window in wx.GetTopLevelWindows() if window.IsShown()]
     dialogs = [window for window in windows if isinstance(window, wx.Dialog)]
     focused = "Command" if type(wx.Window.FindFocus()).__name__ == "GPromptSTC" else None

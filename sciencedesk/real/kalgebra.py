@@ -159,10 +159,8 @@ class KAlgebra(App):
         """The state as its controls show it."""
         main, functions, variables = (controls.first("frame", f) for f in ("", "Functions", "Variables"))
         pages = view(controls).first("layered pane").children
-        chosen = {
-            menu.name: [entry.name for entry in menu.all("menu item") if entry.checked]
-            for menu in main.first("menu bar").children
-        }
+        menus = {menu.name: menu.all("menu item") for menu in main.first("menu bar").children}
+        chosen = {name: [entry.name for entry in menu if entry.checked] for name, menu in menus.items()}
         entries = pairs(functions.first("tree").all("tree item"))
         only = lambda names, among: next((name for name in names if name in among), None)  # noqa: E731
         return {
@@ -183,10 +181,9 @@ class KAlgebra(App):
         """Values from the table, complex ones from the console: the table shows their real part alone."""
         console = self.now().get("console", ())
         results = {line.partition(":=")[0]: result for line, result in console if ":=" in line}
-        return {
-            name: results[name] if re.search(r"\bi\b", results.get(name, "")) else value
-            for name, value in self.now().get("variables", {}).items()
-        }
+        is_complex = {name: re.search(r"\bi\b", result) for name, result in results.items()}
+        values = self.now().get("variables", {}).items()
+        return {name: results[name] if is_complex.get(name) else value for name, value in values}
 
     def plots(self) -> int:
         return len(self.now().get("plots", ()))
@@ -202,11 +199,8 @@ class KAlgebra(App):
         equations = [item for item in self.task.board.evaluate if isinstance(item, Equation) and item.value]
         colored = any("color" in equation.value for equation in equations)
         colors = self._colors() if colored else [None] * len(state["plots"])
-        about = {"res": RESOLUTIONS.get(state["resolution"])}
-        return [
-            self._passes(plot, points, known) | about | {"color": color}
-            for plot, color in zip(state["plots"], colors, strict=True)
-        ]
+        about, plots = {"res": RESOLUTIONS.get(state["resolution"])}, zip(state["plots"], colors, strict=True)
+        return [self._passes(plot, points, known) | about | {"color": color} for plot, color in plots]
 
     def _passes(self, plot: str, points: Sequence[Sequence[float]], known: Sequence[str]) -> dict[str, bool]:
         if not re.search("->|=", plot):  # perhaps one that gives a function, such as diff(x^2:x)
@@ -214,10 +208,8 @@ class KAlgebra(App):
             plot = result if "->" in result else plot
         questions = [question(plot, point) for point in points]
         answers = calculate([*known, *(line for line, _ in questions)])[len(known) :]
-        return {
-            str(tuple(point)): _near(answer, expected)
-            for point, answer, (_, expected) in zip(points, answers, questions, strict=True)
-        }
+        rows = zip(points, answers, questions, strict=True)
+        return {str(tuple(point)): _near(answer, expected) for point, answer, (_, expected) in rows}
 
     def _colors(self) -> list[str]:
         """The colors of the plots, from the picture of their list, which is opened for it."""

@@ -126,11 +126,7 @@ class PyMOL(App):
         return facts_of(state) if state else {}
 
     def named(self) -> tuple[list[Any], str | None]:
-        """Its menus, buttons and input line as Qt places them, and the rows of its list of objects, which it
-        draws itself.
-
-        The input line takes what is typed into the picture, too.
-        """
+        """Menus, buttons, rows of objects, and the input line; a text typed into the picture goes there."""
         with self.awake():
             found, typing = self._ask("widgets") or ([], False)
         return self.elements_at(found), "Command" if typing else None

@@ -101,10 +101,9 @@ def serve() -> None:
         its = cmd.get_object_settings(name) or ()
         return {
             "type": cmd.get_type(name).removeprefix("object:"),
-            "enabled": name in cmd.get_names("objects", 1),
-            "states": cmd.count_states(name),
+            "enabled": name in cmd.get_names("objects", 1), "states": cmd.count_states(name),
             "settings": {setting._get_name(index): value(kind, content) for index, kind, content in its},
-        }
+        }  # fmt: skip
 
     def dihedral(first, second, third, last):
         axis = cpv.normalize(cpv.sub(third, second))
@@ -165,9 +164,7 @@ def serve() -> None:
 
         def free(box):
             x, y = box[0] + box[2] / 2, box[1] + box[3] / 2
-            return not any(
-                left <= x < left + width and top <= y < top + height for left, top, width, height in covered
-            )
+            return not any(a <= x < a + width and b <= y < b + height for a, b, width, height in covered)
 
         for menu in popups:
             for action in menu.actions():

@@ -121,12 +121,8 @@ class Stellarium(App):
 
     def _changed(self) -> dict[str, Any]:
         """The first values of the properties that have changed, without those that follow from others."""
-        now = self._properties()
-        return {
-            name: value
-            for name, value in self.first.items()
-            if now[name] != value and not name.startswith(FOLLOWING)
-        }
+        now, own = self._properties(), {n: v for n, v in self.first.items() if not n.startswith(FOLLOWING)}
+        return {name: value for name, value in own.items() if now[name] != value}
 
     def settled(self) -> np.ndarray:
         """The screen once two successive frames are the same, however busy the machine."""

@@ -18,19 +18,16 @@ SESSIONS = 8  # windows at once
 
 def make_app(app: str = "gis") -> FastAPI:
     """The server's application, for one application of ScienceDesk."""
-    environment = partial(DeskEnvironment, app)
-    return create_fastapi_app(
-        environment, DeskAction, DeskObservation, max_concurrent_envs=SESSIONS, env_name=f"coda-{app}"
-    )
+    types, limits = (DeskAction, DeskObservation), {"max_concurrent_envs": SESSIONS}
+    return create_fastapi_app(partial(DeskEnvironment, app), *types, **limits, env_name=f"coda-{app}")
 
 
 app = make_app()  # what openenv.yaml names
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Serve an application of ScienceDesk as an OpenEnv environment."
-    )
+    about = "Serve an application of ScienceDesk as an OpenEnv environment."
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--app", default="gis", choices=ALL_APPS)
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 in a container")
     parser.add_argument("--port", type=int, default=8000)

@@ -17,9 +17,8 @@ class DeskClient(EnvClient[DeskAction, DeskObservation, State]):
 
     def _parse_result(self, payload: dict[str, Any]) -> StepResult[DeskObservation]:
         fields = payload["observation"] | {name: payload.get(name) for name in ("done", "reward")}
-        observation = DeskObservation(
-            **fields | {"metadata": payload.get("metadata") or fields.get("metadata") or {}}
-        )
+        fields["metadata"] = payload.get("metadata") or fields.get("metadata") or {}
+        observation = DeskObservation(**fields)
         return StepResult(observation=observation, reward=observation.reward, done=observation.done)
 
     def _parse_state(self, payload: dict[str, Any]) -> State:

@@ -18,7 +18,6 @@ from PIL import Image
 from coda_lib import __version__
 from coda_lib.action import ActionError
 from coda_lib.errors import UserError
-from coda_lib.grammar import parse_actions
 from coda_lib.trajectory import encode_image
 from sciencedesk.adapters.gym import TaskEnv
 from sciencedesk.adapters.openenv.models import DeskAction, DeskObservation
@@ -70,34 +69,21 @@ class DeskEnvironment(Environment[DeskAction, DeskObservation, State]):
     def _reset(self, seed: int | None, task: str | None) -> DeskObservation:
         if self._env is None:
             self._env = TaskEnv(self.app, self.region)
-        observation, _ = self._env.reset(seed=seed, options={"task": task} if task else None)
-        return self._observation(observation)
+        self._env.reset(seed=seed, options={"task": task} if task else None)
+        return self._observation()
 
     def _step(self, reply: str) -> DeskObservation:
-        height, width, _ = self._env.observation_space["screenshot"].shape
-        observation, reward, error = {"screenshot": self._env.desk.render()}, 0.0, None
+        reward, error = 0.0, None
         try:
-            actions = parse_actions(reply, (width, height))
+            reward, self._over = self._env.play(reply)
         except ActionError as problem:
-            actions, error = (), str(problem)
-        for action in actions:
-            observation, reward, terminated, truncated, _ = self._env.step(action)
-            self._over = terminated or truncated
-            if self._over:
-                break
-        return self._observation(observation, reward, error)
+            error = str(problem)
+        return self._observation(reward, error)
 
-    def _observation(
-        self, seen: dict[str, Any], reward: float | None = None, error: str | None = None
-    ) -> DeskObservation:
-        picture = Image.fromarray(seen["screenshot"])
+    def _observation(self, reward: float | None = None, error: str | None = None) -> DeskObservation:
+        picture, task = Image.fromarray(self._env.desk.render()), self._env.task
         return DeskObservation(
-            done=self._over,
-            reward=reward,
-            metadata={"task": self._env.task.id},
-            instruction=self._env.task.instruction,
-            screenshot=base64.b64encode(encode_image(picture)).decode(),
-            width=picture.width,
-            height=picture.height,
-            error=error,
-        )
+            done=self._over, reward=reward, error=error, metadata={"task": task.id},
+            instruction=task.instruction, screenshot=base64.b64encode(encode_image(picture)).decode(),
+            width=picture.width, height=picture.height,
+        )  # fmt: skip

@@ -24,10 +24,8 @@ def evaluate(text: str, degrees: bool, digits: int, variables: tuple[tuple[str, 
     """The console's answer.  ExpressionError if the text is not a formula."""
     value = parse(text, dict(variables))
     if degrees:
-        value = value.replace(
-            lambda e: isinstance(e, sympy.sin | sympy.cos | sympy.tan),
-            lambda e: e.func(e.args[0] * sympy.pi / 180),
-        )
+        trigonometric = lambda e: isinstance(e, sympy.sin | sympy.cos | sympy.tan)  # noqa: E731
+        value = value.replace(trigonometric, lambda e: e.func(e.args[0] * sympy.pi / 180))
     if value.is_number:
         return str(int(value)) if value.is_Integer else f"{number(value):.{digits}f}"
     return _written(value)
@@ -49,17 +47,12 @@ class Algebra(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        precision = self.add_entry(
-            "Precision",
-            "Digits",
-            "digits",
-            number_among(tuple("123456789"), "Digits is a number from 1 to 9"),
-        )
-        plot_range = self.add_dialog("Range", 106, self._set_range, ["From", "To"], self._range_texts)
+        digits = number_among(tuple("123456789"), "Digits is a number from 1 to 9")
+        precision = self.add_entry("Precision", "Digits", "digits", digits)
+        plot_range = self.add_dialog("Range", 106, self._set_range, ["From", "To"], self._range)
         variable = self.add_dialog("Add variable", 106, self._add_variable, ["Name", "Value"])
-        self.add_menu(
-            "File", {"New session": lambda: self.reset({}), "Clear console": lambda: self.set("console", [])}
-        )
+        clear = partial(self.set, "console", [])
+        self.add_menu("File", {"New session": lambda: self.reset({}), "Clear console": clear})
         self.add_menu("View", {
             "Grid": ("grid", True), "Axes": ("axes", True), "Legend": ("legend", True),
             "Lock view": ("locked", True), "Dark theme": ("theme", "dark"), "Light theme": ("theme", "light"),
@@ -129,8 +122,7 @@ class Algebra(Desk):
         self.expression.clear()
 
     def _plot(self) -> None:
-        text = self.formula.text().strip()
-        self._add_function(text)
+        self._add_function(self.formula.text().strip())
         self.formula.clear()
 
     def _add_function(self, text: str) -> None:
@@ -175,8 +167,8 @@ class Algebra(Desk):
         if self.values["locked"]:
             raise Refusal("The view is locked")
 
-    def _range_texts(self) -> dict[str, str]:
-        return {"From": f"{self.values['xmin']:g}", "To": f"{self.values['xmax']:g}"}
+    def _range(self) -> list[str]:
+        return [f"{self.values[key]:g}" for key in ("xmin", "xmax")]
 
     def _set_range(self, texts: dict[str, str]) -> None:
         self._require_unlocked()

@@ -34,12 +34,13 @@ _SLOTS = 8  # entries of the Place menu, at most, below its lock
 _STEPS = {"hourly": timedelta(hours=1), "daily": timedelta(days=1), "weekly": timedelta(days=7)}
 
 
-def _distance(body: ephemeris.Place) -> str:
-    return "-" if body.distance is None else f"{body.distance:.3g} au"
-
-
-def _above(body: ephemeris.Place) -> str:
-    return "yes" if body.altitude > 0 else "no"
+def _seen(body: ephemeris.Place | None) -> dict[str, str]:
+    """What the screen shows of a body; empty texts without one."""
+    if body is None:
+        return dict.fromkeys(("above", "magnitude", "distance"), "")
+    distance = "-" if body.distance is None else f"{body.distance:.3g} au"
+    above = "yes" if body.altitude > 0 else "no"
+    return {"above": above, "magnitude": f"{body.magnitude:.1f}", "distance": distance}
 
 
 def _magnitude(text: str) -> float:
@@ -61,17 +62,13 @@ class Astron(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        self._atlas = self.add_dialog(
-            "Place", 84, self._look_up, ["City"], lambda: {"City": self.values["place"]}
-        )
-        date = self.add_dialog("Date and hour (UT)", 152, self._set_date, _DATE, self._date_texts)
-        view = {
-            "Constellations": "constellations", "Labels": "labels", "Grid": "grid", "Horizon": "horizon",
-            "Ecliptic": "ecliptic", "Night mode": "night",
-        }  # fmt: skip
+        self._atlas = self.add_dialog("Place", 84, self._look_up, ["City"], lambda: [self.values["place"]])
+        now = lambda: ephemeris.when_of(self.values)  # noqa: E731
+        date = self.add_dialog("Date and hour (UT)", 152, self._set_date, _DATE, now)
+        view = ("Constellations", "Labels", "Grid", "Horizon", "Ecliptic", "Night mode")
         limit = self.add_entry("Faintest stars", "Magnitude", "limit", _magnitude)
         self.add_menu("File", {"Reset": lambda: self.reset({})})
-        self.add_menu("View", {name: (key, True) for name, key in view.items()} | {"Limit": limit})
+        self.add_menu("View", {name: (name.split()[0].lower(), True) for name in view} | {"Limit": limit})
         rates = {rate.capitalize(): ("rate", rate) for rate in _STEPS}
         self.add_menu("Time", {"Pause": ("paused", True)} | rates | {"Set date": date})
         slots = {f"Place {i}": partial(self._choose_place, i) for i in range(_SLOTS)}
@@ -101,7 +98,7 @@ class Astron(Desk):
         self.search.setPlaceholderText("Search")
         self.list = self.add("Objects", Rows("Bodies", self), 6, 36, 160, 152)
         self.on(self.list.chosen, self._select)
-        self.on(self.list.opened, self._open)
+        self.on(self.list.opened, lambda name: self._pick(name, "double"))
         for i, name in enumerate(("All", "Planets", "Stars", "Up now")):
             place = 176 + 78 * (i % 2), 6 + 28 * (i // 2)
             self.add("Objects", self.choice(name, "show", name.lower()), *place, 74, 24)
@@ -130,10 +127,8 @@ class Astron(Desk):
         rows = self._listed()
         self.list.fill(rows, v["selected"])
         for i, name in enumerate(rows):
-            color = (
-                "#b45309" if name in v["marked"] else "#111111" if bodies[name].altitude > 0 else "#9a9a9a"
-            )
-            self.list.item(i).setForeground(QColor(color))
+            shade = "#111111" if bodies[name].altitude > 0 else "#9a9a9a"
+            self.list.item(i).setForeground(QColor("#b45309" if name in v["marked"] else shade))
         self.show_value(self.count, str(len(rows)))
         self._show_info(bodies.get(v["selected"]))
         self.view_field.ticks, self.view_field.value = v["fields"], v["field"]
@@ -154,29 +149,19 @@ class Astron(Desk):
         self.offer(self._place_menu, ["Lock place", *self._places()])
 
     def _show_info(self, body: ephemeris.Place | None) -> None:
-        texts = dict.fromkeys(self.info, "-")
-        if body:
-            texts["Object"], texts["In"] = self.values["selected"], body.constellation
-            texts["Magnitude"], texts["Distance"] = f"{body.magnitude:.1f}", _distance(body)
-            texts["Above"] = _above(body)
-        if self.values["computed"]:
-            texts["Rise"], texts["Set"] = self._passage()
-        for name, text in texts.items():
-            self.show_value(self.info[name], text)
+        rise, sets = self._passage()
+        name, constellation = (self.values["selected"], body.constellation) if body else ("", "")
+        texts = {"object": name, "in": constellation, **_seen(body), "rise": rise, "set": sets}
+        for name, label in self.info.items():
+            self.show_value(label, texts[name.lower()] or "-")
 
     def facts(self) -> dict[str, Any]:
         v, body = self.values, ephemeris.bodies_of(self.values).get(self.values["selected"])
         rise, sets = self._passage()
         return {
-            "in": body.constellation if body else "",
-            "count": len(self._listed()),
-            "above": _above(body) if body else "",
-            "magnitude": f"{body.magnitude:.1f}" if body else "",
-            "distance": _distance(body) if body else "",
-            "angle": self._angle() if v["measured"] else "",
-            "rise": rise,
-            "set": sets,
-        }
+            "in": body.constellation if body else "", "count": len(self._listed()), **_seen(body),
+            "angle": self._angle() if v["measured"] else "", "rise": rise, "set": sets,
+        }  # fmt: skip
 
     # -- what the commands work on --------------------------------------------------------------------------
 
@@ -218,10 +203,6 @@ class Astron(Desk):
             self._center()
         elif button == "right":
             self.open_menu(self._body_menu, self.chart.mapTo(self, targets(View.of(self.values))[name]))
-
-    def _open(self, name: str) -> None:
-        self._select(name)
-        self._center()
 
     def _pick_orbit(self, name: str, button: str) -> None:
         if name in ephemeris.SOLAR:
@@ -298,9 +279,6 @@ class Astron(Desk):
         date = datetime(*ephemeris.when_of(self.values)) + _STEPS[self.values["rate"]]
         if date.year <= 2100:
             self._change_date(date)
-
-    def _date_texts(self) -> dict[str, int]:
-        return {name: self.values[name.lower()] for name in _DATE}
 
     def _set_date(self, texts: Mapping[str, str]) -> None:
         if not self.values["paused"]:

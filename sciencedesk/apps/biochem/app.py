@@ -20,17 +20,9 @@ from typing import Any
 from PySide6.QtGui import QBrush, QColor
 from PySide6.QtWidgets import QLabel
 
+from sciencedesk.apps.biochem import pictures
 from sciencedesk.apps.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Structure, element
-from sciencedesk.apps.biochem.pictures import (
-    RADIUS,
-    boxes,
-    draw_measured,
-    draw_scene,
-    draw_shares,
-    length_or_angle,
-    opened,
-    shown_atoms,
-)
+from sciencedesk.apps.biochem.pictures import length_or_angle, opened, shown_atoms
 from sciencedesk.desk.desk import TAB_TOP, Desk
 from sciencedesk.desk.entries import Refusal
 from sciencedesk.desk.widgets import Field, Popup, Rows, Slider
@@ -62,23 +54,18 @@ class Biochem(Desk):
             "Charge": partial(self._ask, charge),
             "Find": self.add_dialog("Find", 84, self._open_named, ["Molecule"]),
         })  # fmt: skip
-        view = {
-            "Labels": "labels",
-            "Hydrogens": "hydrogens",
-            "Bonds": "bonds",
-            "Axes": "axes",
-            "Dark": "dark",
-        }
-        self.add_menu("View", {name: (key, True) for name, key in view.items()})
+        view = ("Labels", "Hydrogens", "Bonds", "Axes", "Dark")
+        self.add_menu("View", {name: (name.lower(), True) for name in view})
         self._kinds = self._menu_of("Select", ("All", "None", *ELEMENTS.values()), self._select)
-        self._menu_of("Style", RADIUS, partial(self._paint, "styles"))
+        self._menu_of("Style", pictures.RADIUS, partial(self._paint, "styles"))
         self._palette = self._menu_of("Color", ("Element", *_PALETTE), partial(self._paint, "colors"))
         self.add_menu("Units", {name: ("units", name) for name in ("Angstrom", "Picometer")})
-        self.shortcuts = {"ctrl a": lambda: self._select("All")}
+        self.shortcuts = {"ctrl a": partial(self._select, "All")}
         self.heading = self._place(QLabel(self), 274, 1, 60, 19)
         self.badge = self._place(QLabel(self), 274, TAB_TOP + 3, 60, 18)
 
-        self.scene = self.add("Structure", self.picture("Scene", draw_scene, boxes), 6, 4, 324, 156)
+        scene = self.picture("Scene", pictures.draw_scene, pictures.boxes)
+        self.scene = self.add("Structure", scene, 6, 4, 324, 156)
         self.on(self.scene.clicked, self._pick)
         self.on(self.scene.dragged, self._turn)
         self.add("Structure", QLabel("Turn", self), 8, 160, 30, 20)
@@ -94,23 +81,23 @@ class Biochem(Desk):
         self.now = self.add("Molecules", QLabel(self), 6, 120, 324, 28)
         self.pin = self.add("Molecules", QLabel(self), 6, 154, 324, 28)
         self.fields: dict[str, tuple[QLabel, Field]] = {}  # what was entered last, and the field itself
-        for i, (name, enter) in enumerate({"Note": self._set_note, "Sample": self._set_sample}.items()):
+        for i, name in enumerate(("Note", "Sample")):
             shown = self.add("Molecules", QLabel(self), 212, 34 + 38 * i, 122, 16)
-            field = self.add("Molecules", self.field(name, enter), 212, 50 + 38 * i, 118, 20)
-            self.fields[name] = shown, field
+            field = self.field(name, partial(self._enter, name))
+            self.fields[name] = shown, self.add("Molecules", field, 212, 50 + 38 * i, 118, 20)
 
         self.tools = []
         for i, (name, count) in enumerate({"Distance": 2, "Angle": 3, "Torsion": 4}.items()):
             button = self.button(name, partial(self._measure, count))
             self.tools.append(self.add("Measure", button, 6 + 84 * i, 6, 78, 26))
         self.chosen = self.add("Measure", QLabel(self), 6, 38, 324, 22)
-        self.add("Measure", self.picture("Measured", draw_measured), 6, 64, 324, 96)
+        self.add("Measure", self.picture("Measured", pictures.draw_measured), 6, 64, 324, 96)
         self.result = self.add("Measure", self.label("Result"), 6, 164, 324, 26)
 
         names = ("Name", "Formula", "Atom count", "Mass")
         self.info = [self.add("Info", self.label(n), 6, 6 + 28 * i, 324, 26) for i, n in enumerate(names)]
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
-        self.add("Info", self.picture("Mass shares", draw_shares), 6, 150, 324, 40)
+        self.add("Info", self.picture("Mass shares", pictures.draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
             label.setStyleSheet("font-size: 17px; background: white; padding-left: 4px;")
 
@@ -145,20 +132,17 @@ class Biochem(Desk):
     def facts(self) -> dict[str, Any]:
         v, s = self.values, self._structure
         shown = shown_atoms(v)
-        elements = {*"CHON", *map(element, s.names if s else ())}
-        atoms = {"All": shown}
-        for symbol, word in ELEMENTS.items():
-            if symbol in elements:
-                atoms[word] = [name for name in shown if element(name) == symbol]
+        symbols = {*"CHON", *map(element, s.names if s else ())}
+        words = {symbol: word for symbol, word in ELEMENTS.items() if symbol in symbols}
+        atoms = {word: [n for n in shown if element(n) == symbol] for symbol, word in words.items()}
+        atoms = {"All": shown, **atoms}
+        formula, count, mass = (s.formula, len(s.names), s.mass) if s else ("", 0, 0)
         return {
-            "formula": s.formula if s else "",
-            "count": len(s.names) if s else 0,
-            "mass": s.mass if s else 0,
-            "chosen": len(v["selected"]),
-            "result": self._result(),
+            "formula": formula, "count": count, "mass": mass,
+            "chosen": len(v["selected"]), "result": self._result(),
             "tint": {word: _common(v["colors"], names, "Element") for word, names in atoms.items()},
             "look": {word: _common(v["styles"], names, "Stick") for word, names in atoms.items()},
-        }
+        }  # fmt: skip
 
     def set(self, key: str, value: Any) -> None:
         if key == "hydrogens" and not value:
@@ -250,14 +234,11 @@ class Biochem(Desk):
             raise Refusal(f"Charge is a number from {-limit} to {limit}")
         return int(text)
 
-    def _set_note(self) -> None:
-        self.set("note", self.fields["Note"][1].text().strip())
-
-    def _set_sample(self) -> None:
-        text = self.fields["Sample"][1].text().strip()
-        if not (text.isascii() and text.isdigit() and len(text) < 6):
+    def _enter(self, name: str) -> None:
+        text = self.fields[name][1].text().strip()
+        if name == "Sample" and not (text.isascii() and text.isdigit() and len(text) < 6):
             raise Refusal("Sample is a number of at most 5 digits")
-        self.set("sample", int(text))
+        self.set(name.lower(), int(text) if name == "Sample" else text)
 
 
 def _common(values: dict[str, str], names: list[str], default: str) -> str:

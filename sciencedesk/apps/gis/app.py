@@ -28,7 +28,9 @@ from sciencedesk.desk.desk import Desk
 from sciencedesk.desk.entries import Refusal, number_among
 from sciencedesk.desk.widgets import Rows, Slider
 
+_SIDES = ("North", "South", "East", "West")
 _OUTSIDE = f"North to {land.NORTH} km, east to {land.EAST} km"
+_LAYERS = (*names.FIRST_LAYERS, *names.MADE_LAYERS)
 _COMPUTED_LAYERS = ("Slope", "Hillshade", *names.MADE_LAYERS)  # those that a command of the console makes
 
 
@@ -46,34 +48,25 @@ class Gis(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        sides = ("North", "South", "East", "West")
-        bounds = self.add_dialog(
-            "Bounds in km",
-            152,
-            self._set_bounds,
-            sides,
-            lambda: dict(zip(sides, land.edges(self.values), strict=True)),
-        )
+        edges = lambda: land.edges(self.values)  # noqa: E731
+        bounds = self.add_dialog("Bounds in km", 152, self._set_bounds, _SIDES, edges)
         steps = [f"{step:0{width}}" for step in range(20, 501) for width in (2, 3)]
         step = number_among(steps, "Step is a number from 20 to 500")
         degrees = [f"{angle:0{width}}" for angle in range(361) for width in (1, 2, 3)]
         azimuth = number_among(degrees, "Azimuth is a number from 0 to 360")
-        self._classes = self.add_dialog(
-            "Reclass", 84, self._set_classes, ["Count"], lambda: {"Count": self.values["classes"][1]}
-        )
+        classes = lambda: self.values["classes"][1:]  # noqa: E731
+        self._classes = self.add_dialog("Reclass", 84, self._set_classes, ["Count"], classes)
         title = self.add_entry("Title", "Text", "title", lambda text: text[:20])
         self._files = self.add_menu("File", {"New map": lambda: self.reset({}), "Title": title})
-        self._views = self.add_menu(
-            "View",
-            {"Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True)}
-            | {name.capitalize(): ("palette", name) for name in names.PALETTES}
-            | {"Go to": self.add_dialog("Go to, in km", 108, self._go, ["East", "North"])},
-        )
-        layers = (*names.FIRST_LAYERS, *names.MADE_LAYERS)
-        self._adds = self.add_menu(
-            "Add", {f"Add {name.lower()}": partial(self._add, name) for name in layers}
-        )
-        self._layer_menu = self.add_menu("Layer", {"Hide": self._hide, "Remove": self._remove})
+        self._views = self.add_menu("View", {
+            "Grid": ("grid", True), "Legend": ("legend", True), "Scale bar": ("scale", True),
+            **{name.capitalize(): ("palette", name) for name in names.PALETTES},
+            "Go to": self.add_dialog("Go to, in km", 108, self._go, ["East", "North"]),
+        })  # fmt: skip
+        layers = {f"Add {name.lower()}": partial(self._add, name) for name in _LAYERS}
+        self._adds = self.add_menu("Add", layers)
+        hide = lambda: self._toggle_layer(self._selected())  # noqa: E731
+        self._layer_menu = self.add_menu("Layer", {"Hide": hide, "Remove": self._remove})
         regions = {zone.capitalize(): ("region", zone) for zone in land.ZONES}
         self._regions = self.add_menu("Region", regions | {"Bounds": bounds})
         self.add_menu("Raster", {
@@ -161,18 +154,15 @@ class Gis(Desk):
     def facts(self) -> dict[str, Any]:
         v, rows, peaks = self.values, land.listed(self.values), land.peaks()
         answer = land.value_at(v, v["queried"]) if v["queried"] else ""
+        height, steepness = peaks[v["marked"]][2:] if v["marked"] else ("", "")
         return {
-            **dict(zip(("north", "south", "east", "west"), land.edges(v), strict=True)),
-            "listed": len(rows),
-            "highest": max(rows, key=lambda name: peaks[name][2], default=""),
-            "answer": answer,
-            "reading": answer.partition(" ")[0],
-            "center_east": round(v["cx"] * land.EAST),
-            "center_north": round((1 - v["cy"]) * land.NORTH),
+            **dict(zip(map(str.lower, _SIDES), land.edges(v), strict=True)),
+            "listed": len(rows), "highest": max(rows, key=lambda name: peaks[name][2], default=""),
+            "answer": answer, "reading": answer.partition(" ")[0],
+            "center_east": round(v["cx"] * land.EAST), "center_north": round((1 - v["cy"]) * land.NORTH),
             **{key: v["stats"].get(key, "") for key in ("min", "max", "mean")},
-            "height": peaks[v["marked"]][2] if v["marked"] else "",
-            "steepness": peaks[v["marked"]][3] if v["marked"] else "",
-        }
+            "height": height, "steepness": steepness,
+        }  # fmt: skip
 
     # -- layers ---------------------------------------------------------------------------------------------
 
@@ -189,32 +179,23 @@ class Gis(Desk):
         hidden = self.values["hidden"]
         self.set("hidden", [h for h in hidden if h != layer] if layer in hidden else hidden + [layer])
 
-    def _selected(self) -> str:
-        if not self.values["selected"]:
-            raise Refusal("No layer selected")
-        return self.values["selected"]
-
-    def _selected_raster(self) -> str:
-        if self.values["selected"] not in land.RASTERS:
-            raise Refusal("No raster layer selected")
-        return self.values["selected"]
+    def _selected(self, raster: bool = False) -> str:
+        """The selected layer.  Refusal without one, and with `raster` for a layer that is none."""
+        layer = self.values["selected"]
+        if not layer or (raster and layer not in land.RASTERS):
+            raise Refusal(f"No {'raster ' if raster else ''}layer selected")
+        return layer
 
     def _ask(self, layer: str) -> None:
         self.set("selected", layer)
         row = self.list.visualItemRect(self.list.item(self.values["layers"].index(layer)))
         self.open_menu(self._layer_menu, self.list.mapTo(self, row.bottomLeft() + QPoint(30, 2)))
 
-    def _hide(self) -> None:
-        self._toggle_layer(self._selected())
-
     def _remove(self) -> None:
         v, layer = self.values, self._selected()
-        self.change(
-            selected="",
-            hidden=[name for name in v["hidden"] if name != layer],
-            opacity={name: value for name, value in v["opacity"].items() if name != layer},
-            layers=[name for name in v["layers"] if name != layer],
-        )
+        hidden, layers = ([name for name in v[key] if name != layer] for key in ("hidden", "layers"))
+        opacity = {name: value for name, value in v["opacity"].items() if name != layer}
+        self.change(selected="", hidden=hidden, opacity=opacity, layers=layers)
 
     def _move(self, layer: str, target: str) -> None:
         layers = [name for name in self.values["layers"] if name != layer]
@@ -230,16 +211,16 @@ class Gis(Desk):
         region = self.values["region"]
         if not region:
             raise Refusal("No region set")
-        layer = self._selected_raster()
+        layer = self._selected(raster=True)
         values = land.inside(self.values, layer)
         low, high, mean = (round(float(f(values))) for f in (np.min, np.max, np.mean))
         bars = np.histogram(values, 16)[0].tolist()
-        statistics = {"layer": layer, "region": region, "min": low, "max": high, "mean": mean, "bars": bars}
-        self.set("stats", statistics)
+        stats = {"layer": layer, "region": region, "min": low, "max": high, "mean": mean, "bars": bars}
+        self.set("stats", stats)
         self.message(f"{layer}, {region}: min {low}, max {high}, mean {mean}")
 
     def _reclass(self) -> None:
-        if self._selected_raster() == "Classes":
+        if self._selected(raster=True) == "Classes":
             raise Refusal("No raster layer selected")
         self.open_dialog(self._classes)
 
@@ -249,9 +230,7 @@ class Gis(Desk):
         self.change(classes=[self.values["selected"], count], layers=layers)
 
     def _set_bounds(self, texts: dict[str, str]) -> None:
-        if not all(re.fullmatch(r"\d{1,2}", text) for text in texts.values()):
-            raise Refusal("The edges are whole km")
-        north, south, east, west = map(int, texts.values())
+        north, south, east, west = self._whole_km(texts, "The edges")
         if not (0 <= south < north <= land.NORTH and 0 <= west < east <= land.EAST):
             raise Refusal(_OUTSIDE)
         self.change(edges=[north, south, east, west], region="custom")
@@ -281,12 +260,16 @@ class Gis(Desk):
         self.change(zoom=zoom, cx=cx, cy=cy)
 
     def _go(self, texts: dict[str, str]) -> None:
-        if not all(re.fullmatch(r"[0-9]{1,2}", text) for text in texts.values()):
-            raise Refusal("East and North are whole km")
-        east, north = map(int, texts.values())
+        east, north = self._whole_km(texts, "East and North")
         if east > land.EAST or north > land.NORTH:
             raise Refusal(_OUTSIDE)
         self._look(east / land.EAST, 1 - north / land.NORTH, self.values["zoom"])
+
+    @staticmethod
+    def _whole_km(texts: dict[str, str], what: str) -> list[int]:
+        if not all(re.fullmatch(r"[0-9]{1,2}", text) for text in texts.values()):
+            raise Refusal(f"{what} are whole km")
+        return [int(text) for text in texts.values()]
 
     def _filter(self) -> None:
         text = self.query.text().strip().lower()

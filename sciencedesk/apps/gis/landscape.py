@@ -35,9 +35,6 @@ MARKS = names.FIRST_MARKS | names.MORE_MARKS
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, ">": operator.gt, "=": operator.eq}
 
 
-# -- the landscape -----------------------------------------------------------------------------------------
-
-
 @cache
 def terrain() -> tuple[np.ndarray, float, float]:
     """Heights in m (344, 403), the north first, and a cell's width and height in m."""
@@ -48,10 +45,7 @@ def terrain() -> tuple[np.ndarray, float, float]:
 
 @lru_cache(maxsize=64)
 def raster(layer: str, light: int, classes: tuple[str, int]) -> np.ndarray:
-    """A raster layer's values (344, 403).
-
-    `light` is the sun's azimuth in degrees; `classes` is a layer and into how many classes it is divided.
-    """
+    """Values (344, 403); `light`: the sun's azimuth in degrees; `classes`: a layer and their number."""
     heights, width, height = terrain()
     if layer == "Elevation":
         return heights
@@ -83,18 +77,13 @@ def peaks() -> dict[str, tuple[float, float, int, int]]:
     tops = np.argwhere((heights == ndimage.maximum_filter(heights, 61)) & (heights > 820))
     found: list[tuple[int, int]] = []
     for row, column in sorted(tops.tolist(), key=lambda place: -heights[tuple(place)]):
-        # in cells, so that names do not overlap
-        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)
+        apart = all(np.hypot(row - r, column - c) > 45 for c, r in found)  # cells: names do not overlap
         if apart and 12 < row < rows - 13 and 12 < column < columns - 13:
             found.append((column, row))
-    named = [
-        *zip(names.FIRST_PEAKS, sorted(found), strict=True),
-        *zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False),
-    ]
-    return {
-        name: (column / columns, row / rows, int(heights[row, column]), round(float(steep[row, column])))
-        for name, (column, row) in named
-    }
+    lesser = zip(names.MORE_PEAKS, _lesser_tops(heights, found), strict=False)
+    named = [*zip(names.FIRST_PEAKS, sorted(found), strict=True), *lesser]
+    places = {name: (x / columns, y / rows) for name, (x, y) in named}
+    return {name: (*places[name], int(heights[y, x]), round(float(steep[y, x]))) for name, (x, y) in named}
 
 
 def _lesser_tops(heights: np.ndarray, main: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -167,13 +156,11 @@ def listed(v: Mapping[str, Any]) -> list[str]:
     if "Peaks" not in v["layers"]:
         return []
     north, south, east, west = edges(v)
-    rows = {
-        name: (height, slope)
-        for name, (x, y, height, slope) in shown_peaks(v).items()
-        if west <= x * EAST <= east and south <= (1 - y) * NORTH <= north
-    }
+    shown = shown_peaks(v)
+    at = {name: (x * EAST, (1 - y) * NORTH) for name, (x, y, *_) in shown.items()}  # km
+    rows = [name for name, (x, y) in at.items() if west <= x <= east and south <= y <= north]
     if v["filter"]:
         column, sign, number = v["filter"].split()
-        index = ("height", "slope").index(column)
-        rows = {name: row for name, row in rows.items() if _COMPARE[sign](row[index], int(number))}
-    return sorted(rows, key=lambda name: -rows[name][0]) if v["sort"] == "height" else sorted(rows)
+        index = {"height": 2, "slope": 3}[column]
+        rows = [name for name in rows if _COMPARE[sign](shown[name][index], int(number))]
+    return sorted(rows, key=lambda name: -shown[name][2]) if v["sort"] == "height" else sorted(rows)

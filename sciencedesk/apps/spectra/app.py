@@ -14,18 +14,9 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
+from sciencedesk.apps.spectra import spectroscopy as spectrum
 from sciencedesk.apps.spectra.pictures import draw_close, draw_lamp, draw_plot, draw_scores, plot_boxes
-from sciencedesk.apps.spectra.spectroscopy import (
-    HIGH,
-    LAMPS,
-    LOW,
-    SAMPLES,
-    Peak,
-    dark,
-    peaks,
-    resolution,
-    scores,
-)
+from sciencedesk.apps.spectra.spectroscopy import HIGH, LOW, Peak, dark, peaks
 from sciencedesk.desk.desk import Desk
 from sciencedesk.desk.entries import Refusal, number_among, real_number
 from sciencedesk.desk.widgets import Rows, Slider
@@ -47,7 +38,7 @@ class Spectra(Desk):
     }  # fmt: skip
 
     def build(self) -> None:
-        limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"], self._limit_texts)
+        limits = self.add_dialog("Limits in nm", 106, self._set_limits, ["From", "To"], self._limits)
         odd = [str(width) for width in (1, *range(5, 52, 2))]
         window = number_among(odd, "Window is an odd number from 5 to 51, or 1")
         percents = [str(percent) for percent in range(2, 91)]
@@ -115,27 +106,22 @@ class Spectra(Desk):
     def refresh(self) -> None:
         v, found = self.values, peaks(self.values)
         peak, facts = found.get(v["peak"]), self.facts()
-        kind = "unknown" if v["lamp"] in SAMPLES else "dark lines" if dark(v["lamp"]) else "bright lines"
+        known = "dark lines" if dark(v["lamp"]) else "bright lines"
+        kind = "unknown" if v["lamp"] in spectrum.SAMPLES else known
         texts = {
-            "Found": str(facts["count"]),
-            "Peak": v["peak"],
+            "Found": str(facts["count"]), "Peak": v["peak"], "Marks": ", ".join(v["marks"]),
             "Gap": f"{facts['gap']} nm" if facts["gap"] else "",
-            "Marks": ", ".join(v["marks"]),
-            "Count": str(facts["count"]),
-            "Above": f"{v['threshold']} %",
-            "Window": str(v["window"]),
+            "Count": str(facts["count"]), "Above": f"{v['threshold']} %", "Window": str(v["window"]),
             "Width": f"{peak.width:.1f} nm" if peak else "",
             "Height": f"{peak.height:.0f}" if peak else "",
-            "Loaded": v["lamp"],
-            "Resolution": f"{resolution(v['slit']):.1f} nm",
-            "Kind": kind,
-        }
+            "Loaded": v["lamp"], "Kind": kind, "Resolution": f"{spectrum.resolution(v['slit']):.1f} nm",
+        }  # fmt: skip
         for name, label in [*self.side.items(), *self.info.items(), *self.loaded.items()]:
             self.show_value(label, texts[name] or "-")
         self.show_value(self.element, facts["element"] or "-")
         by_height = sorted(found, key=lambda name: -found[name].height)
         self.list.fill(by_height if v["order"] == "height" else found, v["peak"])
-        self.lamps.fill(LAMPS, v["chosen"])
+        self.lamps.fill(spectrum.LAMPS, v["chosen"])
         middle = (v["low"] + v["high"]) / 2
         self.center.value = min(self.center.ticks, key=lambda tick: abs(tick - middle))
         self.slit.value = v["slit"]
@@ -144,14 +130,12 @@ class Spectra(Desk):
 
     def facts(self) -> dict[str, Any]:
         v, found = self.values, peaks(self.values)
-        fits = scores(v) if v["matched"] else {}
+        fits = spectrum.scores(v) if v["matched"] else {}
         first, second = map(float, v["measured"] or (0, 0))
-        return {
-            "count": len(found),
-            "strongest": max(found, key=lambda name: found[name].height, default=""),
-            "gap": f"{abs(first - second):.1f}" if v["measured"] else "",
-            "element": max(fits, key=lambda element: fits[element], default=""),
-        }
+        strongest = max(found, key=lambda name: found[name].height, default="")
+        gap = f"{abs(first - second):.1f}" if v["measured"] else ""
+        element = max(fits, key=fits.get, default="")
+        return {"count": len(found), "strongest": strongest, "gap": gap, "element": element}
 
     # -- commands -------------------------------------------------------------------------------------------
 
@@ -234,10 +218,8 @@ class Spectra(Desk):
             raise Refusal("No peaks are found")
         return found
 
-    # -- dialogs --------------------------------------------------------------------------------------------
-
-    def _limit_texts(self) -> dict[str, str]:
-        return {"From": f"{self.values['low']:g}", "To": f"{self.values['high']:g}"}
+    def _limits(self) -> list[str]:
+        return [f"{self.values[key]:g}" for key in ("low", "high")]
 
     def _set_limits(self, texts: dict[str, str]) -> None:
         self._require_unlocked()
