@@ -61,7 +61,7 @@ def collect(
     about = {"agent": agent.name} | {role: model.name for role, model in models.items()}
     with collection.held(about | {"seed": specs[0].seed, "step_limit": specs[0].step_limit}):
         waiting = deque(entry for entry in entries if not collection.has(entry.job))
-        workers = [_WorkerState(number, spec, start) for number, spec in enumerate(specs)]
+        workers = [_Worker(number, spec, start) for number, spec in enumerate(specs)]
         try:
             _Master(collection, workers, waiting, len(entries), progress, report).run()
         finally:
@@ -81,14 +81,14 @@ class _Entry:
     losses: int = 0
     where: frozenset[tuple[int, str]] = frozenset()  # number of the worker and place of each try
 
-    def elsewhere(self, worker: _WorkerState) -> bool:
+    def elsewhere(self, worker: _Worker) -> bool:
         """Whether a worker has an environment in which it did not break."""
         return worker.environments > sum(number == worker.number for number, _ in self.where)
 
 
 @dataclass
-class _WorkerState:
-    """A worker, and its successors when it ends."""
+class _Worker:
+    """A worker as the master counts it, with its successors when it ends."""
 
     number: int
     spec: WorkerSpec
@@ -132,7 +132,7 @@ class _WorkerState:
 @dataclass
 class _Master:
     collection: Collection
-    workers: Sequence[_WorkerState]
+    workers: Sequence[_Worker]
     waiting: deque[_Entry]
     total: int  # episodes
     progress: Callable[[int, int], None]
@@ -174,7 +174,7 @@ class _Master:
             worker.entries[worker.handle.play(entry.job)] = entry
         self.waiting.extendleft(reversed(kept))
 
-    def _take_in(self, worker: _WorkerState) -> None:
+    def _take_in(self, worker: _Worker) -> None:
         """Take a worker's finished episodes; if it has ended, queue the others and start its successor."""
         lost = None
         while ended := [future for future in worker.entries if future.done()]:
@@ -191,7 +191,7 @@ class _Master:
             worker.strikes, worker.fault = worker.strikes + 1, str(lost)
             worker.start() if worker.strikes < STRIKES else worker.close()
 
-    def _finish(self, worker: _WorkerState, entry: _Entry, played: Played) -> None:
+    def _finish(self, worker: _Worker, entry: _Entry, played: Played) -> None:
         worker.note(played)
         if played.trajectory is None:
             worker.environments -= 1
@@ -205,9 +205,7 @@ class _Master:
             worker.finished, worker.strikes = worker.finished + 1, 0
             self._save(entry.job, played.trajectory)
 
-    def _retry(
-        self, entry: _Entry, fault: str, worker: _WorkerState, broken: Trajectory | None = None
-    ) -> None:
+    def _retry(self, entry: _Entry, fault: str, worker: _Worker, broken: Trajectory | None = None) -> None:
         """Queue an episode again, or save it as broken; `entry` counts its faults, this one included."""
         self.faults += 1
         self.report(f"{entry.job.task.id}, run {entry.job.run}: {fault}")
@@ -225,10 +223,8 @@ class _Master:
         """No worker can play the waiting episodes: StageError, or broken if all environments are gone."""
         if not any(worker.handle for worker in self.workers):
             unplayed = f"{len(self.waiting)} of {self.total} episodes are not played"
-            raise StageError(
-                f"no worker stays alive; {unplayed}, and the same command resumes with them. "
-                f"Last fault: {self.workers[0].fault}"
-            )
+            again = f"the same command resumes with them. Last fault: {self.workers[0].fault}"
+            raise StageError(f"no worker stays alive; {unplayed}, and {again}")
         for entry in self.waiting:
             self._save(entry.job, _unplayed(entry.job, self.workers[0].spec.agent.name))
         self.waiting.clear()

@@ -63,8 +63,7 @@ class Collection:
         with self._locked():
             settings = self.folder / "about.json"
             if settings.exists() and (known := read_json(settings)) != about:
-                raise UserError(
-                    f"{self.folder} holds episodes of {known}, not of {about}: give another folder"
-                )
+                held = f"{self.folder} holds episodes of {known}"
+                raise UserError(f"{held}, not of {about}: give another folder")
             write_json(settings, about)
             yield

@@ -20,6 +20,8 @@ from sciencedesk.board.tasks import app_task
 from sciencedesk.make import environment
 from sciencedesk.real import app_class
 
+Report = Callable[[str], None]
+
 
 def space_sets(
     apps: Sequence[str], limit: int | None = None, tasks: Sequence[Task] | None = None
@@ -41,10 +43,7 @@ def space_sets(
 
 
 def board_sets(
-    folder: Path,
-    machines: Path | None = None,
-    limit: int | None = None,
-    leave_out: Callable[[str], None] | None = None,
+    folder: Path, machines: Path | None = None, limit: int | None = None, leave_out: Report | None = None
 ) -> list[TaskSet]:
     """ScienceBoard's task files below a folder, on local applications or in the machines of a file.
 

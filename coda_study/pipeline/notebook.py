@@ -61,23 +61,21 @@ def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
 
 
-def execute(
-    notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None
-) -> float:
-    """Run `notebook` in `kernel`, or a new process, and write the executed copy, which is complete or absent.
+def execute(notebook: Path, copy: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> float:
+    """Run `notebook` in `kernel` or a new process; write the executed `copy`, which is complete or absent.
 
     Returns the largest memory of its kernel and all processes below it together, in MB.  UserError for an
     unknown notebook or parameter, StageError naming the cell and the exception when a cell fails; the partly
-    executed copy is then kept beside `executed` as NAME.failed.ipynb.
+    executed one is then kept beside it as NAME.failed.ipynb.
     """
     check_parameters(notebook, parameters)
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    # written cell by cell; becomes `executed` at the end
-    failed = executed.with_name(f"{executed.stem}.failed.ipynb")
-    executed.parent.mkdir(parents=True, exist_ok=True)
-    remove(executed)
+    # written cell by cell; becomes `copy` at the end
+    failed = copy.with_name(f"{copy.stem}.failed.ipynb")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    remove(copy)
     with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
         how = {"kernel_name": "python3", "language": "python", "progress_bar": False, "cwd": notebook.parent}
         how["kernel_manager_class"] = kernel_manager(sockets, kernel)
@@ -89,7 +87,7 @@ def execute(
             reason = f"the notebook's process died ({error}); it may have run out of memory"
             size = f"largest size seen: {peak[0] / 2**20:.0f} MB"
             raise StageError(_describe(notebook, failed, reason, size)) from error
-    os.replace(failed, executed)
+    os.replace(failed, copy)
     # exact for any one child that has ended, where sampling may miss a short peak; kB but on macOS
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (
         1 if sys.platform == "darwin" else 1024

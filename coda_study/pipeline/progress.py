@@ -53,9 +53,10 @@ class Lines:
         self.ended[stage] = record["wall_s"]
         if stage in self.bars:
             self.progress.remove_task(self.bars.pop(stage))
-        usual = f", expected {clock(usual)}" if (usual := self.expected.get(stage)) else ""
+        usual = self.expected.get(stage)
+        note = f", expected {clock(usual)}" if usual else ""
         count = f"[{len(self.ended):{len(str(len(self.stages)))}}/{len(self.stages)}]"
-        line = f"{count} {stage:34} {record['state']:6} {clock(record['wall_s']):>7}{usual}"
+        line = f"{count} {stage:34} {record['state']:6} {clock(record['wall_s']):>7}{note}"
         # soft_wrap: a line a stage in a log, too
         self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if record["state"] == "done":

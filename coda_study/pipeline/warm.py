@@ -110,10 +110,6 @@ def ask(address: str, words: Sequence[str]) -> int:
     return code[0] if code else 1
 
 
-def main(words: Sequence[str]) -> int:
-    what, where, *rest = words
-    return ask(where, rest) if what == "start" else serve(socket.socket(fileno=int(where)))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    what, where, *words = sys.argv[1:]
+    sys.exit(ask(where, words) if what == "start" else serve(socket.socket(fileno=int(where))))

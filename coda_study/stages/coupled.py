@@ -31,6 +31,7 @@ from coda_lib.trainer import ActionReward, SpecializeTrainer, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
 _STATE = "executor.pt"  # in a checkpoint of the trainer: the executor's weights and its optimizer's state
+Chats = Sequence[list[Message]]
 _PORTION = 16  # replies whose gradient is computed at a time
 
 
@@ -68,9 +69,7 @@ class CoupledReward(ActionReward):
         torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)  # the trainer's own limit
         self.optimizer.step()
 
-    def _loss(
-        self, chats: Sequence[list[Message]], replies: Sequence[str], gains_N: torch.Tensor
-    ) -> torch.Tensor:
+    def _loss(self, chats: Chats, replies: Sequence[str], gains_N: torch.Tensor) -> torch.Tensor:
         """Eq. 3 with ρ = 1: the mean over the tokens of each reply, summed over the replies."""
         batch = _Replies.of(self.model, chats, replies)
         logp_M = self._log_probabilities(self.model.network, batch)
@@ -103,7 +102,7 @@ class _Replies:
     places_M: tuple[torch.Tensor, torch.Tensor]  # row and column of the token before each
 
     @classmethod
-    def of(cls, model: LocalModel, chats: Sequence[list[Message]], replies: Sequence[str]) -> _Replies:
+    def of(cls, model: LocalModel, chats: Chats, replies: Sequence[str]) -> _Replies:
         processor, network, device = model.processor, model.network, model.device
         picture = network.config.image_token_id
         answers = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]

@@ -76,11 +76,10 @@ def train(run: Run, tasks: int, name: str) -> Path:
 
     profile, folder = run.profile(), run.curve(tasks, name).with_suffix("")
     planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "curve", str(tasks), name)
+    judged, label = labelled(run, tasks, "voting" if name in profile.curve.starts else name)
     if name not in profile.curve.starts:
-        judged, label = labelled(run, tasks, name)
         rows, executor = grpo_rows(judged, profile.prompts, label), Executor.load(profile)
         return specialize(rows, planner, executor, profile.specialize, profile.planner, folder, seed)
-    judged, label = labelled(run, tasks, "voting")
     rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
     known, start = profile.curve.starts[name], run.curve(0, name).with_suffix("")
     beginning(checkpoint_path(known) if known else None, planner, start, profile.seed)

@@ -53,17 +53,10 @@ class KeepingReward(ActionReward):
                 for decision, reward in zip(decisions[members], earned[members], strict=True)
             ]
             target = parse_actions(kwargs["target"][start], state.current.size)
-            groups.append(
-                {
-                    "step": step + 1,
-                    "instruction": state.instruction,
-                    "history": [turn.plan for turn in state.history],
-                    "previous": screenshot_png(state.previous),
-                    "picture": screenshot_png(state.current),
-                    "target": _records(target),
-                    "plans": plans,
-                }
-            )
+            history = [turn.plan for turn in state.history]
+            pictures = {"previous": screenshot_png(state.previous), "picture": screenshot_png(state.current)}
+            group = {"step": step + 1, "instruction": state.instruction, "history": history, **pictures}
+            groups.append(group | {"target": _records(target), "plans": plans})
         with atomic_path(path) as temporary:
             pq.write_table(pa.Table.from_pylist(groups, _SCHEMA), temporary, compression="zstd")
         return carried
