@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 from coda_lib.applications import ALL_APPS, APPS, DESKTOP_APPS, NOVEL_APPS, SPACE_APPS
-from coda_lib.config import SYSTEMS, read_profile
+from coda_lib.config import SYSTEMS, load_profile, read_profile
 from coda_study.pipeline.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
-from coda_lib.paths import DATA, NOTEBOOKS, REPO, TASKS
+from coda_lib.paths import DATA, NOTEBOOKS, PROFILES, REPO, TASKS
 from coda_lib.prompts import BASIS
 from coda_study.run import Run
 
@@ -117,6 +117,11 @@ TASK_FILES = relative(data_files(TASKS, without="apps"))
 APP_FILES = relative([*data_files(TASKS / "apps"), *sorted((REPO / "sciencedesk").rglob("*.py"))])  # found by name, not by import
 ALL_DATA = relative(data_files(DATA, without="checkpoints"))
 MODEL_FILES = model("planner") + model("executor") + model("judge")
+TINY = load_profile("smoke")  # whose models, prompts and settings the loop at the end of notebook 00 has
+LOOP_FILES = (
+    relative([PROFILES / "smoke.yaml", *(path for role in ("planner", "executor", "judge") for path in checkpoint_files(getattr(TINY.models, role)))])
+    + prompts("planner", "executor", "judge", sets=(TINY.prompts,))
+)
 DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
@@ -148,6 +153,7 @@ rule quickstart:
         code=code("00_quickstart", without=()),
         data=ALL_DATA + MODEL_FILES,
         prompts=prompts("planner", "executor"),
+        loop=LOOP_FILES,
     output:
         executed="notebooks/00_quickstart.ipynb",
     params:

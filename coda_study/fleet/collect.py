@@ -1,5 +1,4 @@
-"""A fleet: episodes on many environments at once, by workers on this machine or on a Ray cluster (paper,
-section 4).
+"""A fleet: episodes on many environments at once, by workers here or on a Ray cluster (paper, section 4).
 
 The master gives one episode at a time to each free environment.  A finished episode is written at once to a
 file named by its task and run: if a worker or the master dies, no finished episode is lost or counted twice,
@@ -11,9 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,92 +21,20 @@ from PIL import Image
 
 from coda_lib.agent import models_of
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import locked, read_json, read_object, reading, safe_name, write_json
+from coda_lib.files import read_object, reading, write_json
 from coda_lib.models.chat import Usage
 from coda_lib.rollout import TRIES
 from coda_lib.task import Task
-from coda_lib.trajectory import StopReason, Trajectory, encode_image, load_trajectories, save_trajectories
+from coda_lib.trajectory import StopReason, Trajectory, encode_image
+from coda_study.fleet.collection import Collection
 from coda_study.fleet.workers import Job, LocalWorker, Played, WorkerHandle, WorkerLost, WorkerSpec
-from coda_study.owned import belongs, claim, remove
 
 LOSSES = 5  # workers that may end during an episode before it counts as broken, because it may be the cause
 STRIKES = 5  # times in a row that a worker may end without a finished episode
 TICK_S = 1.0  # between two reports of the status
-WORKER = (
-    "number",
-    "where",
-    "environments",
-    "finished",
-    "starts",
-    "fault",
-    "under_way",
-)  # of the report, for each worker
+# of the report, for each worker
+WORKER = ("number", "where", "environments", "finished", "starts", "fault", "under_way")
 SILENT_S = 30.0  # time without a report after which a master counts as dead
-
-
-class Collection:
-    """The finished episodes of a fleet, one file each, in a folder that one master at a time writes to."""
-
-    def __init__(self, folder: Path):
-        self.folder, self.status_file = folder, folder / "status.json"
-
-    def file(self, job: Job, broken: bool = False) -> Path:
-        return (
-            self.folder
-            / "episodes"
-            / f"{safe_name(job.task.id)}.{job.run}{'.fault' if broken else ''}.parquet"
-        )
-
-    def has(self, job: Job) -> bool:
-        """Whether the episode is there with an outcome; one that broke is played again by the next call."""
-        return self.file(job).exists()
-
-    def save(self, job: Job, trajectory: Trajectory) -> None:
-        broken = trajectory.stop is StopReason.ENVIRONMENT_ERROR
-        save_trajectories(self.file(job, broken), [trajectory])
-        if not broken:
-            remove(self.file(job, broken=True))
-
-    def load(self, job: Job) -> Trajectory:
-        return load_trajectories(self.file(job, broken=not self.has(job)))[0]
-
-    def clear(self) -> None:
-        """Delete the episodes, so that the next call starts anew; the status stays.
-
-        UserError if another process fills the folder, or if it is not the kit's own.
-        """
-        if kept := [path for path in (self.folder / "episodes", self.folder / "about.json") if path.exists()]:
-            with self._locked():
-                for path in kept:
-                    remove(path)
-
-    def _locked(self) -> AbstractContextManager:
-        return locked(
-            self.folder / ".lock",
-            f"{self.folder} is being filled by another process: see `coda fleet status`",
-        )
-
-    @contextmanager
-    def held(self, about: dict[str, Any]) -> Iterator[None]:
-        """Lock the folder, which is made and marked if it is not there.
-
-        UserError if another master holds it, if its episodes were played otherwise than `about`, or if it
-        holds something else.
-        """
-        if not belongs(
-            self.folder / "episodes"
-        ):  # in a run, where the folder may hold the record of a stage already
-            claim(self.folder, "fleet")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with self._locked():
-            settings = self.folder / "about.json"
-            if settings.exists() and read_json(settings) != about:
-                raise UserError(
-                    f"{self.folder} holds episodes of {read_json(settings)}, not of {about}: give "
-                    "another folder"
-                )
-            write_json(settings, about)
-            yield
 
 
 def collect(
@@ -119,8 +45,7 @@ def collect(
     progress: Callable[[int, int], None] = lambda done, total: None,
     report: Callable[[str], None] = lambda fault: None,
 ) -> list[Trajectory]:
-    """Play every job (task, run number) with one worker for each spec; one trajectory each, in the order of
-    the jobs.
+    """Play every job (task, run number), with a worker for each spec; one trajectory each, in their order.
 
     Episodes that `folder` holds are not played again, unless they broke.  When an environment breaks or a
     worker ends, its episodes are played again, elsewhere if they can; an episode that breaks twice becomes
@@ -128,31 +53,26 @@ def collect(
     behind servers, and as in `Collection.held`; StageError if no worker stays alive; an exception in a worker
     is raised here, and finished episodes stay.
     """
-    agent, seed = specs[0].agent, specs[0].seed
-    if local := [
-        f"serving.{role}" for role, model in models_of(agent).items() if not hasattr(model, "usage")
-    ]:
-        raise UserError(
-            f"the workers of a fleet need models behind servers: set {' and '.join(local)} to "
-            "'started' or to an address"
-        )
+    agent, models = specs[0].agent, models_of(specs[0].agent)
+    if local := [f"serving.{role}" for role, model in models.items() if not hasattr(model, "usage")]:
+        need = f"set {' and '.join(local)} to 'started' or to an address"
+        raise UserError(f"the workers of a fleet need models behind servers: {need}")
     collection, entries = Collection(folder), [_Entry(Job(task, run)) for task, run in jobs]
-    models = {role: model.name for role, model in models_of(agent).items()}
-    with collection.held({"agent": agent.name, **models, "seed": seed, "step_limit": specs[0].step_limit}):
+    about = {"agent": agent.name} | {role: model.name for role, model in models.items()}
+    with collection.held(about | {"seed": specs[0].seed, "step_limit": specs[0].step_limit}):
         waiting = deque(entry for entry in entries if not collection.has(entry.job))
-        workers = [_WorkerState(number, spec) for number, spec in enumerate(specs)]
-        master = _Master(collection, workers, waiting, len(entries), start, progress, report)
+        workers = [_Worker(number, spec, start) for number, spec in enumerate(specs)]
         try:
-            master.run()
+            _Master(collection, workers, waiting, len(entries), progress, report).run()
         finally:
             for worker in workers:
                 worker.close()
-        for role, model in models_of(agent).items():
+        for role, model in models.items():
             model.usage = sum((worker.used.get(role, Usage()) for worker in workers), model.usage)
         return [collection.load(entry.job) for entry in entries]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Entry:
     """An episode that is not finished."""
 
@@ -161,17 +81,18 @@ class _Entry:
     losses: int = 0
     where: frozenset[tuple[int, str]] = frozenset()  # number of the worker and place of each try
 
-    def elsewhere(self, worker: _WorkerState) -> bool:
+    def elsewhere(self, worker: _Worker) -> bool:
         """Whether a worker has an environment in which it did not break."""
         return worker.environments > sum(number == worker.number for number, _ in self.where)
 
 
 @dataclass
-class _WorkerState:
-    """A worker, and its successors when it ends."""
+class _Worker:
+    """A worker as the master counts it, with its successors when it ends."""
 
     number: int
     spec: WorkerSpec
+    make: Callable[[WorkerSpec], WorkerHandle]
     handle: WorkerHandle | None = None  # None: not started, or ended for good
     where: str = ""
     environments: int = 0
@@ -183,16 +104,16 @@ class _WorkerState:
     earlier: dict[str, Usage] = field(default_factory=dict)  # of its predecessors
     used: dict[str, Usage] = field(default_factory=dict)  # with its predecessors
 
-    def start(self, start: Callable[[WorkerSpec], WorkerHandle]) -> None:
+    def start(self) -> None:
         self.close()
-        self.handle, self.environments, self.earlier = start(self.spec), len(self.spec.make_envs), self.used
+        self.handle, self.environments = self.make(self.spec), len(self.spec.make_envs)
+        self.earlier = self.used
         self.starts += 1
 
     def note(self, played: Played) -> None:
         self.where, self.fault = played.where, played.fault or self.fault
-        self.used = self.earlier | {
-            role: self.earlier.get(role, Usage()) + usage for role, usage in played.usage.items()
-        }
+        for role, usage in played.usage.items():
+            self.used = self.used | {role: self.earlier.get(role, Usage()) + usage}
 
     def close(self) -> None:
         if self.handle:
@@ -200,29 +121,32 @@ class _WorkerState:
             self.handle = None
 
     @property
+    def under_way(self) -> int:
+        return len(self.entries)
+
+    @property
     def free(self) -> int:
-        return self.environments - len(self.entries) if self.handle else 0
+        return self.environments - self.under_way if self.handle else 0
 
 
+@dataclass
 class _Master:
-    def __init__(
-        self,
-        collection: Collection,
-        workers: Sequence[_WorkerState],
-        waiting: deque[_Entry],
-        total: int,
-        start: Callable[[WorkerSpec], WorkerHandle],
-        progress: Callable[[int, int], None],
-        report: Callable[[str], None],
-    ):
-        self.collection, self.workers, self.waiting, self.total = collection, workers, waiting, total
-        self.start, self.progress, self.report = start, progress, report
-        self.began, self.written, self.faults = time.time(), 0.0, 0
-        self.before = self.done = total - len(waiting)
+    collection: Collection
+    workers: Sequence[_Worker]
+    waiting: deque[_Entry]
+    total: int  # episodes
+    progress: Callable[[int, int], None]
+    report: Callable[[str], None]
+    faults: int = 0
+    written: float = 0.0  # when the status was
+
+    def __post_init__(self) -> None:
+        self.began, self.done = time.time(), self.total - len(self.waiting)
+        self.before = self.done
 
     def run(self) -> None:
         for worker in self.workers if self.waiting else ():
-            worker.start(self.start)
+            worker.start()
         while self.waiting or any(worker.entries for worker in self.workers):
             self._hand_out()
             under_way = [future for worker in self.workers for future in worker.entries]
@@ -239,18 +163,18 @@ class _Master:
 
         An episode that broke waits for an environment elsewhere, if there is one that plays now.
         """
-        waiting: list[_Entry] = []
+        kept: list[_Entry] = []
         while self.waiting and (free := [worker for worker in self.workers if worker.free > 0]):
             entry = self.waiting.popleft()
             fitting = [worker for worker in free if entry.elsewhere(worker)]
             if not fitting and any(worker.entries and entry.elsewhere(worker) for worker in self.workers):
-                waiting.append(entry)
+                kept.append(entry)
                 continue
             worker = min(fitting or free, key=lambda worker: len(worker.entries))
             worker.entries[worker.handle.play(entry.job)] = entry
-        self.waiting.extendleft(reversed(waiting))
+        self.waiting.extendleft(reversed(kept))
 
-    def _take_in(self, worker: _WorkerState) -> None:
+    def _take_in(self, worker: _Worker) -> None:
         """Take a worker's finished episodes; if it has ended, queue the others and start its successor."""
         lost = None
         while ended := [future for future in worker.entries if future.done()]:
@@ -259,37 +183,29 @@ class _Master:
                 try:
                     self._finish(worker, entry, future.result())
                 except WorkerLost as error:
-                    lost = error
-                    self._retry(
-                        replace(entry, losses=entry.losses + 1),
-                        f"worker {worker.number} was lost: {error}",
-                        worker,
-                    )
+                    lost, entry.losses = error, entry.losses + 1
+                    self._retry(entry, f"worker {worker.number} was lost: {error}", worker)
             if lost:
                 wait(worker.entries)
         if lost:
             worker.strikes, worker.fault = worker.strikes + 1, str(lost)
-            worker.start(self.start) if worker.strikes < STRIKES else worker.close()
+            worker.start() if worker.strikes < STRIKES else worker.close()
 
-    def _finish(self, worker: _WorkerState, entry: _Entry, played: Played) -> None:
+    def _finish(self, worker: _Worker, entry: _Entry, played: Played) -> None:
         worker.note(played)
         if played.trajectory is None:
             worker.environments -= 1
             self.waiting.append(entry)
             self.report(played.fault)
         elif played.fault:
-            job = replace(entry.job, broken=(*entry.job.broken, played.place))
-            entry = replace(
-                entry, job=job, attempt=entry.attempt + 1, where=entry.where | {(worker.number, played.place)}
-            )
+            entry.job = replace(entry.job, broken=(*entry.job.broken, played.place))
+            entry.attempt, entry.where = entry.attempt + 1, entry.where | {(worker.number, played.place)}
             self._retry(entry, played.fault, worker, played.trajectory)
         else:
             worker.finished, worker.strikes = worker.finished + 1, 0
             self._save(entry.job, played.trajectory)
 
-    def _retry(
-        self, entry: _Entry, fault: str, worker: _WorkerState, broken: Trajectory | None = None
-    ) -> None:
+    def _retry(self, entry: _Entry, fault: str, worker: _Worker, broken: Trajectory | None = None) -> None:
         """Queue an episode again, or save it as broken; `entry` counts its faults, this one included."""
         self.faults += 1
         self.report(f"{entry.job.task.id}, run {entry.job.run}: {fault}")
@@ -306,11 +222,9 @@ class _Master:
     def _give_up(self) -> None:
         """No worker can play the waiting episodes: StageError, or broken if all environments are gone."""
         if not any(worker.handle for worker in self.workers):
-            raise StageError(
-                f"no worker stays alive; {len(self.waiting)} of {self.total} episodes are not "
-                "played, and the same command "
-                f"resumes with them. Last fault: {self.workers[0].fault}"
-            )
+            unplayed = f"{len(self.waiting)} of {self.total} episodes are not played"
+            again = f"the same command resumes with them. Last fault: {self.workers[0].fault}"
+            raise StageError(f"no worker stays alive; {unplayed}, and {again}")
         for entry in self.waiting:
             self._save(entry.job, _unplayed(entry.job, self.workers[0].spec.agent.name))
         self.waiting.clear()
@@ -320,43 +234,17 @@ class _Master:
         if now < self.written + TICK_S and not last:
             return
         self.written = now
-        workers = [
-            {name: getattr(one, name) for name in WORKER[:-1]} | {"under_way": len(one.entries)}
-            for one in self.workers
-        ]
-        write_json(
-            self.collection.status_file,
-            {
-                "master": os.getpid(),
-                "began": self.began,
-                "updated": now,
-                "total": self.total,
-                "before": self.before,
-                "done": self.done,
-                "faults": self.faults,
-                "workers": workers,
-            },
-        )
+        status = {"master": os.getpid(), "began": self.began, "updated": now}
+        status |= {name: getattr(self, name) for name in ("total", "before", "done", "faults")}
+        workers = [{name: getattr(worker, name) for name in WORKER} for worker in self.workers]
+        write_json(self.collection.status_file, status | {"workers": workers})
 
 
 def _unplayed(job: Job, planner: str) -> Trajectory:
     """An ENVIRONMENT_ERROR without a step."""
     task, blank = job.task, encode_image(Image.new("RGB", (1, 1)))
-    return Trajectory(
-        task.id,
-        task.app,
-        task.instruction,
-        planner,
-        job.run,
-        (),
-        blank,
-        StopReason.ENVIRONMENT_ERROR,
-        None,
-        None,
-    )
-
-
-# ---- status ------------------------------------------------------------------------------------------------
+    names, stop = (task.id, task.app, task.instruction, planner), StopReason.ENVIRONMENT_ERROR
+    return Trajectory(*names, job.run, (), blank, stop, None, None)
 
 
 @dataclass(frozen=True)
@@ -378,16 +266,9 @@ def read_status(folder: Path) -> Status:
     if not file.exists():
         raise UserError(f"no fleet works in {folder}: there is no {file.name}")
     with reading(file, "status"):
-        return _status(read_object(file))
-
-
-def _status(last: dict[str, Any]) -> Status:
-    minutes = max(last["updated"] - last["began"], 1e-9) / 60
-    alive = (
-        psutil.pid_exists(last["master"])
-        and time.time() - last["updated"] < SILENT_S
-        and last["done"] < last["total"]
-    )
-    rate = (last["done"] - last["before"]) / minutes
-    workers = [{name: worker[name] for name in WORKER} for worker in last["workers"]]
-    return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, workers)
+        last = read_object(file)
+        minutes = max(last["updated"] - last["began"], 1e-9) / 60
+        heard = psutil.pid_exists(last["master"]) and time.time() - last["updated"] < SILENT_S
+        alive, rate = heard and last["done"] < last["total"], (last["done"] - last["before"]) / minutes
+        workers = [{name: worker[name] for name in WORKER} for worker in last["workers"]]
+        return Status(last["total"], last["done"], last["faults"], alive, minutes, rate, workers)

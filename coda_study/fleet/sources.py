@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -20,6 +19,8 @@ from sciencedesk.board.machine import Machines, load_machines
 from sciencedesk.board.tasks import app_task
 from sciencedesk.make import environment
 from sciencedesk.real import app_class
+
+Report = Callable[[str], None]
 
 
 def space_sets(
@@ -42,13 +43,9 @@ def space_sets(
 
 
 def board_sets(
-    folder: Path,
-    machines: Path | None = None,
-    limit: int | None = None,
-    leave_out: Callable[[str], None] | None = None,
+    folder: Path, machines: Path | None = None, limit: int | None = None, leave_out: Report | None = None
 ) -> list[TaskSet]:
-    """ScienceBoard's task files below a folder, on local applications or in the virtual machines of the file
-    `machines`.
+    """ScienceBoard's task files below a folder, on local applications or in the machines of a file.
 
     `leave_out` is told of each file that cannot be read; without it such a file is a UserError, which says
     how to leave it out. UserError also for a folder without tasks, and an application that is not installed.
@@ -65,14 +62,12 @@ def board_sets(
     if not tasks:
         raise UserError(f"no task file in {folder} can be read")
     if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
-        raise UserError(
-            f"two task files below {folder} are {repeated[0]}: each is played under its own name; "
-            "move one away"
-        )
+        files = f"two task files below {folder} are {repeated[0]}"
+        raise UserError(f"{files}: each is played under its own name; move one away")
     sets = []
     for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):
-        made = TaskSet(kind, list(group)[:limit], *(_virtual(machines) if machines else _local(kind)))
-        sets.append(replace(made, unreadable=unreadable[kind]))
+        environments = _virtual(machines) if machines else _local(kind)
+        sets.append(TaskSet(kind, list(group)[:limit], *environments, unreadable=unreadable[kind]))
     return sets
 
 
@@ -83,10 +78,8 @@ def _virtual(machines: Path) -> tuple[Callable[[], Environment], int, Sequence[C
 
 def _local(kind: str) -> tuple[Callable[[], Environment], int]:
     if kind not in DESKTOP_APPS:
-        raise UserError(
-            f"{kind} runs in a virtual machine: list yours in a file for --machines "
-            "(data/machines.example.yaml)"
-        )
+        need = "list yours in a file for --machines (data/machines.example.yaml)"
+        raise UserError(f"{kind} runs in a virtual machine: {need}")
     app = app_class(kind)
     app()  # UserError if it is not installed
     return app, os.cpu_count() or 1

@@ -1,5 +1,4 @@
-"""The workers of a fleet: each is a process that plays one episode in each of its environments at a time, in
-threads.
+"""The workers of a fleet: processes that play an episode in each of their environments at a time, in threads.
 
 A worker is a process of this machine (`LocalWorker`) or an actor of a Ray cluster (`RayWorker`); both run a
 `Worker`.  Workers reach the models through servers.
@@ -12,13 +11,14 @@ import multiprocessing
 import os
 import signal
 import socket
+from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import count
 from multiprocessing.connection import Connection
 from threading import Condition, Lock, Thread
-from typing import Any, Protocol
 
 from coda_lib.agent import Agent, models_of
 from coda_lib.environment import Environment, EnvironmentFault
@@ -41,9 +41,7 @@ class WorkerSpec:
 
     agent: Agent
     make_envs: Sequence[Callable[[], Environment]]  # one for each environment
-    threads: (
-        bool  # whether several threads may use the environments, or only a single one (`Environment.threads`)
-    )
+    threads: bool  # whether several threads may use the environments (`Environment.threads`), or only one
     seed: int
     step_limit: int | None = None
 
@@ -66,9 +64,8 @@ class Played:
     place: str = ""  # the environment
 
 
-_Slot = tuple[
-    str, Callable[[], Environment], Environment | None
-]  # place, its maker, the environment if it was made
+# place, its maker, the environment if it was made
+_Slot = tuple[str, Callable[[], Environment], Environment | None]
 
 
 class Worker:
@@ -76,10 +73,9 @@ class Worker:
 
     def __init__(self, spec: WorkerSpec):
         self.spec, self.ready = spec, Condition()
-        where = f"{socket.gethostname()}:{os.getpid()}"
-        self.free: list[_Slot] = [
-            (f"{where}/{number}", make, None) for number, make in enumerate(spec.make_envs)
-        ]
+        self.where = f"{socket.gethostname()}:{os.getpid()}"
+        makers = enumerate(spec.make_envs)
+        self.free: list[_Slot] = [(f"{self.where}/{number}", make, None) for number, make in makers]
         self.count = len(self.free)  # of environments
         self.thread = ThreadPoolExecutor(1)  # of environments that want a single one
 
@@ -87,14 +83,13 @@ class Worker:
         """Play an episode in the next free environment in which it has not broken yet."""
         spec, (place, make, env) = self.spec, self._take(job.broken)
         do = (lambda call: call()) if spec.threads else (lambda call: self.thread.submit(call).result())
-        where = place.partition("/")[0]
         try:
             env = env or do(make)
         except EnvironmentFault as fault:
             with self.ready:
                 self.count -= 1
                 self.ready.notify_all()
-            return Played(None, str(fault), where, {}, place)
+            return Played(None, str(fault), self.where, {}, place)
         trajectory, fault = play(spec.agent, env, job.task, job.run, spec.seed, spec.step_limit, do)
         if fault and env.lost:
             do(env.close)
@@ -102,109 +97,97 @@ class Worker:
         with self.ready:
             self.free.append((place, make, env))
             self.ready.notify_all()
-        return Played(
-            trajectory,
-            fault,
-            where,
-            {role: model.usage for role, model in models_of(spec.agent).items()},
-            place,
-        )
+        usage = {role: model.usage for role, model in models_of(spec.agent).items()}
+        return Played(trajectory, fault, self.where, usage, place)
 
     def _take(self, broken: Sequence[str]) -> _Slot:
         """The next free environment that is not among `broken`, or one of those if there is no other."""
+
+        def candidates() -> list[_Slot]:
+            others = [slot for slot in self.free if slot[0] not in broken]
+            return others or (self.free if len(self.free) == self.count else [])
+
         with self.ready:
-            while True:
-                others = [slot for slot in self.free if slot[0] not in broken]
-                if others or len(self.free) == self.count:
-                    slot = (others or self.free)[0]
-                    self.free.remove(slot)
-                    return slot
-                self.ready.wait()
+            slot = self.ready.wait_for(candidates)[0]
+            self.free.remove(slot)
+            return slot
 
 
-class WorkerHandle(Protocol):
-    """A worker as the master sees it."""
+class WorkerHandle(ABC):
+    """A worker as the master sees it; a thread of the master waits for each episode under way."""
+
+    def __init__(self, spec: WorkerSpec):
+        self._threads = ThreadPoolExecutor(len(spec.make_envs))
 
     def play(self, job: Job) -> Future[Played]:
         """Start an episode; the future fails with WorkerLost if the worker ends first."""
+        return self._threads.submit(self._play, job)
 
+    @abstractmethod
+    def _play(self, job: Job) -> Played: ...
+
+    @abstractmethod
     def close(self) -> None:
         """End the worker at once."""
 
 
-# ---- processes of this machine ---------------------------------------------------------------------------
-
-
-class LocalWorker:
-    """A worker in a process of its own."""
+class LocalWorker(WorkerHandle):
+    """A worker in a process of its own, with a pipe for each of its environments."""
 
     def __init__(self, spec: WorkerSpec):
+        super().__init__(spec)
         context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, spec), daemon=True)
+        pipes = [context.Pipe() for _ in spec.make_envs]
+        arguments = (spec, [theirs for _, theirs in pipes])
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
-        theirs.close()
-        self._numbers, self._futures, self._lock = count(), {}, Lock()
-        Thread(target=self._listen, daemon=True).start()
+        self._free, self._ending = deque(ours for ours, _ in pipes), Lock()
+        for _, theirs in pipes:
+            theirs.close()
 
-    def play(self, job: Job) -> Future[Played]:
-        future: Future[Played] = Future()
-        with self._lock:
-            number = next(self._numbers)
-            self._futures[number] = future
-            try:
-                self._pipe.send((number, job))
-            except OSError:
-                self._futures.pop(number)
-                future.set_exception(WorkerLost("its process ended"))
-        return future
-
-    def _listen(self) -> None:
+    def _play(self, job: Job) -> Played:
+        pipe = self._free.popleft()
         try:
-            while True:
-                number, result = self._pipe.recv()
-                with self._lock:
-                    future = self._futures.pop(number)
-                future.set_exception(result) if isinstance(result, Exception) else future.set_result(result)
-        except (EOFError, OSError):  # the process has ended
-            with self._lock:
-                lost, self._futures = self._futures, {}
-                self._pipe.close()
+            pipe.send(job)
+            result = pipe.recv()
+        except (EOFError, OSError):
+            raise WorkerLost(f"its process ended with exit status {self._ended()}") from None
+        finally:
+            self._free.append(pipe)
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    def _ended(self) -> int:
+        with self._ending:  # two threads cannot wait for one process
             self._process.join()
-            for future in lost.values():
-                future.set_exception(
-                    WorkerLost(f"its process ended with exit status {self._process.exitcode}")
-                )
+            return self._process.exitcode
 
     def close(self) -> None:
         self._process.terminate()
-        self._process.join()
+        self._ended()
 
 
-def _serve(pipe: Connection, spec: WorkerSpec) -> None:
+def _serve(spec: WorkerSpec, pipes: Sequence[Connection]) -> None:
     """The process of a `LocalWorker`; it ends with its master."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # a terminal sends it to all processes; the master ends this one
-    worker, sending = Worker(spec), Lock()
+    # a terminal sends it to all processes; the master ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    worker = Worker(spec)
 
-    def do(number: int, job: Job) -> None:
-        try:
-            result: Played | Exception = worker.play(job)
-        except Exception as error:  # raised again in the master
-            result = error
-        with sending:
-            pipe.send((number, result))
-
-    with ThreadPoolExecutor(len(spec.make_envs)) as pool:
-        try:
+    def answer(pipe: Connection) -> None:
+        with suppress(EOFError, OSError):  # the master has ended
             while True:
-                pool.submit(do, *pipe.recv())
-        except EOFError:
-            os._exit(0)  # drops the episodes under way; displays end with their owner
+                job = pipe.recv()
+                try:
+                    result: Played | Exception = worker.play(job)
+                except Exception as error:  # raised again in the master
+                    result = error
+                pipe.send(result)
 
-
-# ---- actors of a Ray cluster -----------------------------------------------------------------------------
+    for pipe in pipes:
+        Thread(target=answer, args=(pipe,), daemon=True).start()
+    multiprocessing.parent_process().join()
+    os._exit(0)  # drops the episodes under way; displays end with their owner
 
 
 class _Actor(Worker):
@@ -214,17 +197,25 @@ class _Actor(Worker):
         os._exit(0)
 
 
-class RayWorker:
+class RayWorker(WorkerHandle):
     """A worker as an actor of the Ray cluster of `join_cluster`."""
 
     def __init__(self, spec: WorkerSpec):
         import ray
 
+        super().__init__(spec)
         options = {"max_concurrency": len(spec.make_envs), "num_cpus": 0, "scheduling_strategy": "SPREAD"}
         self._actor = ray.remote(_Actor).options(**options).remote(spec)
 
-    def play(self, job: Job) -> Future[Played]:
-        return _translated(self._actor.play.remote(job).future())
+    def _play(self, job: Job) -> Played:
+        import ray
+
+        try:
+            return ray.get(self._actor.play.remote(job))
+        except ray.exceptions.RayActorError as error:
+            raise WorkerLost(str(error).strip().splitlines()[-1]) from None
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
 
     def close(self) -> None:
         import ray
@@ -232,28 +223,8 @@ class RayWorker:
         ray.kill(self._actor)
 
 
-def _translated(future: Future[Any]) -> Future[Any]:
-    """The same future with the kit's errors in place of Ray's."""
-    import ray
-
-    translated: Future[Any] = Future()
-
-    def translate(done: Future[Any]) -> None:
-        error = done.exception()
-        if error is None:
-            translated.set_result(done.result())
-        elif isinstance(error, ray.exceptions.RayActorError):
-            translated.set_exception(WorkerLost(str(error).strip().splitlines()[-1]))
-        else:
-            translated.set_exception(getattr(error, "cause", None) or error)
-
-    future.add_done_callback(translate)
-    return translated
-
-
 def join_cluster(address: str) -> None:
-    """Join the Ray cluster at an address ('auto': this machine's; 'local': start one), unless this process
-    has joined one.
+    """Join the Ray cluster at an address ('auto': this machine's; 'local': start one), unless one is joined.
 
     UserError if ray is not installed, if no cluster answers, and if it runs other versions of Ray or Python.
     """
@@ -268,9 +239,7 @@ def join_cluster(address: str) -> None:
         if port.isdigit():  # Ray itself tries for minutes
             socket.create_connection((host, int(port)), CONNECT_S).close()
         ray.init(address, log_to_driver=False)
-    except (
-        Exception
-    ) as error:  # Ray has no error class for these faults, such as a node that starts too slowly
+    except Exception as error:  # Ray has no class for these faults, such as a node that starts too slowly
         raise UserError(f"cannot join the Ray cluster at {address}: {_reasons(error)}") from error
 
 

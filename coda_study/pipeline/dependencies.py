@@ -32,11 +32,10 @@ def code_files(notebook: Path, without: Iterable[str] = ()) -> list[Path]:
     waiting = list(_modules(notebook))
     while waiting:
         module = waiting.pop()
-        if module not in found and not _within(module, (*without, *DRIVERS)):
+        if module and module not in found and not _within(module, (*without, *DRIVERS)):
             found.add(module)
-            waiting += _graph().find_modules_directly_imported_by(module)
             # a package is imported with what is in it
-            waiting += [module.rpartition(".")[0]] if "." in module else []
+            waiting += [*_graph().find_modules_directly_imported_by(module), module.rpartition(".")[0]]
     return sorted(map(_file, found))
 
 
@@ -48,13 +47,9 @@ def checkpoint_files(name: str) -> list[Path]:
 
 def data_files(folder: Path, without: str = "") -> list[Path]:
     """The files under a folder, sorted, but for a subfolder `without`; hidden files are left out."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    names = [(path, path.relative_to(folder).parts) for path in paths]
-    return [
-        path
-        for path, parts in names
-        if parts[0] != without and not any(part.startswith(".") for part in parts)
-    ]
+    paths = {path: path.relative_to(folder).parts for path in sorted(folder.rglob("*")) if path.is_file()}
+    hidden = {path for path, parts in paths.items() if any(part.startswith(".") for part in parts)}
+    return [path for path, parts in paths.items() if parts[0] != without and path not in hidden]
 
 
 @cache
@@ -75,9 +70,8 @@ def _modules(notebook: Path) -> Iterator[str]:
     """The modules of the library that a notebook's cells import; IPython's own lines are passed over."""
     cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
     lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
-    for node in ast.walk(
-        ast.parse("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
-    ):
+    code = "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+    for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _within(alias.name, PACKAGES))
         elif isinstance(node, ast.ImportFrom) and _within(node.module or "", PACKAGES):

@@ -26,27 +26,19 @@ from rich.console import Console
 from coda_lib.config import Profile, profile_text
 from coda_lib.errors import StageError, UserError
 from coda_lib.files import read_json, read_object, reading
-from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display, require_checkpoint
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO, display
 from coda_lib.processes import ended
 from coda_study.evaluation.provenance import write_manifest
-from coda_study.owned import belongs, claim, in_reference, is_free, remove
+from coda_study.owned import belongs, claim, remove
+from coda_study.pipeline.checks import check, check_explored, require_models
 from coda_study.pipeline.dependencies import data_files
-from coda_study.pipeline.outside import require_models
 from coda_study.pipeline.progress import Lines, clock
 from coda_study.pipeline.warm import warmed
 from coda_study.run import Run
 
 SNAKEFILE = REPO / "Snakefile"
 RUNNER = "coda_study.pipeline.runner"  # runs one stage; called by the Snakefile
-STAGES = (  # in the order of the story; names for --until
-    "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
-    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations",
-    "curve", "real_apps", "virtual_machines", "solutions", "everything", "base_models",
-)  # fmt: skip
 REPORTED = ("results", "ablations", "solutions", "everything")  # those after which the results are there
-ALONE = (  # need no exploration of the run
-    "quickstart", "sciencedesk", "planner_executor", "curve", "real_apps", "virtual_machines", "base_models",
-)  # fmt: skip
 CHECKSUM_LIMIT = 200_000_000  # bytes: smaller inputs are compared by content, not by their time of change
 LEAST_DISK = 2**20  # bytes: with less, no stage can be written down
 PATIENCE_S = 60  # for processes that were told to end
@@ -84,15 +76,13 @@ def reproduce(
     goes on where it was; a second one of the same name is refused while the first is alive. `fresh` removes
     what the kit put into the run's folder and nothing else.
     """
-    console = console or Console()
-    start = time.time()
-    _check(run, profile, until, fresh, cluster)
-    _check_explored(run, profile, until)
+    console, start = console or Console(), time.time()
+    check(run, profile, until, fresh, cluster)
+    check_explored(run, profile, until)
     where = f"cluster {cluster.name}" if cluster else f"{cores} cores"
     where += f", with the exploration of run {profile.explored}" if profile.explored else ""
-    console.print(
-        f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}, {where}", soft_wrap=True
-    )
+    what = f"run {run.folder.name}: profile {profile.name}, seed {profile.seed}"
+    console.print(f"{what}, {where}", soft_wrap=True)
     claim(run.folder, "run")
     with _lock(run) as lock:
         if fresh:
@@ -101,34 +91,20 @@ def reproduce(
                     remove(path)
         run.store(profile)
         stages = preview(run, profile, until, notebooks, cluster=cluster)
-        expected = expected_seconds(run, profile)
-        total = _total(stages, expected, cores)
+        lines = Lines(run, stages, expected_seconds(run, profile), console)
+        total = lines.total_seconds(cores)
         count = f"{len(stages)} stage{'s' * (len(stages) != 1)} to run"
         console.print(count + (f", about {clock(total)}" if total else ""))
         if stages and until != "base_models" and not cluster:
             require_models(profile)
         if stages:
-            _drive(
-                run,
-                _command(run, profile, until, notebooks, cores, cluster),
-                cluster,
-                lock,
-                stages,
-                expected,
-                console,
-            )
+            _drive(_command(run, profile, until, notebooks, cores, cluster), cluster, lock, lines)
         if stages or not run.manifest.exists():
             write_manifest(run, profile)
-    files = (
-        [path for folder in (run.tables, run.figures) for path in data_files(folder)]
-        if until == "results"
-        else []
-    )
-    return Outcome(
-        len(stages),
-        time.time() - start,
-        (*files, *filter(Path.exists, [run.report, run.view])) if files else (),
-    )
+    folders = (run.tables, run.figures) if until == "results" else ()
+    files = [path for folder in folders for path in data_files(folder)]
+    pages = [page for page in (run.report, run.view) if files and page.exists()]
+    return Outcome(len(stages), time.time() - start, (*files, *pages))
 
 
 def preview(
@@ -140,35 +116,26 @@ def preview(
     cluster: Path | None = None,
 ) -> list[str]:
     """Return the stages that would be run, such as 'explore/base/gis', in an order in which they can be."""
-    _check(run, profile, until, fresh, cluster)
+    check(run, profile, until, fresh, cluster)
     with NamedTemporaryFile("w", suffix=".yaml") as file:  # the run's own profile.yaml stays as it is
         file.write(profile_text(profile))
         file.flush()
-        command = _command(run, profile, until, notebooks, 1, cluster) + [f"profile_file={file.name}"]
+        command = [*_command(run, profile, until, notebooks, 1, cluster), f"profile_file={file.name}"]
         flags = ["--dry-run", "--printshellcmds", *(["--forceall"] if fresh else [])]
-        result = subprocess.run(
-            [*command[:3], *flags, *command[3:]], capture_output=True, text=True, check=False
-        )
+        result = subprocess.run([*command[:3], *flags, *command[3:]], capture_output=True, text=True)
+    said = result.stdout + result.stderr
     if result.returncode:
-        raise UserError(
-            f"the run cannot be planned: {_last_words(result.stdout + result.stderr, run.folder)}"
-        )
-    return _stages(result.stdout + result.stderr)
+        raise UserError(f"the run cannot be planned: {_last_words(said, run.folder)}")
+    return _stages(said)
 
 
 def _stages(preview: str) -> list[str]:
     """The stages in what Snakemake's dry run prints.  StageError if a job's command names no stage."""
-    jobs = [
-        name
-        for name in re.findall(r"^(?:local)?rule (\w+):$", preview, re.MULTILINE)
-        if not name.startswith("until_")
-    ]
+    jobs = re.findall(r"^(?:local)?rule (?!until_)\w+:$", preview, re.MULTILINE)
     stages = re.findall(rf"-m {re.escape(RUNNER)} (\S+) ", preview)
     if len(stages) != len(jobs):
-        raise StageError(
-            f"{len(jobs)} jobs are to run, but {len(stages)} of their commands call {RUNNER}: see "
-            "the Snakefile"
-        )
+        calls = f"{len(stages)} of their commands call {RUNNER}"
+        raise StageError(f"{len(jobs)} jobs are to run, but {calls}: see the Snakefile")
     return stages
 
 
@@ -188,57 +155,6 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | None) -> None:
-    if until not in STAGES:
-        raise UserError(f"unknown stage {until!r}: choose one of {', '.join(STAGES)}")
-    if until == "curve" and not profile.curve:
-        raise UserError(
-            f"profile {profile.name} has no curve: take --profile ablations, or give it one with --set"
-        )
-    if in_reference(run.folder):
-        raise UserError(
-            f"{display(run.folder)} belongs to the committed results, which stay; choose another "
-            "name with --run"
-        )
-    if not is_free(run.folder):
-        run.require_marked()
-    if os.path.lexists(run.profile_file) and not fresh and (name := run.profile().name) != profile.name:
-        raise UserError(
-            f"{display(run.folder)} was made with profile {name}, not {profile.name}; choose "
-            "another name with --run"
-        )
-    if cluster and not (cluster / "config.yaml").is_file():
-        raise UserError(
-            f"{display(cluster)} has no config.yaml: name a folder such as profiles/slurm or "
-            "profiles/kubernetes"
-        )
-    if until != "base_models":
-        for role, name in profile.models:
-            if name is not None:
-                require_checkpoint(role, name)
-    for field, name in profile.curve.checkpoints.items() if profile.curve else ():
-        require_checkpoint(field, name)
-
-
-def _check_explored(run: Run, profile: Profile, until: str) -> None:
-    explorer = run.explorer(profile)
-    if profile.explored and explorer.folder == run.folder:
-        raise UserError(
-            f"explored: run {run.folder.name} cannot use its own exploration; leave the field out"
-        )
-    if not profile.explored or until in ALONE:
-        return
-    paths = [explorer.rollouts("base", app) for app in profile.apps]
-    if until != "explore":
-        paths += [of("base", app) for of in (explorer.judged, explorer.judge_scores) for app in profile.apps]
-    if absent := [path for path in paths if not path.exists()]:
-        raise UserError(
-            f"run {run.folder.name} uses the exploration of run {explorer.folder.name}, which has "
-            f"no {display(absent[0])}: "
-            f"run {explorer.folder.name} first, at least --until judge"
-        )
-
-
 def _command(
     run: Run, profile: Profile, until: str, notebooks: Path, cores: int, cluster: Path | None
 ) -> list[str]:
@@ -246,32 +162,12 @@ def _command(
     local = ["--cores", cores, "--resources", f"mem_mb={memory_mb * 8 // 10}", "--workflow-profile", "none"]
     elsewhere = ["--workflow-profile", cluster and cluster.resolve()]
     command = [
-        sys.executable,
-        "-m",
-        "coda_study.pipeline.scheduler",
-        f"until_{until}",
-        "--rerun-incomplete",
-        "--nolock",
-        "--nocolor",  # our own lock cannot go stale
-        "--snakefile",
-        SNAKEFILE,
-        "--directory",
-        run.folder,
-        *(elsewhere if cluster else local),
-        "--scheduler",
-        "greedy",
-        "--rerun-triggers",
-        "mtime",
-        "params",
-        "input",
-        "--max-checksum-file-size",
-        CHECKSUM_LIMIT,
-        "--profile",
-        "none",
-        "--config",
-        f"run={run.name}",
-        f"profile={profile.name}",
-        f"notebooks={notebooks}",  # stays last
+        *(sys.executable, "-m", "coda_study.pipeline.scheduler", f"until_{until}"),
+        *("--rerun-incomplete", "--nolock", "--nocolor"),  # our own lock cannot go stale
+        *("--snakefile", SNAKEFILE, "--directory", run.folder, *(elsewhere if cluster else local)),
+        *("--scheduler", "greedy", "--rerun-triggers", "mtime", "params", "input"),
+        *("--max-checksum-file-size", CHECKSUM_LIMIT, "--profile", "none"),
+        *("--config", f"run={run.name}", f"profile={profile.name}", f"notebooks={notebooks}"),  # stays last
         *([] if cluster else ["attached=1"]),
     ]
     return list(map(str, command))
@@ -279,10 +175,9 @@ def _command(
 
 @contextmanager
 def _lock(run: Run) -> Iterator[int]:
-    """Hold the run's lock, and give its descriptor: the system frees the lock when the last process that has
-    it is gone.
+    """Hold the run's lock, once the processes of a run that was killed have noticed it.
 
-    Waits for the processes of a run that was killed to notice it.
+    Gives its descriptor: the system frees the lock when the last process that has it is gone.
     """
     path, descriptors = run.folder / ".lock", []
 
@@ -298,45 +193,27 @@ def _lock(run: Run) -> Iterator[int]:
     try:
         held = lock.acquire(cancel_check=lambda: psutil.pid_exists(owner()))
     except Timeout:
-        raise UserError(
-            f"{display(run.folder)} is being made by process {owner()}; wait for it or end it"
-        ) from None
+        by = f"process {owner()}; wait for it or end it"
+        raise UserError(f"{display(run.folder)} is being made by {by}") from None
     with held:
         yield descriptors[0]
 
 
-def _drive(
-    run: Run,
-    command: list[str],
-    cluster: Path | None,
-    lock: int,
-    stages: list[str],
-    expected: dict[str, float],
-    console: Console,
-) -> None:
+def _drive(command: list[str], cluster: Path | None, lock: int, lines: Lines) -> None:
     """Run Snakemake to its end and report each stage; Snakemake and the stages end when this process does.
 
-    The jobs of a cluster are ended by Snakemake; the programs that it calls for them may lie in the profile's
-    folder.
+    The jobs of a cluster are ended by Snakemake; the programs that it calls may lie in the profile's folder.
     """
     path = os.environ.get("PATH", os.defpath)
     env = os.environ | {"PATH": f"{cluster.resolve()}{os.pathsep}{path}" if cluster else path}
-    started = time.time()
-    log = run.folder / "snakemake.log"
-    lines = Lines(run, stages, expected, console)
-    with (
-        log.open("w", encoding="utf-8") as output,
-        warmed(run.folder, 0 if cluster else len(stages), output) as address,
-    ):
-        process = subprocess.Popen(  # its input closes when this process dies, and the stages watch it
-            [*command, *([f"warm={address}"] if address else [])],
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            env=env,
-            pass_fds=[lock],
-        )
+    folder, started = lines.run.folder, time.time()
+    log = folder / "snakemake.log"
+    count = 0 if cluster else len(lines.stages)
+    with log.open("w", encoding="utf-8") as output, warmed(folder, count, output) as address:
+        command = [*command, *([f"warm={address}"] if address else [])]
+        # its input closes when this process dies, and the stages watch it
+        streams = {"stdin": subprocess.PIPE, "stdout": output, "stderr": subprocess.STDOUT}
+        process = subprocess.Popen(command, **streams, start_new_session=True, env=env, pass_fds=[lock])
         with ended(process, PATIENCE_S), lines.progress:
             while process.poll() is None:
                 lines.update(started)
@@ -356,25 +233,15 @@ def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
     if code < 0:
         return f"the scheduler of the run was killed by {signal.Signals(-code).name} {again}"
     if stages:
-        return (
-            f"stage {', '.join(stages)} ended without a word, which is what happens when it is killed {again}"
-        )
-    return (
-        f"the run stopped: {_last_words(log.read_text(encoding='utf-8'), log.parent)}; see {log.absolute()}"
-    )
-
-
-def _total(stages: list[str], expected: dict[str, float], cores: int) -> float | None:
-    """Return seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
-    known = [expected[stage] for stage in stages if stage in expected]
-    return max(sum(known) / cores, max(known)) if known and len(known) == len(stages) else None
+        silence = "ended without a word, which is what happens when it is killed"
+        return f"stage {', '.join(stages)} {silence} {again}"
+    words = _last_words(log.read_text(encoding="utf-8"), log.parent)
+    return f"the run stopped: {words}; see {log.absolute()}"
 
 
 def _last_words(log: str, folder: Path) -> str:
-    """What is wrong, out of Snakemake's messages: the files that it misses, or the end, without the long
-    command lines.
-
-    Its paths are relative to the run's folder.
+    """What is wrong, out of Snakemake's messages: the files that it misses, whose paths are relative to the
+    run's folder, or the end without the long command lines.
     """
     if missed := re.search(r"affected files:\n((?: {8}.+\n?)+)", log):
         names = missed[1].splitlines()

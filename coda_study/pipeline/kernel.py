@@ -1,5 +1,4 @@
-"""The process that runs a notebook's cells: ipykernel under the running Python, whichever kernels are
-installed.
+"""The process that runs a notebook's cells: ipykernel under the running Python, whatever is installed.
 
 It is a new process, or a fork of one that has imported what notebooks import (`pipeline.warm`).
 """
@@ -29,20 +28,20 @@ class Fork(psutil.Process):
     stdin = stdout = stderr = None  # as of a process that was started with this process' own
 
     def __init__(self) -> None:
-        told, self._tell = os.pipe()
+        order, self._order = os.pipe()
         pid = os.fork()
         if not pid:
-            os.close(self._tell)
+            os.close(self._order)
             dies_with_its_parent()
             os.setsid()  # with children of its own it is signalled as a group
-            _become_kernel(told)
-        os.close(told)
+            _become_kernel(order)
+        os.close(order)
         super().__init__(pid)
 
-    def begin(self, words: list[str]) -> None:
+    def begin(self, arguments: list[str]) -> None:
         """Become the kernel of these arguments of ipykernel, in this process' present folder."""
-        with os.fdopen(self._tell, "w") as file:
-            json.dump({"words": words, "folder": os.getcwd()}, file)
+        with os.fdopen(self._order, "w") as file:
+            json.dump({"arguments": arguments, "folder": os.getcwd()}, file)
 
     def poll(self) -> int | None:
         """The exit code, or None while it runs: as of `subprocess.Popen`."""
@@ -51,20 +50,19 @@ class Fork(psutil.Process):
         return None
 
 
-def _become_kernel(told: int) -> None:
-    with os.fdopen(told) as file:
-        said = file.read()
-    if not said:
+def _become_kernel(order: int) -> None:
+    with os.fdopen(order) as file:
+        text = file.read()
+    if not text:
         leave(0)
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     from ipykernel.kernelapp import IPKernelApp, launch_new_instance
 
-    order = json.loads(said)
-    os.chdir(order["folder"])
-    launch_new_instance(argv=[*order["words"], f"--IPKernelApp.parent_handle={os.getppid()}"])
-    # all is said: the process' end closes its sockets, and closing them while its threads still wait at them
-    # can abort it
+    given = json.loads(text)
+    os.chdir(given["folder"])
+    launch_new_instance(argv=[*given["arguments"], f"--IPKernelApp.parent_handle={os.getppid()}"])
+    # the process' end closes its sockets; closing them while its threads still wait at them can abort it
     atexit.unregister(IPKernelApp.instance().close)
     leave(0)
 
@@ -86,7 +84,7 @@ def kernel_manager(folder: str, fork: Fork | None = None) -> type:
     from jupyter_client.manager import AsyncKernelManager
     from traitlets import Unicode
 
-    class ThisInterpreter(AsyncKernelManager):
+    class Manager(AsyncKernelManager):
         transport = Unicode("ipc")
         connection_file = Unicode(os.path.join(folder, "kernel.json"))
 
@@ -97,15 +95,16 @@ def kernel_manager(folder: str, fork: Fork | None = None) -> type:
             return KernelSpec(argv=command, display_name="Python 3", language="python", env=threads)
 
         async def _async_interrupt_kernel(self) -> None:
-            if (
-                not self.shutting_down
-            ):  # its cells have ended, and a signal amid its last reply would be logged as an error
+            # at shutdown its cells have ended; a signal amid its last reply would be logged as an error
+            if not self.shutting_down:
                 await super()._async_interrupt_kernel()
 
-    class Forked(ThisInterpreter):
         async def _async_launch_kernel(self, kernel_cmd: list[str], **how: Any) -> None:
+            if not fork:
+                await super()._async_launch_kernel(kernel_cmd, **how)
+                return
             fork.begin(kernel_cmd[kernel_cmd.index("-f") :])
             self.provisioner.process = fork
             self.provisioner.pid = self.provisioner.pgid = fork.pid
 
-    return Forked if fork else ThisInterpreter
+    return Manager

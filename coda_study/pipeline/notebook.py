@@ -1,5 +1,4 @@
-"""Run one notebook headlessly: checked parameters, an executed copy that is complete or absent, time and
-memory.
+"""Run one notebook headlessly: checked parameters, an executed copy that is complete or absent, its cost.
 
 The kernel is this interpreter, whatever kernels are installed, with one BLAS/OpenMP thread unless the
 notebook sets more: stages run side by side, and two processes with default threading slow each other down
@@ -11,11 +10,9 @@ from __future__ import annotations
 import os
 import resource
 import sys
-import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -31,14 +28,6 @@ from coda_study.pipeline.kernel import Fork, kernel_manager
 
 TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermill, to the executed copy
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a notebook took; `peak_rss_mb` is the largest sum over its kernel and all processes below it."""
-
-    wall_s: float
-    peak_rss_mb: float
 
 
 def declared_parameters(notebook: Path) -> dict[str, str]:
@@ -72,48 +61,38 @@ def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
 
 
-def execute(
-    notebook: Path, executed: Path, parameters: Mapping[str, Any], kernel: Fork | None = None
-) -> Cost:
-    """Run `notebook` with `parameters` and write the executed copy to `executed`, which is complete or
-    absent.
+def execute(notebook: Path, copy: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> float:
+    """Run `notebook` in `kernel` or a new process; write the executed `copy`, which is complete or absent.
 
-    Its cells run in `kernel`, or in a new process.
-
-    Raises UserError for an unknown notebook or parameter, and StageError naming the cell and the exception
-    when a cell fails; the partly executed copy is then kept beside `executed` as NAME.failed.ipynb.
+    Returns the largest memory of its kernel and all processes below it together, in MB.  UserError for an
+    unknown notebook or parameter, StageError naming the cell and the exception when a cell fails; the partly
+    executed one is then kept beside it as NAME.failed.ipynb.
     """
     check_parameters(notebook, parameters)
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    failed = executed.with_name(
-        f"{executed.stem}.failed.ipynb"
-    )  # written cell by cell; becomes `executed` at the end
-    executed.parent.mkdir(parents=True, exist_ok=True)
-    remove(executed)
-    start = time.monotonic()
+    # written cell by cell; becomes `copy` at the end
+    failed = copy.with_name(f"{copy.stem}.failed.ipynb")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    remove(copy)
     with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
+        how = {"kernel_name": "python3", "language": "python", "progress_bar": False, "cwd": notebook.parent}
+        how["kernel_manager_class"] = kernel_manager(sockets, kernel)
         try:
-            papermill.execute_notebook(
-                notebook,
-                failed,
-                dict(parameters),
-                kernel_name="python3",
-                language="python",
-                progress_bar=False,
-                cwd=notebook.parent,
-                kernel_manager_class=kernel_manager(sockets, kernel),
-            )
+            papermill.execute_notebook(notebook, failed, dict(parameters), **how)
         except papermill.PapermillExecutionError as error:
             raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
         except (DeadKernelError, CellTimeoutError) as error:
             reason = f"the notebook's process died ({error}); it may have run out of memory"
-            raise StageError(
-                _describe(notebook, failed, reason, f"largest size seen: {peak[0] / 2**20:.0f} MB")
-            ) from error
-    os.replace(failed, executed)
-    return Cost(round(time.monotonic() - start, 2), round(max(peak[0], _largest_child()) / 2**20, 1))
+            size = f"largest size seen: {peak[0] / 2**20:.0f} MB"
+            raise StageError(_describe(notebook, failed, reason, size)) from error
+    os.replace(failed, copy)
+    # exact for any one child that has ended, where sampling may miss a short peak; kB but on macOS
+    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024
+    )
+    return round(max(peak[0], largest) / 2**20, 1)
 
 
 @contextmanager
@@ -122,20 +101,14 @@ def _peak_memory(interval_s: float = 1.0) -> Iterator[list[int]]:
     peak, me = [0], psutil.Process()
 
     def watch() -> None:
-        together = 0
+        total = 0
         for child in me.children(recursive=True):
             with suppress(psutil.Error):  # the child ends between the two lines
-                together += child.memory_info().rss
-        peak[0] = max(peak[0], together)
+                total += child.memory_info().rss
+        peak[0] = max(peak[0], total)
 
     with meanwhile(watch, interval_s):
         yield peak
-
-
-def _largest_child() -> int:
-    """Return the largest memory of any ended child in bytes, exact where sampling may miss a short peak."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit
 
 
 def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
@@ -145,13 +118,10 @@ def _describe(notebook: Path, copy: Path, name: str, value: str) -> str:
     if not copy.exists():
         return f"{display(notebook)}: {name}: {value}"
     cells = nbformat.read(copy, as_version=4).cells
-    own = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
-    begun = [
-        (number, cell) for number, cell in enumerate(own, 1) if cell.metadata.papermill.get("start_time")
-    ]
+    written = [cell for cell in cells if not ADDED_CELLS.intersection(cell.metadata.get("tags", []))]
     where = "before its first cell"
-    if begun:
-        number, cell = begun[-1]
-        first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
-        where = f"cell {number} (`{first}`)"
+    for number, cell in enumerate(written, 1):
+        if cell.metadata.papermill.get("start_time"):
+            first = next((line.strip() for line in cell.source.splitlines() if line.strip()), "")
+            where = f"cell {number} (`{first}`)"
     return f"{display(notebook)}, {where}: {name}: {value}; see the partly executed copy {copy.absolute()}"

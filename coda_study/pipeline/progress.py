@@ -20,12 +20,13 @@ class Lines:
         self.ended: dict[str, float] = {}
         self.errors: list[str] = []
         self.bars: dict[str, Any] = {}
-        columns = (
-            TextColumn("        {task.description}"),
-            BarColumn(20),
-            TextColumn("{task.fields[clock]}"),
-        )
+        columns = TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}")
         self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+    def total_seconds(self, cores: int) -> float | None:
+        """Seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
+        known = [self.expected[stage] for stage in self.stages if stage in self.expected]
+        return max(sum(known) / cores, max(known)) if known and len(known) == len(self.stages) else None
 
     def update(self, since: float) -> None:
         """Look at the records of stages that were started after `since`."""
@@ -53,16 +54,11 @@ class Lines:
         if stage in self.bars:
             self.progress.remove_task(self.bars.pop(stage))
         usual = self.expected.get(stage)
-        words = f"{record['state']:6} {clock(record['wall_s']):>7}" + (
-            f", expected {clock(usual)}" if usual else ""
-        )
-        width = len(str(len(self.stages)))
-        self.console.print(
-            f"[{len(self.ended):{width}}/{len(self.stages)}] {stage:34} {words}",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )  # soft_wrap: a line a stage in a log, too
+        note = f", expected {clock(usual)}" if usual else ""
+        count = f"[{len(self.ended):{len(str(len(self.stages)))}}/{len(self.stages)}]"
+        line = f"{count} {stage:34} {record['state']:6} {clock(record['wall_s']):>7}{note}"
+        # soft_wrap: a line a stage in a log, too
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
         if record["state"] == "done":
             known = read_json(self.run.timings) if self.run.timings.exists() else {}
             write_json(self.run.timings, known | {stage: record["wall_s"]})

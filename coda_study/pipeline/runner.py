@@ -53,15 +53,14 @@ def run_stage(
     stage: str,
     notebook: Path,
     executed: Path,
-    parameters: Sequence[str],
+    parameters: Sequence[str],  # name=value
     inputs: Sequence[Path] = (),
     outputs: Sequence[Path] = (),
     settings: str = "",
     resumable: Path | None = None,
     kernel: Fork | None = None,
-) -> Record:
-    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/); parameters are
-    'name=value'.
+) -> None:
+    """Execute the notebook of a stage and keep a record of it (results/<run>/stages/).
 
     A `resumable` stage trains into the folder of that name. What an interrupted attempt left there is kept if
     it was started with the same notebook, parameters, settings and inputs, and removed otherwise; at the end
@@ -72,39 +71,33 @@ def run_stage(
     hashes = {display(path.resolve()): sha256(path) for path in inputs}
     record = Record(stage, notebook.name, list(parameters), "running", started, inputs=hashes)
     write_json(run.stage_record(stage), asdict(record))
-    made = [path for path in outputs if path.name != DONE]
     try:
         if resumable:
             _prepare(resumable, {"parameters": list(parameters), "settings": settings, "inputs": hashes})
-        cost = execute(notebook, executed, read_parameters(notebook, parameters), kernel)
-        missing = [str(path.absolute()) for path in made if not path.exists()]
-        if missing:
-            raise StageError(
-                f"{display(notebook)} ended without an error but did not write {', '.join(missing)}"
-            )
+        peak_rss_mb = execute(notebook, executed, read_parameters(notebook, parameters), kernel)
+        if missing := [path.absolute() for path in outputs if path.name != DONE and not path.exists()]:
+            names = ", ".join(map(str, missing))
+            raise StageError(f"{display(notebook)} ended without an error but did not write {names}")
         if resumable:
             write_json(resumable / DONE, {"files": _hash_folder(resumable)})
     except BaseException as error:
-        _finish(run, record, state="failed", error=_said(run, error))
+        _finish(run, record, state="failed", error=_message(run, error))
         raise
     hashes = {display(path.resolve()): sha256(path) for path in outputs}
-    return _finish(run, record, state="done", outputs=hashes, peak_rss_mb=cost.peak_rss_mb)
+    _finish(run, record, state="done", outputs=hashes, peak_rss_mb=peak_rss_mb)
 
 
-def _said(run: Run, error: BaseException) -> str:
+def _message(run: Run, error: BaseException) -> str:
     """What a person is told; the traceback of a bug is in the log, as `main` does not catch it."""
     if isinstance(error, KeyboardInterrupt | SystemExit):
         return "stopped"
-    return (
-        expected(error)
-        or f"{one_line(error)}; the traceback of this bug is in {run.folder / 'snakemake.log'}"
-    )
+    bug = f"{one_line(error)}; the traceback of this bug is in {run.folder / 'snakemake.log'}"
+    return expected(error) or bug
 
 
-def _finish(run: Run, record: Record, **changes: Any) -> Record:
+def _finish(run: Run, record: Record, **changes: Any) -> None:
     finished = replace(record, wall_s=round(time.time() - record.started, 2), **changes)
     write_json(run.stage_record(record.stage), asdict(finished))
-    return finished
 
 
 def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
@@ -116,12 +109,12 @@ def _prepare(folder: Path, fingerprint: dict[str, Any]) -> None:
 
 def _hash_folder(folder: Path) -> dict[str, str]:
     """SHA-256 of each file under the folder, without the trainer's checkpoints and this module's own."""
-    names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
-    return {
-        name: sha256(folder / name)
-        for name in names
-        if not name.startswith((DONE, FINGERPRINT, PARTS_OF_TRAINING))
-    }
+    hashes = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and not name.startswith((DONE, FINGERPRINT, PARTS_OF_TRAINING)):
+            hashes[name] = sha256(path)
+    return hashes
 
 
 def _stop(*_: Any) -> None:
@@ -141,16 +134,13 @@ def _stop_with(starter: int) -> None:
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m coda_study.pipeline.runner", description="Run the notebook of one stage."
-    )
+    about = {"prog": "python -m coda_study.pipeline.runner", "description": "Run the notebook of one stage."}
+    parser = argparse.ArgumentParser(**about)
     parser.add_argument("stage")
     parser.add_argument("--run", type=Run, required=True)
     parser.add_argument("--notebook", type=lambda name: Path(name).resolve(), required=True)
     parser.add_argument("--executed", type=Path, required=True)
-    parser.add_argument(
-        "--set", dest="parameters", nargs="*", default=[], metavar="NAME=VALUE", help="for the notebook"
-    )
+    parser.add_argument("--set", dest="parameters", nargs="*", default=[], metavar="NAME=VALUE")
     parser.add_argument("--inputs", nargs="*", type=Path, default=[])
     parser.add_argument("--outputs", nargs="*", type=Path, default=[])
     parser.add_argument("--settings", default="", help="what else the stage depends on, as text")
@@ -164,14 +154,14 @@ def main(argv: Sequence[str], kernel: Fork | None = None, asker: int | None = No
     arguments = vars(_parse(argv))
     signal.signal(signal.SIGTERM, _stop)
     starters = [sys.stdin.fileno()] if arguments.pop("attached") else []
-    for starter in starters + ([] if asker is None else [asker]):
+    for starter in [*starters, *([] if asker is None else [asker])]:
         threading.Thread(target=_stop_with, args=(starter,), daemon=True).start()
     try:
         run_stage(**arguments, kernel=kernel)
     except Exception as error:
-        if (said := expected(error)) is None:
+        if (message := expected(error)) is None:
             raise
-        print(said, file=sys.stderr)
+        print(message, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"{arguments['stage']} was stopped", file=sys.stderr)

@@ -1,5 +1,4 @@
-"""A process that has imported what notebooks import, and forks each stage: a new Python would import for
-seconds.
+"""A process that has imported what notebooks import, and forks each stage: a new Python takes seconds to.
 
 The stages of a run on this machine start so (`drive`), the jobs of a cluster do not.  `python -m
 coda_study.pipeline.warm start ADDRESS STAGE ...` is `coda_study.pipeline.runner STAGE ...` in a fork.  What
@@ -44,30 +43,17 @@ def warmed(folder: Path, stages: int, output: IO[str]) -> Iterator[Path | None]:
     from coda_lib.processes import dies_with_its_parent
     from coda_study.pipeline.kernel import THREAD_VARIABLES
 
-    alone = dict.fromkeys(THREAD_VARIABLES, "1") | {
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1"
-    }  # which leaves CUDA to the forks
+    # the second leaves CUDA to the forks
+    alone = dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     with TemporaryDirectory(prefix="coda-") as place, socket.socket(socket.AF_UNIX) as door:
         address = Path(place) / "stages"
         door.bind(str(address))
         door.listen(128)
-        command = [
-            sys.executable,
-            "-m",
-            __name__,
-            "serve",
-            str(door.fileno()),
-            str(folder),
-        ]  # the folder tells runs apart
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            pass_fds=[door.fileno()],
-            env=os.environ | alone,
-            preexec_fn=dies_with_its_parent,
-        )
+        # the folder tells runs apart
+        command = [sys.executable, "-m", __name__, "serve", str(door.fileno()), str(folder)]
+        streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": subprocess.STDOUT}
+        how = {"pass_fds": [door.fileno()], "env": os.environ | alone, "preexec_fn": dies_with_its_parent}
+        process = subprocess.Popen(command, **streams, **how)
         try:
             yield address
         finally:
@@ -96,11 +82,11 @@ def serve(door: socket.socket) -> NoReturn:
 def _run(asker: socket.socket) -> NoReturn:
     """The stage that is asked for, with the asker's folder and streams; it stops when the asker hangs up."""
     _, streams, _, _ = socket.recv_fds(asker, 1, 3)
-    for own, stream in enumerate(streams):
-        os.dup2(stream, own)
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
         os.close(stream)
-    with asker.makefile() as said:
-        order = json.loads(said.readline())
+    with asker.makefile() as file:
+        order = json.loads(file.readline())
     os.chdir(order["folder"])
     from coda_study.pipeline import runner
     from coda_study.pipeline.kernel import Fork, leave
@@ -117,17 +103,13 @@ def ask(address: str, words: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, lambda *_: server.shutdown(socket.SHUT_WR))
         socket.send_fds(server, [b"."], [0, 1, 2])
         server.sendall(json.dumps({"folder": os.getcwd(), "words": words}).encode() + b"\n")
-        with server.makefile("rb") as said:
-            code = said.read()
+        with server.makefile("rb") as file:
+            code = file.read()
     if not code:
         print(f"the process of stage {words[0]} was killed; it may have run out of memory", file=sys.stderr)
     return code[0] if code else 1
 
 
-def main(words: Sequence[str]) -> int:
-    what, where, *rest = words
-    return ask(where, rest) if what == "start" else serve(socket.socket(fileno=int(where)))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    what, where, *words = sys.argv[1:]
+    sys.exit(ask(where, words) if what == "start" else serve(socket.socket(fileno=int(where))))

@@ -11,11 +11,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import torch
 
 from coda_lib.agent import Agent, load_agent, resize_rule_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
+from coda_lib.files import write_table
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.rollout import jobs
 from coda_lib.task import Task
@@ -25,14 +27,17 @@ from coda_study.run import Run
 from sciencedesk.make import environment
 
 Progress = Callable[[int, int], None]  # (episodes done, episodes in all)
+Labeller = Callable[[Trajectory], Sequence[int]]  # the steps of a trajectory that training may use
+
+
+def unreported(done: int, total: int) -> None:
+    """The progress of a stage that nobody watches."""
 
 
 def begin(name: str, profile: str, threads: int = 1) -> Run:
-    """Open a run for a stage: use so many torch threads, and keep the profile with the run if it has none
-    yet.
+    """Open a run for a stage; keep the profile with it if it has none yet.  UserError as of `Run.profile`.
 
-    `name` is a folder under results/.  Threads are part of the result to the last bit.  UserError as of
-    `Run.profile`.
+    The number of torch threads is part of the result to the last bit.
     """
     torch.set_num_threads(threads)
     run = Run(name)
@@ -51,45 +56,35 @@ def system_agent(run: Run, system: str, app: str) -> Agent:
 
 
 def play(
-    run: Run,
-    agent: Agent,
-    app: str,
-    tasks: Sequence[Task],
-    runs: int,
-    seed: int,
-    folder: Path,
-    progress: Progress,
+    run: Run, agent: Agent, app: str, tasks: list[Task], runs: int, seed: int, fleet: Path, progress: Progress
 ) -> list[Trajectory]:
-    """Play each task so many times; a fleet, if there is one, keeps its episodes in `folder` meanwhile."""
-    profile, played = (
-        run.profile(),
-        TaskSet(app, tasks, partial(environment, app), threads=app in DESKTOP_APPS),
-    )
-    if app in DESKTOP_APPS:
-        played = played.fitted(resize_rule_of(agent))
-    settings = (profile.concurrency, profile.step_limit, profile.fleet, folder)
-    return play_tasks(played, agent, jobs(tasks, runs), seed, *settings, progress=progress)
+    """Play each task so many times; a fleet, if there is one, keeps its episodes in that folder meanwhile."""
+    profile, desktop = run.profile(), app in DESKTOP_APPS
+    task_set = TaskSet(app, tasks, partial(environment, app), threads=desktop)
+    if desktop:
+        task_set = task_set.fitted(resize_rule_of(agent))
+    settings = (profile.concurrency, profile.step_limit, profile.fleet, fleet)
+    return play_tasks(task_set, agent, jobs(tasks, runs), seed, *settings, progress=progress)
 
 
-def judge_labels(profile: Profile, judged: Sequence[Trajectory]) -> Callable[[Trajectory], tuple[int, ...]]:
-    """The labels of `judged` trajectories by a profile: `positive_steps`, of plans that enough attempts at
-    the task share.
+def write_joined(path: Path, tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The rows of all tables as one table, which is written to `path`."""
+    table = pd.concat(tables, ignore_index=True)
+    write_table(path, table)
+    return table
 
-    Two attempts that came to the same plans by chance are more often right than one (self-consistency, arXiv
-    2203.11171).
+
+def judge_labels(profile: Profile, judged: Sequence[Trajectory]) -> Labeller:
+    """The labels of `judged` trajectories: `positive_steps`, of plans that `judge.repeats` attempts share.
+
+    Attempts that came to the same plans are more often right (self-consistency, arXiv 2203.11171).
     """
-    label = partial(positive_steps, rule=Rule.of(profile.judge))
+    label, repeats = partial(positive_steps, rule=Rule.of(profile.judge)), profile.judge.repeats
+    if repeats == 1:
+        return label
 
     def plans(trajectory: Trajectory) -> tuple[str, ...]:
         return trajectory.app, trajectory.task_id, *(trajectory.steps[i].plan for i in label(trajectory))
 
-    shared = (
-        Counter(plans(trajectory) for trajectory in judged if label(trajectory))
-        if profile.judge.repeats > 1
-        else Counter()
-    )
-    return (
-        label
-        if profile.judge.repeats == 1
-        else lambda t: label(t) if shared[plans(t)] >= profile.judge.repeats else ()
-    )
+    shared = Counter(plans(trajectory) for trajectory in judged if label(trajectory))
+    return lambda trajectory: label(trajectory) if shared[plans(trajectory)] >= repeats else ()

@@ -1,5 +1,4 @@
-"""An ablation: *coupled* reinforcement learning, in which the executor is trained on the same rewards as the
-planner.
+"""An ablation: *coupled* reinforcement learning, which trains the executor on the planner's rewards as well.
 
 CODA trains the planner alone (paper, section 3).  Here the executor learns from every plan that it carries
 out, by the planner's own loss (eq. 3) over the tokens of its reply.  One update follows each sample, so ρ_t
@@ -11,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,11 @@ from coda_lib.models.chat import Message
 from coda_lib.models.local import LocalModel, encode, picture_names
 from coda_lib.models.shared_prefix import GroupRows, distinct
 from coda_lib.planner import Observation
-from coda_lib.trainer import ActionReward, Progress, SpecializeTrainer, specialize
+from coda_lib.trainer import ActionReward, SpecializeTrainer, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
 _STATE = "executor.pt"  # in a checkpoint of the trainer: the executor's weights and its optimizer's state
+Chats = Sequence[list[Message]]
 _PORTION = 16  # replies whose gradient is computed at a time
 
 
@@ -42,10 +43,8 @@ class CoupledReward(ActionReward):
         assert isinstance(executor.model, LocalModel)
         self.settings, self.model = settings, executor.model
         self.reference = copy.deepcopy(self.model.network)
-        self.model.network.requires_grad_(True)
-        self.optimizer = torch.optim.AdamW(
-            self.model.network.parameters(), settings.learning_rate, weight_decay=0.0
-        )
+        weights = self.model.network.requires_grad_(True).parameters()
+        self.optimizer = torch.optim.AdamW(weights, settings.learning_rate, weight_decay=0.0)
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[float]:
         states, decisions, rewards = self.carry_out(*args, **kwargs)
@@ -62,44 +61,38 @@ class CoupledReward(ActionReward):
             return
         self.optimizer.zero_grad()
         for start in range(0, len(replied), _PORTION):
-            some = replied[start : start + _PORTION]
-            chats = [executor_messages(states[i], decisions[i].plan, self.executor.prompts) for i in some]
-            loss = self._loss(
-                chats, [decisions[i].reply for i in some], torch.tensor([gains[i] for i in some])
-            )
+            portion = replied[start : start + _PORTION]
+            chats = [executor_messages(states[i], decisions[i].plan, self.executor.prompts) for i in portion]
+            replies = [decisions[i].reply for i in portion]
+            loss = self._loss(chats, replies, torch.tensor(gains[portion]))
             (loss / len(decisions)).backward()
         torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)  # the trainer's own limit
         self.optimizer.step()
 
-    def _loss(
-        self, chats: Sequence[list[Message]], replies: Sequence[str], gains_N: torch.Tensor
-    ) -> torch.Tensor:
+    def _loss(self, chats: Chats, replies: Sequence[str], gains_N: torch.Tensor) -> torch.Tensor:
         """Eq. 3 with ρ = 1: the mean over the tokens of each reply, summed over the replies."""
-        said = _Said.of(self.model, chats, replies)
-        logp_M = self._log_probabilities(self.model.network, said)
+        batch = _Replies.of(self.model, chats, replies)
+        logp_M = self._log_probabilities(self.model.network, batch)
         with torch.no_grad():
-            reference_M = self._log_probabilities(self.reference, said)
+            reference_M = self._log_probabilities(self.reference, batch)
         gap_M = reference_M - logp_M
         kl_M = gap_M.exp() - gap_M - 1
         ratio_M = (logp_M - logp_M.detach()).exp()
-        gain_M, share_M = (
-            each.to(logp_M).repeat_interleave(said.tokens_N) for each in (gains_N, 1 / said.tokens_N)
-        )
+        gain_M = gains_N.to(logp_M).repeat_interleave(batch.tokens_N)
+        share_M = (1 / batch.tokens_N).to(logp_M).repeat_interleave(batch.tokens_N)
         return -((ratio_M * gain_M - self.settings.beta * kl_M) * share_M).sum()
 
-    def _log_probabilities(self, network: Any, said: _Said) -> torch.Tensor:
+    def _log_probabilities(self, network: Any, batch: _Replies) -> torch.Tensor:
         """Log-probabilities of the tokens of all replies, at the sampling temperature."""
-        where = {
-            "attention_mask": {"full_attention": said.rows.mask_S1LL},
-            "position_ids": said.rows.positions_3SL,
-        }
-        hidden_SLd = network.model(input_ids=said.rows.ids_SL, **where, **said.pictures).last_hidden_state
-        logits_MV = network.lm_head(hidden_SLd[said.places_M]).float() / self.executor.sampling.temperature
-        return torch.log_softmax(logits_MV, -1).gather(-1, said.ids_M[:, None])[:, 0]
+        rows, mask = batch.rows, {"full_attention": batch.rows.mask_S1LL}
+        places = {"attention_mask": mask, "position_ids": rows.positions_3SL}
+        hidden_SLd = network.model(input_ids=rows.ids_SL, **places, **batch.pictures).last_hidden_state
+        logits_MV = network.lm_head(hidden_SLd[batch.places_M]).float() / self.executor.sampling.temperature
+        return torch.log_softmax(logits_MV, -1).gather(-1, batch.ids_M[:, None])[:, 0]
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Replies:
     """Chats and N replies to them, in one row for each distinct beginning, up to its last picture."""
 
     rows: GroupRows
@@ -109,50 +102,41 @@ class _Said:
     places_M: tuple[torch.Tensor, torch.Tensor]  # row and column of the token before each
 
     @classmethod
-    def of(cls, model: LocalModel, chats: Sequence[list[Message]], replies: Sequence[str]) -> _Said:
-        processor, network = model.processor, model.network
+    def of(cls, model: LocalModel, chats: Chats, replies: Sequence[str]) -> _Replies:
+        processor, network, device = model.processor, model.network, model.device
         picture = network.config.image_token_id
         answers = [{"role": "assistant", "content": [{"type": "text", "text": reply}]} for reply in replies]
-        whole = encode(
-            processor, [[*chat, answer] for chat, answer in zip(chats, answers, strict=True)], generate=False
-        )
-        whole_N = [
-            ids[real] for ids, real in zip(whole["input_ids"], whole["attention_mask"].bool(), strict=True)
-        ]
+        closed = [[*chat, answer] for chat, answer in zip(chats, answers, strict=True)]
+        whole = encode(processor, closed, generate=False)
+        real_NL = whole["attention_mask"].bool()
+        whole_N = [ids[real] for ids, real in zip(whole["input_ids"], real_NL, strict=True)]
         # A beginning includes the mark behind its last picture, which is text: positions count on from it.
         end_N = [int((ids == picture).nonzero()[-1]) + 2 for ids in whole_N]
-        names = [
-            (tuple(ids[:end].tolist()), picture_names(chat))
-            for ids, end, chat in zip(whole_N, end_N, chats, strict=True)
-        ]
-        first, which = distinct(names)
-        ids_SP, real_SP = _padded([whole_N[i][: end_N[i]] for i in first], "left", model.device)
-        ids_NT, real_NT = _padded(
-            [ids[end:] for ids, end in zip(whole_N, end_N, strict=True)], "right", model.device
-        )
-        seen = encode(processor, [chats[i] for i in first]).to(model.device)
+        beginnings = [ids[:end] for ids, end in zip(whole_N, end_N, strict=True)]
+        names = zip((tuple(ids.tolist()) for ids in beginnings), map(picture_names, chats), strict=True)
+        first, which = distinct(list(names))
+        ids_SP, real_SP = _padded([beginnings[i] for i in first], "left", device)
+        ends = [ids[end:] for ids, end in zip(whole_N, end_N, strict=True)]
+        ids_NT, real_NT = _padded(ends, "right", device)
+        seen = encode(processor, [chats[i] for i in first]).to(device)
         pictures = {name: seen[name] for name in ("pixel_values", "image_grid_thw")}
-        kinds_SP = (ids_SP == picture).int()
-        positions_3SP, _ = network.model.get_rope_index(
-            ids_SP, kinds_SP, pictures["image_grid_thw"], attention_mask=real_SP
-        )
+        grid, kinds_SP = pictures["image_grid_thw"], (ids_SP == picture).int()
+        positions_3SP, _ = network.model.get_rope_index(ids_SP, kinds_SP, grid, attention_mask=real_SP)
         rows = GroupRows.of(ids_SP, real_SP, positions_3SP, ids_NT, real_NT, which)
         row_N1, column_NT = rows.places_NT
         # A reply, its end token and a newline close each chat.
-        length_N = [
-            len(processor.tokenizer(reply, add_special_tokens=False)["input_ids"]) + 2 for reply in replies
-        ]
+        tokens = processor.tokenizer(list(replies), add_special_tokens=False)["input_ids"]
+        length_N = torch.tensor([len(ids) + 2 for ids in tokens], device=device)
         from_end_NT = real_NT.flip(1).cumsum(dim=1).flip(1) * real_NT
-        said_NT = (from_end_NT > 1) & (from_end_NT <= torch.tensor(length_N, device=model.device)[:, None])
-        places_M = row_N1.expand_as(column_NT)[said_NT], column_NT[said_NT] - 1
-        return cls(rows, pictures, ids_NT[said_NT], said_NT.sum(dim=1), places_M)
+        reply_NT = (from_end_NT > 1) & (from_end_NT <= length_N[:, None])
+        places_M = row_N1.expand_as(column_NT)[reply_NT], column_NT[reply_NT] - 1
+        return cls(rows, pictures, ids_NT[reply_NT], reply_NT.sum(dim=1), places_M)
 
 
 def _padded(rows: Sequence[torch.Tensor], side: str, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """Rows of tokens padded to one length, and which of them are real (1) or padding (0)."""
-    every = (rows, [torch.ones_like(row) for row in rows])
-    ids, real = (pad_sequence(some, batch_first=True, padding_side=side).to(device) for some in every)
-    return ids, real
+    pad = partial(pad_sequence, batch_first=True, padding_side=side)
+    return pad(rows).to(device), pad([torch.ones_like(row) for row in rows]).to(device)
 
 
 class CoupledTrainer(SpecializeTrainer):
@@ -162,13 +146,9 @@ class CoupledTrainer(SpecializeTrainer):
         folder = Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"
         folder.mkdir(parents=True, exist_ok=True)
         (rewarding,) = self.reward_funcs
-        state = {
-            "network": rewarding.model.network.state_dict(),
-            "optimizer": rewarding.optimizer.state_dict(),
-        }
-        torch.save(
-            state, folder / _STATE
-        )  # first: a checkpoint is complete once the trainer has written its own state
+        learned = {"network": rewarding.model.network, "optimizer": rewarding.optimizer}
+        # first: a checkpoint is complete once the trainer has written its own state
+        torch.save({name: part.state_dict() for name, part in learned.items()}, folder / _STATE)
         super()._save_checkpoint(model, trial)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
@@ -188,11 +168,10 @@ def specialize_coupled(
     folder: Path,
     seed: int,
     distance: bool = True,
-    progress: Progress = lambda done, total: None,
+    **how: Any,
 ) -> Path:
     """`specialize` with the executor trained as well; `folder`/executor is its checkpoint."""
-    rewarding = CoupledReward(executor, seed, settings, distance)
-    how = {"rewarding": rewarding, "kind": CoupledTrainer, "progress": progress}
+    how |= {"rewarding": CoupledReward(executor, seed, settings, distance), "kind": CoupledTrainer}
     specialize(rows, planner, executor, settings, sampling, folder, seed, **how)
     for part in (executor.model.network, executor.model.processor):
         part.save_pretrained(folder / EXECUTOR)

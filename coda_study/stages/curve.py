@@ -1,5 +1,4 @@
-"""Stage `curve`: how success grows with the number of distinct train tasks, at one number of episodes
-(notebook 17).
+"""Stage `curve`: success by the number of distinct train tasks, at one number of episodes (notebook 17).
 
 Stage 1 begins with the base planner.  With `starts` stage 2 begins on the same attempts with other planners,
 one of them perhaps trained in other software: does it need fewer tasks than one that knows nothing?
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -24,24 +22,20 @@ from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 from coda_study.draws import drawn_tasks, stage_seed
 from coda_study.evaluation.statistics import mean_over_tasks, success_matrix, task_average
 from coda_study.evaluation.tables import read_episodes
-from coda_study.fleet.collect import Collection
+from coda_study.fleet.collection import Collection
 from coda_study.owned import replaced_folder
 from coda_study.run import Run
-from coda_study.stages.common import Progress, begin, judge_labels, play, system_agent
+from coda_study.stages.common import Labeller, Progress, begin, judge_labels, play, system_agent, unreported
 from coda_study.stages.evaluate import play_held_out
 from coda_study.stages.labels import true_labels
-
-if TYPE_CHECKING:
-    from coda_lib.dataset import Labeller
 
 __all__ = ["begin", "curve_table", "label_supply", "run"]
 
 UNTRAINED = (0, "base")  # the base planner's place among the points
 
 
-def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame:
-    """Explore, label, train and play the held-out tasks for each number of tasks and way of labelling of the
-    profile's `curve`.
+def run(run: Run, progress: Progress = unreported) -> pd.DataFrame:
+    """Explore, label, train and play the held-out tasks for each point of the profile's `curve`.
 
     Writes curve/{tasks}-judged.parquet (the attempts), curve/{tasks}-{labels}/ (the specialist) and
     curve/{tasks}-{labels}.parquet (its episodes), for each of `starts` its name in the place of the labels;
@@ -50,19 +44,16 @@ def run(run: Run, progress: Progress = lambda done, total: None) -> pd.DataFrame
     """
     wanted = run.profile().curve
     if not wanted:
-        raise UserError(
-            f"profile {run.profile().name} has no curve: give it app, tasks and episodes, as "
-            "ablations.yaml does"
-        )
+        known = "give it app, tasks and episodes, as ablations.yaml does"
+        raise UserError(f"profile {run.profile().name} has no curve: {known}")
     points = points_of(wanted)
     for done, point in enumerate(points):
         progress(done, len(points))
         if not (path := run.curve(*point)).is_file():
-            agent = (
-                system_agent(run, "base", wanted.app)
-                if point == UNTRAINED
-                else load_agent(run.profile(), path.stem, str(train(run, *point)))
-            )
+            if point == UNTRAINED:
+                agent = system_agent(run, "base", wanted.app)
+            else:
+                agent = load_agent(run.profile(), path.stem, str(train(run, *point)))
             write_table(path, play_held_out(run, agent, wanted.app))
     progress(len(points), len(points))
     return curve_table(run)
@@ -74,38 +65,29 @@ def points_of(wanted: CurveSettings) -> list[tuple[int, str]]:
 
 
 def train(run: Run, tasks: int, name: str) -> Path:
-    """Train the planner of a point: by stage 1 on these labels, or by stage 2 from this start; returns its
-    folder.
+    """Train the planner of a point, by stage 1 on these labels or by stage 2 from this start, in its folder.
 
     Goes on after a kill.
     """
-    from coda_lib.dataset import (  # TRL takes seconds to load, and the table needs none of it
-        grpo_rows,
-        sft_rows,
-    )
+    # TRL takes seconds to load, and the table needs none of it
+    from coda_lib.dataset import grpo_rows, sft_rows
     from coda_lib.executor import Executor
     from coda_lib.trainer import generalize, specialize
 
     profile, folder = run.profile(), run.curve(tasks, name).with_suffix("")
     planner, seed = checkpoint_path(profile.models.planner), stage_seed(profile, "curve", str(tasks), name)
+    judged, label = labelled(run, tasks, "voting" if name in profile.curve.starts else name)
     if name not in profile.curve.starts:
-        judged, label = labelled(run, tasks, name)
-        rows = grpo_rows(judged, profile.prompts, label)
-        return specialize(
-            rows, planner, Executor.load(profile), profile.specialize, profile.planner, folder, seed
-        )
-    judged, label = labelled(run, tasks, "voting")
+        rows, executor = grpo_rows(judged, profile.prompts, label), Executor.load(profile)
+        return specialize(rows, planner, executor, profile.specialize, profile.planner, folder, seed)
     rows = sft_rows(judged, profile.prompts, label, profile.generalize.endings, seed)
-    known = profile.curve.starts[name]
-    start = beginning(
-        checkpoint_path(known) if known else None, planner, run.curve(0, name).with_suffix(""), profile.seed
-    )
+    known, start = profile.curve.starts[name], run.curve(0, name).with_suffix("")
+    beginning(checkpoint_path(known) if known else None, planner, start, profile.seed)
     return generalize(rows, start, profile.generalize, folder, seed)
 
 
 def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed: int) -> Path:
-    """A checkpoint to begin stage 2 with, in `folder`: a known one, or for None the planner's architecture
-    with random weights.
+    """A checkpoint to begin stage 2 with: a known one, or for None the planner with random weights.
 
     It sees pictures as large as the planner does: one of other software may have learned with smaller ones.
     """
@@ -114,10 +96,8 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
 
         from coda_lib.models.local import load_network, load_processor
 
-        network, processor = (
-            load_network(known or planner, trainable=True, device="cpu"),
-            load_processor(known or planner),
-        )
+        network = load_network(known or planner, trainable=True, device="cpu")
+        processor = load_processor(known or planner)
         if not known:
             torch.manual_seed(seed)
             network = type(network)(network.config)
@@ -132,41 +112,35 @@ def attempts(run: Run, tasks: int) -> list[Trajectory]:
     """The base planner's judged attempts at so many train tasks: `episodes` of the profile in all."""
     profile, path = run.profile(), run.curve(tasks, "judged")
     if not path.is_file():
-        wanted, seed, folder = (
-            profile.curve,
-            stage_seed(profile, "curve", str(tasks)),
-            run.fleet("curve", str(tasks), "base"),
-        )
-        agent, drawn = system_agent(run, "base", wanted.app), train_tasks(run, tasks)
-        played = play(
-            run, agent, wanted.app, drawn, wanted.episodes // tasks, seed, folder, lambda done, total: None
-        )
+        app, runs = profile.curve.app, profile.curve.episodes // tasks
+        seed, fleet = stage_seed(profile, "curve", str(tasks)), run.fleet("curve", str(tasks), "base")
+        agent, drawn = system_agent(run, "base", app), train_tasks(run, tasks)
+        played = play(run, agent, app, drawn, runs, seed, fleet, unreported)
         save_trajectories(path, Judge.load(profile).vote(played, seed))
-        Collection(folder).clear()
+        Collection(fleet).clear()
     return load_trajectories(path)
 
 
 def labelled(run: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Labeller]:
     """The attempts at so many tasks, and their labels: by the judge ('voting') or the check ('truth')."""
     judged = attempts(run, tasks)
-    return judged, judge_labels(run.profile(), judged) if labels == "voting" else true_labels(
-        train_tasks(run, tasks)
-    )
+    if labels == "voting":
+        return judged, judge_labels(run.profile(), judged)
+    return judged, true_labels(train_tasks(run, tasks))
 
 
 def train_tasks(run: Run, tasks: int) -> list[Task]:
     """So many train tasks, of the grades that the base planner explores."""
     profile = run.profile()
-    return drawn_tasks(
-        profile.curve.app, tasks, profile.explore["base"].grades, stage_seed(profile, "curve tasks")
-    )
+    grades, seed = profile.explore["base"].grades, stage_seed(profile, "curve tasks")
+    return drawn_tasks(profile.curve.app, tasks, grades, seed)
 
 
 def label_supply(run: Run) -> pd.DataFrame:
     """What there was to learn from, a row for each trained point; `solved` is in percent of the attempts."""
     profile, rows = run.profile(), []
-    told = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
-    for tasks, labels in product(profile.curve.tasks, told):
+    used = dict.fromkeys((*profile.curve.labels, *(["voting"] if profile.curve.starts else [])))
+    for tasks, labels in product(profile.curve.tasks, used):
         judged, label = labelled(run, tasks, labels)
         clean = [attempt for attempt in judged if label(attempt)]
         solved = 100 * sum(bool(attempt.success) for attempt in clean) / len(clean) if clean else float("nan")

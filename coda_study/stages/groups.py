@@ -1,5 +1,4 @@
-"""Some GRPO groups of a training, kept to be looked at: the plans for one state, what the executor made of
-them, the rewards.
+"""GRPO groups of a training, kept to be looked at: plans for one state, the actions for them, the rewards.
 
 A row is a group: step (from 1), instruction, history (plans), previous and picture (PNG), target (actions),
 and plans, each with plan, reply, error, reward and actions.
@@ -7,6 +6,7 @@ and plans, each with plan, reply, error, reward and actions.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from coda_lib.action import Action
 from coda_lib.config import SpecializeSettings
 from coda_lib.executor import Executor
 from coda_lib.files import atomic_path
@@ -26,11 +27,9 @@ MOMENTS, EACH = 5, 2  # optimizer steps of a training that are looked at, and gr
 
 
 class KeepingReward(ActionReward):
-    """`ActionReward` that also writes the most varied groups of some optimizer steps to `folder`, a file a
-    step.
+    """`ActionReward` that also writes the most varied groups of some optimizer steps to files in `folder`.
 
-    Rewards and random numbers are those of `ActionReward`.  A file that is there already, of before a kill,
-    stays.
+    Rewards and random numbers are those of `ActionReward`.  A file of before a kill stays.
     """
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, folder: Path):
@@ -45,53 +44,33 @@ class KeepingReward(ActionReward):
         whole = len(states) % self.size == 0  # one of several processes may hold a part of a group
         if step not in self.moments or path.exists() or not whole or together().process_index:
             return carried
-        starts = sorted(range(0, len(states), self.size), key=lambda i: -np.std(earned[i : i + self.size]))[
-            :EACH
-        ]
         groups = []
-        for start in starts:
-            state, own = states[start], slice(start, start + self.size)
+        varied = sorted(range(0, len(states), self.size), key=lambda i: -np.std(earned[i : i + self.size]))
+        for start in varied[:EACH]:
+            state, members = states[start], slice(start, start + self.size)
             plans = [
-                {
-                    "plan": decision.plan,
-                    "reply": decision.reply,
-                    "error": decision.error,
-                    "reward": float(reward),
-                    "actions": [_record(action) for action in decision.actions],
-                }
-                for decision, reward in zip(decisions[own], earned[own], strict=True)
+                vars(decision) | {"reward": float(reward), "actions": _records(decision.actions)}
+                for decision, reward in zip(decisions[members], earned[members], strict=True)
             ]
             target = parse_actions(kwargs["target"][start], state.current.size)
-            groups.append(
-                {
-                    "step": step + 1,
-                    "instruction": state.instruction,
-                    "history": [turn.plan for turn in state.history],
-                    "previous": screenshot_png(state.previous),
-                    "picture": screenshot_png(state.current),
-                    "target": [_record(action) for action in target],
-                    "plans": plans,
-                }
-            )
+            history = [turn.plan for turn in state.history]
+            pictures = {"previous": screenshot_png(state.previous), "picture": screenshot_png(state.current)}
+            group = {"step": step + 1, "instruction": state.instruction, "history": history, **pictures}
+            groups.append(group | {"target": _records(target), "plans": plans})
         with atomic_path(path) as temporary:
             pq.write_table(pa.Table.from_pylist(groups, _SCHEMA), temporary, compression="zstd")
         return carried
 
 
-def _record(action: Any) -> dict[str, Any]:
-    return asdict(action) | {"type": str(action.type)}
+def _records(actions: Sequence[Action]) -> list[dict[str, Any]]:
+    return [asdict(action) | {"type": str(action.type)} for action in actions]
 
 
-_ACTION = pa.struct(
-    [("type", pa.string()), ("x", pa.float64()), ("y", pa.float64()), ("x2", pa.float64()),
-     ("y2", pa.float64()), ("text", pa.string()), ("direction", pa.string())]
-)  # fmt: skip
-_PLAN = pa.struct(
-    [("plan", pa.string()), ("reply", pa.string()), ("error", pa.string()), ("reward", pa.float64()),
-     ("actions", pa.list_(_ACTION))]
-)  # fmt: skip
+_TEXT, _NUMBER = pa.string(), pa.float64()
+_PLACE = dict.fromkeys(("x", "y", "x2", "y2"), _NUMBER)
+_ACTIONS = pa.list_(pa.struct({"type": _TEXT, **_PLACE, "text": _TEXT, "direction": _TEXT}))
+_REPLY = {"plan": _TEXT, "reply": _TEXT, "error": _TEXT, "reward": _NUMBER, "actions": _ACTIONS}
 _SCHEMA = pa.schema(
-    [("step", pa.int64()), ("instruction", pa.string()), ("history", pa.list_(pa.string())),
-     ("previous", pa.binary()), ("picture", pa.binary()), ("target", pa.list_(_ACTION)),
-     ("plans", pa.list_(_PLAN))]
+    {"step": pa.int64(), "instruction": _TEXT, "history": pa.list_(_TEXT), "previous": pa.binary(),
+     "picture": pa.binary(), "target": _ACTIONS, "plans": pa.list_(pa.struct(_REPLY))}
 )  # fmt: skip

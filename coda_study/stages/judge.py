@@ -16,24 +16,18 @@ __all__ = ["begin", "run"]
 
 
 def run(run: Run, planner: str, app: str) -> tuple[list[Trajectory], JudgeScore]:
-    """Let the judge vote on a planner's rollouts; returns the judged trajectories and the score of the
-    profile's rule.
+    """Let the judge vote on a planner's rollouts; returns them and the score of the profile's rule.
 
-    Writes judged/{planner}/{app}.parquet, and the score against the application's own check beside it as
-    JSON.
+    Writes judged/{planner}/{app}.parquet, and beside it the score against the application's check as JSON.
     """
     profile = run.profile()
-    judge, rule = Judge.load(profile), Rule.of(profile.judge)
-    judged = judge.vote(
-        load_trajectories(run.rollouts(planner, app)), stage_seed(profile, "judge", planner, app)
-    )
+    judge, rollouts = Judge.load(profile), load_trajectories(run.rollouts(planner, app))
+    judged = judge.vote(rollouts, stage_seed(profile, "judge", planner, app))
     note_usage(run, f"judge/{planner}/{app}", judge=judge.model)
     save_trajectories(run.judged(planner, app), judged)
-    judge_score = score(judged, rule)
+    judge_score, label = score(judged, Rule.of(profile.judge)), judge_labels(profile, judged)
     shares = {"precision": judge_score.precision, "recall": judge_score.recall}
-    labels = {"positive_actions": sum(map(len, map(judge_labels(profile, judged), judged)))}
-    write_json(
-        run.judge_scores(planner, app),
-        {"planner": planner, "app": app} | asdict(judge_score) | shares | labels,
-    )
+    labels = {"positive_actions": sum(len(label(trajectory)) for trajectory in judged)}
+    report = {"planner": planner, "app": app} | asdict(judge_score) | shares | labels
+    write_json(run.judge_scores(planner, app), report)
     return judged, judge_score

@@ -9,13 +9,12 @@ from functools import partial
 import pandas as pd
 
 from coda_lib.config import Profile
-from coda_lib.files import write_table
 from coda_lib.judge import Judge
 from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.draws import stage_seed
 from coda_study.evaluation.votes import LOW, half_of, votes_of
 from coda_study.run import Run
-from coda_study.stages.common import begin
+from coda_study.stages.common import begin, write_joined
 
 __all__ = ["begin", "load_judges", "mix", "run"]
 
@@ -25,13 +24,11 @@ _SEED = "raters"  # part of the stage's seeds: another word would draw another m
 def run(run: Run, app: str) -> pd.DataFrame:
     """Let every judge of Table 2 vote on the mix; writes judges/{app}.parquet (`votes.find_votes`)."""
     profile, trajectories = run.profile(), mix(run, app)
-    parts = []
+    votes = []
     for name, load in load_judges(profile, rule=None).items():
         judged = load().vote(trajectories, stage_seed(profile, _SEED, app, name))
-        parts.append(votes_of(judged, name))
-    table = pd.concat(parts, ignore_index=True)
-    write_table(run.judges(app), table)
-    return table
+        votes.append(votes_of(judged, name))
+    return write_joined(run.judges(app), votes)
 
 
 def mix(run: Run, app: str) -> list[Trajectory]:

@@ -4,41 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pandas as pd
 
 from coda_lib.config import Variant
-from coda_lib.files import write_table
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.draws import stage_seed, train_tasks
 from coda_study.evaluation.votes import apply, cast, table2_rules, votes_of
 from coda_study.run import Run
-from coda_study.stages.common import begin, judge_labels
+from coda_study.stages.common import Labeller, begin, judge_labels, write_joined
 from coda_study.stages.judges import load_judges
-
-if TYPE_CHECKING:
-    from coda_lib.dataset import Labeller
 
 __all__ = ["begin", "label_quality", "labeller", "run"]
 
 
 def run(run: Run, app: str) -> pd.DataFrame:
-    """Let the other judges of Table 2 vote on the base planner's rollouts; writes
-    ablations/votes/{app}.parquet.
+    """The votes of Table 2's judges on the base planner's rollouts; writes ablations/votes/{app}.parquet.
 
     Columns as of `votes.find_votes`.  A judge stops where the profile's rule is decided, which leaves all
     votes that the rules of Table 2 ask for.
     """
     profile, judged = run.profile(), load_trajectories(run.judged("base", app))
-    parts = [votes_of(judged, "judge")]
+    votes = [votes_of(judged, "judge")]
     for name, load in load_judges(profile).items():
         if name != "judge":
-            parts.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
-    table = pd.concat(parts, ignore_index=True)
-    write_table(run.label_votes(app), table)
-    return table
+            votes.append(votes_of(load().vote(judged, stage_seed(profile, "labels", app, name)), name))
+    return write_joined(run.label_votes(app), votes)
 
 
 def labeller(run: Run, app: str, labels: str) -> Labeller:
@@ -74,13 +67,8 @@ def label_quality(run: Run) -> pd.DataFrame:
     for labels in get_args(Variant.model_fields["labels"].annotation):
         clean = []
         for app in profile.apps:
-            label = labeller(run, app, labels)
-            clean += [
-                (len(steps), t.success)
-                for t in load_trajectories(run.judged("base", app))
-                if (steps := label(t))
-            ]
+            label, judged = labeller(run, app, labels), load_trajectories(run.judged("base", app))
+            clean += [(len(steps), t.success) for t in judged if (steps := label(t))]
         steps, failed = sum(n for n, _ in clean), sum(n for n, success in clean if not success)
-        share = 100 * failed / steps if steps else float("nan")
-        rows.append({"labels": labels, "attempts": len(clean), "steps": steps, "failed": share})
-    return pd.DataFrame(rows)
+        rows.append((labels, len(clean), steps, 100 * failed / steps if steps else float("nan")))
+    return pd.DataFrame(rows, columns=["labels", "attempts", "steps", "failed"])

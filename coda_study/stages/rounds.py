@@ -15,13 +15,12 @@ from coda_study.draws import stage_seed
 from coda_study.generator import Generator, feedback_of, load_rounds
 from coda_study.owned import remove
 from coda_study.run import Run
-from coda_study.stages.common import Progress, play, system_agent
+from coda_study.stages.common import Progress, play, system_agent, unreported
 from coda_study.usage import note_usage
 
 
-def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, total: None) -> list[Trajectory]:
-    """Make tasks, try them, ask the judge once about each attempt, and so on; keeps the rounds in
-    generated/{app}.
+def explore_in_rounds(run: Run, app: str, progress: Progress = unreported) -> list[Trajectory]:
+    """Make tasks, try them, ask the judge once about each attempt, and so on; writes generated/{app}/.
 
     What an interrupted stage has done is not done again.  StageError as of `Generator.next_round`, and if no
     task is left of all rounds.
@@ -36,20 +35,16 @@ def explore_in_rounds(run: Run, app: str, progress: Progress = lambda done, tota
         if not attempts.exists():
             rounds = load_rounds(folder, app)
             if len(rounds) < number:
-                rounds.append(
-                    generator.next_round(
-                        folder, feedback_of(last), stage_seed(profile, "generate", app, name)
-                    )
-                )
+                seed = stage_seed(profile, "generate", app, name)
+                rounds.append(generator.next_round(folder, feedback_of(last), seed))
             tasks, fleet = list(rounds[number - 1].tasks), attempts.with_name("fleet")
             seed = stage_seed(profile, name, "base", app)
             played = play(run, agent, app, tasks, profile.explore["base"].runs, seed, fleet, progress)
             save_trajectories(attempts, judge.vote(played, stage_seed(profile, "judge", app, name)))
             remove(fleet)
         last = load_trajectories(attempts)
-        trajectories += [
-            replace(attempt, verdicts=()) for attempt in last
-        ]  # the judge's own stage asks for all votes
+        # the judge's own stage asks for all votes
+        trajectories += [replace(attempt, verdicts=()) for attempt in last]
     if not trajectories:
         raise StageError(f"no task of {generator.model.name} for {app} is left: {display(folder)} says why")
     note_usage(run, f"explore/base/{app}", **models_of(agent), generator=generator.model, judge=judge.model)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-
-import torch
 
 from coda_lib.config import EXPLORERS, Profile
 from coda_lib.dataset import grpo_rows
@@ -14,7 +11,7 @@ from coda_lib.trainer import Progress, specialize, together
 from coda_lib.trajectory import load_trajectories
 from coda_study.draws import stage_seed
 from coda_study.run import Run
-from coda_study.stages.common import begin, judge_labels
+from coda_study.stages.common import begin, judge_labels, unreported
 from coda_study.stages.groups import KeepingReward
 from coda_study.stages.processes import launch
 from coda_study.usage import note_usage
@@ -23,15 +20,13 @@ from sciencedesk.space import write_split
 __all__ = ["begin", "explorers", "run", "train"]
 
 
-def run(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
-    """Train the 'round1' or the 'specialist' of an application on the positive steps of the judged rollouts
-    so far.
+def run(run: Run, planner: str, app: str, progress: Progress = unreported) -> Path:
+    """Train an application's 'round1' or 'specialist' on the positive steps of the judged rollouts so far.
 
     The round-1 planner begins as the base planner, and learns from what that explored; the specialist goes on
-    from the round-1 planner, and learns from what both explored.  Without a round 1 in the profile it begins
-    as the base planner.  `progress(done, total)` is called after each optimizer step.  Returns
-    {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its GRPO groups.  Goes on after
-    a kill.
+    from the round-1 planner, if the profile has one, and learns from what both explored.  Progress counts
+    optimizer steps.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its
+    GRPO groups.  Goes on after a kill.
     """
     if configuration := run.profile().specialize.accelerate:
         launch(run, configuration, "specialize", planner, app)
@@ -44,7 +39,7 @@ def explorers(profile: Profile, planner: str) -> list[str]:
     return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
 
 
-def train(run: Run, planner: str, app: str, progress: Progress = lambda done, total: None) -> Path:
+def train(run: Run, planner: str, app: str, progress: Progress = unreported) -> Path:
     """`run` in this process, alone or as one of several that `processes.launch` has started."""
     profile = run.profile()
     before = explorers(profile, planner)
@@ -52,16 +47,10 @@ def train(run: Run, planner: str, app: str, progress: Progress = lambda done, to
     rows, executor = grpo_rows(judged, profile.prompts, judge_labels(profile, judged)), Executor.load(profile)
     start, seed = run.planner_checkpoint(before[-1], app), stage_seed(profile, "specialize", planner, app)
     rewarding = KeepingReward(executor, seed, profile.specialize, run.groups(app, planner))
-    settings = (profile.specialize, profile.planner, run.specialist(app, planner), seed)
-    folder = specialize(rows, start, executor, *settings, rewarding=rewarding, progress=progress)
-    write_split(run.specialist(app, planner), [app])
+    settings, folder = (profile.specialize, profile.planner), run.specialist(app, planner)
+    specialize(rows, start, executor, *settings, folder, seed, rewarding=rewarding, progress=progress)
+    write_split(folder, [app])
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
     note_usage(run, f"{name}-{process}" if process else name, executor=executor.model)
     return folder
-
-
-if __name__ == "__main__":  # one of the processes that `launch` starts
-    run = Run(sys.argv[1])
-    torch.set_num_threads(run.profile().specialize.threads)
-    train(run, *sys.argv[2:])

@@ -1,5 +1,4 @@
-"""Stage `transfer`: planners with executors that they were not trained with, and in software that nothing was
-trained on.
+"""Stage `transfer`: planners with executors, and in software, that they were not trained with.
 
 Two executors: one that looks names up in the application's widget tree and sees no pixel, and the frozen one
 with a *coder*, which is asked for every text to type; the planner then says only that something is typed
@@ -21,16 +20,14 @@ from coda_lib.agent import Agent, DualAgent
 from coda_lib.config import Profile
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
-from coda_lib.files import write_table
 from coda_lib.grammar import format_action, parse_actions
-from coda_lib.models.chat import ChatModel, Sampling
+from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
 from coda_lib.planner import HISTORY, Observation, Planner
 from coda_lib.prompts import render
-from coda_study.draws import held_out_tasks
 from coda_study.run import Run
-from coda_study.stages.common import Progress, begin, part_of, system_agent
-from coda_study.stages.evaluate import play_held_out
+from coda_study.stages.common import Progress, begin, system_agent, unreported
+from coda_study.stages.evaluate import play_in_turn
 from sciencedesk.script import ScriptError, action_of, to_step
 
 __all__ = ["WidgetTreeExecutor", "begin", "executors", "run"]
@@ -53,25 +50,23 @@ class WidgetTreeExecutor(Executor):
         """There is nothing to load."""
 
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
-        return [_by_name(observation, plan) for observation, plan in zip(observations, plans, strict=True)]
-
-
-def _by_name(observation: Observation, plan: str) -> str:
-    try:
-        action = action_of(to_step(plan), partial(_find, observation))
-    except (ScriptError, ActionError) as error:
-        return f"nothing done: {error}"
-    return format_action(action, observation.current.size)
+        replies = []
+        for observation, plan in zip(observations, plans, strict=True):
+            try:
+                action = action_of(to_step(plan), partial(_find, observation))
+            except (ScriptError, ActionError) as error:
+                replies.append(f"nothing done: {error}")
+            else:
+                replies.append(format_action(action, observation.current.size))
+        return replies
 
 
 def _find(observation: Observation, name: str) -> tuple[float, float]:
     """The center of the element that is called so, or most nearly so; usable ones before mere displays."""
     elements = sorted(observation.elements(), key=lambda element: element.role == "value")
     if not elements:
-        raise UserError(
-            "the widget-tree executor needs an application that runs and names its elements; this "
-            "state has none"
-        )
+        need = "the widget-tree executor needs an application that runs and names its elements"
+        raise UserError(f"{need}; this state has none")
     if not (match := process.extractOne(name, [element.name for element in elements], score_cutoff=_LIKE)):
         raise ScriptError(f"nothing on the screen is called {name!r}")
     return elements[match[2]].center
@@ -82,7 +77,7 @@ class CoderExecutor(Executor):
 
     def __init__(self, executor: Executor, coder: ChatModel, sampling: Sampling):
         super().__init__(executor.model, executor.sampling, executor.prompts)
-        self.coder, self.drawing = coder, sampling
+        self.coder, self.coder_sampling = coder, sampling
 
     def execute(self, observations: Sequence[Observation], plans: Sequence[str], seed: int) -> list[str]:
         """Raw replies; a delegated plan's is the coder's text, typed, with the plan's Enter."""
@@ -90,28 +85,21 @@ class CoderExecutor(Executor):
         typed = [i for i, plan in enumerate(delegated) if CALL in plan]
         rest = [i for i in range(len(plans)) if i not in set(typed)]
         chats = [coder_messages(observations[i], delegated[i], self.prompts) for i in typed]
-        texts = self.coder.generate(chats, self.drawing, seed) if typed else []
-        others = (
-            super().execute([observations[i] for i in rest], [plans[i] for i in rest], seed) if rest else []
-        )
-        typings = [
-            _typing(text, delegated[i], observations[i].current.size)
+        texts = self.coder.generate(chats, self.coder_sampling, seed) if typed else []
+        replies = {
+            i: _typing(text, delegated[i], observations[i].current.size)
             for i, text in zip(typed, texts, strict=True)
-        ]
-        return [reply for _, reply in sorted(zip([*typed, *rest], [*typings, *others], strict=True))]
+        }
+        if rest:
+            others = super().execute([observations[i] for i in rest], [plans[i] for i in rest], seed)
+            replies |= zip(rest, others, strict=True)
+        return [replies[i] for i in range(len(plans))]
 
 
-def coder_messages(observation: Observation, plan: str, prompts: str):
+def coder_messages(observation: Observation, plan: str, prompts: str) -> list[Message]:
     history = [vars(turn) for turn in observation.history[-HISTORY:]]
-    return render(
-        prompts,
-        "coder",
-        instruction=observation.instruction,
-        history=history,
-        plan=plan,
-        previous=observation.previous,
-        current=observation.current,
-    )
+    seen = {"instruction": observation.instruction, "previous": observation.previous}
+    return render(prompts, "coder", plan=plan, history=history, current=observation.current, **seen)
 
 
 def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
@@ -124,9 +112,6 @@ def _typing(reply: str, plan: str, size: tuple[int, int]) -> str:
         return f"nothing typed: {reply}"
     text = actions[0].text.rstrip("\n") + ("\n" if plan.endswith("and press Enter.") else "")
     return format_action(Action.type_text(text), size)
-
-
-# ---- what is measured --------------------------------------------------------------------------------------
 
 
 def executors(profile: Profile) -> dict[str, Executor]:
@@ -148,12 +133,7 @@ def agents(run: Run, app: str) -> list[Agent]:
     return [DualAgent(loaded[name], new[kind], f"{name}, {kind}") for kind, name in product(new, planners)]
 
 
-def run(run: Run, app: str, progress: Progress = lambda done, total: None) -> pd.DataFrame:
+def run(run: Run, app: str, progress: Progress = unreported) -> pd.DataFrame:
     """Play the held-out tasks of an application with `agents`; writes ablations/transfer/{app}.parquet."""
-    profile, players = run.profile(), agents(run, app)
-    each = len(held_out_tasks(run, app)) * profile.evaluation_runs  # episodes of an agent
-    moves = [part_of(progress, i * each, len(players) * each) for i in range(len(players))]
-    parts = [play_held_out(run, agent, app, move) for agent, move in zip(players, moves, strict=True)]
-    table = pd.concat(parts, ignore_index=True)
-    write_table(run.transfer(app), table)
-    return table
+    players = agents(run, app)
+    return play_in_turn(run, players, [app] * len(players), run.transfer(app), progress)

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: the same bytes in the end, nothing that goes on by itself, no lock that stays."""
+"""kill -9 at random moments: the same bytes in the end, no process that goes on, no lock that stays."""
 
 from __future__ import annotations
 

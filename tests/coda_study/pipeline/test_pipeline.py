@@ -23,8 +23,9 @@ from coda_lib.files import read_json, write_json
 from coda_lib.paths import REPO
 from coda_study import owned
 from coda_study.pipeline import scheduler
+from coda_study.pipeline.checks import STAGES
 from coda_study.pipeline.dependencies import checkpoint_files, code_files, data_files
-from coda_study.pipeline.drive import STAGES, _stages, _why_it_stopped, expected_seconds, preview, reproduce
+from coda_study.pipeline.drive import _stages, _why_it_stopped, expected_seconds, preview, reproduce
 from coda_study.pipeline.progress import clock
 from coda_study.run import Run
 
@@ -103,7 +104,8 @@ def test_targets(run, fake_notebooks, fake_checkpoints, until, stages):
 
 
 def test_a_preview_that_names_no_stage_is_an_error_and_not_up_to_date():
-    job = "rule explore:\n    output: x\n\n/usr/bin/python -m {} explore/base/gis --run x\n\nlocalrule until_x:\n"
+    command = "/usr/bin/python -m {} explore/base/gis --run x"
+    job = f"rule explore:\n    output: x\n\n{command}\n\nlocalrule until_x:\n"
     assert _stages(job.format("coda_study.pipeline.runner")) == ["explore/base/gis"]
     with pytest.raises(
         StageError, match="1 jobs are to run, but 0 of their commands call coda_study.pipeline.runner"
@@ -346,7 +348,7 @@ def processes_of(run: Run) -> list[psutil.Process]:
 
 
 class Slow:
-    """`coda reproduce` of a training that waits in its middle until `hold` exists, but not when it resumes."""
+    """`coda reproduce` of a training that waits midway until `hold` exists, but not when it resumes."""
 
     def __init__(self, run: Run, notebooks: Path, checkpoints: tuple[str, ...], hold: Path) -> None:
         self.run, self.notebooks, self.hold = run, notebooks, hold

@@ -123,12 +123,12 @@ def test_nothing_is_run_again_where_nothing_changed(house):
     [
         ("sciencedesk/apps/gis/app.py", GIS | TUTORIALS | {"reward"}),
         ("sciencedesk/desk/desk.py", ALL),
-        ("coda_lib/reward.py", AFTER_TRAINING | {"reward"}),
-        ("coda_lib/trainer.py", AFTER_TRAINING),
+        ("coda_lib/reward.py", AFTER_TRAINING | {"reward", "quickstart"}),
+        ("coda_lib/trainer.py", AFTER_TRAINING | {"quickstart"}),
         ("coda_study/generator.py", set()),
         ("coda_lib/prompts/compact/planner.j2", PLANNED),
         ("coda_lib/prompts/compact/executor.j2", PLANNED),
-        ("coda_lib/prompts/compact/judge.j2", AFTER_JUDGING),
+        ("coda_lib/prompts/compact/judge.j2", AFTER_JUDGING | {"quickstart"}),
         ("coda_lib/prompts/generator/propose.j2", set()),
         ("coda_study/show/figures.py", TUTORIALS | {"reward"}),
         ("coda_study/evaluation/report.html.j2", {"results"}),
@@ -145,6 +145,14 @@ def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
         assert run_again(house) == stages | (ENDS if stages & ALL else set())
     finally:
         path.write_text(content)
+
+
+def test_notebook_00_is_run_again_with_the_profile_of_its_loop(house):
+    path = house / "profiles" / "smoke.yaml"
+    content = path.read_text()
+    path.write_text(content + "\n# changed\n")
+    assert run_again(house) == {"quickstart"}
+    path.write_text(content)
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,9 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     one, two = study
     go(0, "judge")
     shown = go(1)
-    assert "seed 8, 2 cores, with the exploration of run mine\n12 stages to run" in shown
+    assert "seed 8, 2 cores, with the exploration of run mine\n13 stages to run" in shown
     records = {record["stage"]: record for record in map(read_json, (two.folder / "stages").glob("*.json"))}
-    assert len(records) == 12 and not OF_BASE & set(records)
+    assert len(records) == 13 and not OF_BASE & set(records)
     judged, scores = display(one.judged("base", "algebra")), display(one.judge_scores("base", "algebra"))
     assert (
         judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
@@ -89,7 +89,7 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     go(0, "judge", explore=more)
     shown = go(1)
     assert (
-        "12 stages to run" not in shown
+        "13 stages to run" not in shown
         and "specialize/specialist/algebra" in shown
         and "evaluate/base" not in shown
     )

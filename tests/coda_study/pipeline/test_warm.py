@@ -1,4 +1,4 @@
-"""Stages forked from a process that has imported what they import: nothing is stale, nothing is left behind."""
+"""Stages forked from a process that has imported what they import: nothing stale, nothing left behind."""
 
 from __future__ import annotations
 
@@ -65,11 +65,12 @@ for package in (coda_study.stages, coda_study.show, coda_study.evaluation):
         if module.name != "coda_study.show.desktop":  # two notebooks alone need it, and served models
             __import__(module.name)
 import torch
-new = [name for name in set(sys.modules) - before if name.partition(".")[0] not in (*PACKAGES, "__mp_main__")]
-kit = [name for name in before if name.partition(".")[0] in PACKAGES and not name.startswith("coda_study.pipeline")]
-kit = [name for name in kit if "." in name]
-print(json.dumps({"threads": [threads, torch.get_num_threads()], "new": sorted(new), "steps": steps, "here": "" in sys.path,
-                  "folder": os.getcwd(), "kit": sorted(kit)}))
+ours = (*PACKAGES, "__mp_main__")
+new = [name for name in set(sys.modules) - before if name.partition(".")[0] not in ours]
+kit = [name for name in before if name.partition(".")[0] in PACKAGES and "." in name]
+kit = [name for name in kit if not name.startswith("coda_study.pipeline")]
+print(json.dumps({"threads": [threads, torch.get_num_threads()], "new": sorted(new), "steps": steps,
+                  "here": "" in sys.path, "folder": os.getcwd(), "kit": sorted(kit)}))
 """
 
 

@@ -19,7 +19,7 @@ from coda_lib.dataset import grpo_rows, observation
 from coda_lib.executor import Executor, executor_messages
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel, encode, load_network
-from coda_study.stages.coupled import EXECUTOR, CoupledReward, _Said, specialize_coupled
+from coda_study.stages.coupled import EXECUTOR, CoupledReward, _Replies, specialize_coupled
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -91,7 +91,7 @@ def test_the_executors_loss_is_eq_3_over_its_replies(tiny_executor, prompts):
     assert [one is None for one in wanted] == [one is None for one in given]
     wanted, given = (torch.cat([g.flatten() for g in some if g is not None]) for some in (wanted, given))
     assert wanted.abs().max() > 1e-3 and (wanted - given).norm() < 1e-5 * wanted.norm()
-    assert len(_Said.of(executor.model, chats, replies).rows.ids_SL) == 2
+    assert len(_Replies.of(executor.model, chats, replies).rows.ids_SL) == 2
 
 
 def test_good_replies_grow_likelier_and_what_needed_no_executor_teaches_nothing(tiny_executor):

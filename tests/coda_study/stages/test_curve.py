@@ -23,12 +23,10 @@ def run(tmp_path) -> Run:
     }  # of other software
     processor.save_pretrained(known)
     made = Run(str(tmp_path / "run"))
-    change = f"curve={{app: algebra, tasks: [2, 4], episodes: 8, labels: [voting], starts: {{known: {known}, scratch: null}}}}"
-    made.store(
-        load_profile(
-            "smoke", (f"models.planner={save_tiny(tmp_path / 'base', seed=1)}", change, "generalize.steps=2")
-        )
-    )
+    starts = f"{{known: {known}, scratch: null}}"
+    change = f"curve={{app: algebra, tasks: [2, 4], episodes: 8, labels: [voting], starts: {starts}}}"
+    planner = f"models.planner={save_tiny(tmp_path / 'base', seed=1)}"
+    made.store(load_profile("smoke", (planner, change, "generalize.steps=2")))
     return made
 
 

@@ -1,4 +1,4 @@
-"""Executors that no planner was trained with: by name in the widget tree, and with a coder for what is typed."""
+"""Executors that no planner was trained with: by name in the widget tree, and with a coder for typed text."""
 
 from __future__ import annotations
 
