@@ -8,7 +8,7 @@ import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.paths import REFERENCE
-from coda_study.evaluation.statistics import RESAMPLES
+from coda_study.evaluation.statistics import RESAMPLES, format_interval
 from coda_study.evaluation.tables import (
     OVERALL,
     compare,
@@ -153,10 +153,8 @@ def layout(table: pd.DataFrame) -> pd.DataFrame:
     """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
     names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
     names += ["seeds"] if "seeds" in table and table["seeds"].max() > 1 else []
-    value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
-    gaps = [
-        "" if pd.isna(row.difference) else
-        f"{row.difference:+.1f} [{row.difference_low:+.1f}, {row.difference_high:+.1f}], p = {row.p:.3f}"
-        for row in table.itertuples()
-    ]  # fmt: skip
+    value, gaps = [], []
+    for shown, low, high, *gap, p in table[list(_MEASURED)].itertuples(index=False, name=None):
+        value.append(format_interval(shown, low, high))
+        gaps.append("" if pd.isna(p) else f"{format_interval(*gap, '+.1f')}, p = {p:.3f}")
     return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})
