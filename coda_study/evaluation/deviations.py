@@ -1,6 +1,4 @@
-"""The deviation ledger, data/deviations.yaml: the paper's choice, ours, the reason, and the effect where it
-was measured.
-"""
+"""The deviation ledger, data/deviations.yaml: the paper's choice, ours, the reason, and the effect if measured."""
 
 from __future__ import annotations
 
@@ -41,28 +39,18 @@ def load_deviations(path: Path = LEDGER) -> list[Deviation]:
 
 
 def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:
-    """The ledger with a profile's values: columns about, paper, ours, why, effect.  UserError if a field is
-    unknown.
-    """
-    (values,) = pd.json_normalize(profile.model_dump()).to_dict(
-        "records"
-    )  # nested settings with dotted names
-
-    def ours(deviation: Deviation) -> str:
-        if unknown := set(deviation.fields) - values.keys():
-            raise UserError(
-                f"deviation {deviation.id!r}: the profile has no field {', '.join(sorted(unknown))}"
-            )
-        return _FIELD.sub(lambda match: _spelt(values[match[1]]), deviation.ours)
-
-    rows = [
-        (d.about, d.paper, ours(d), d.why, d.effect)
-        for d in (load_deviations() if deviations is None else deviations)
-    ]
+    """The ledger with a profile's values: about, paper, ours, why, effect.  UserError if a field is unknown."""
+    (values,) = pd.json_normalize(profile.model_dump()).to_dict("records")  # nested settings: dotted names
+    rows = []
+    for deviation in load_deviations() if deviations is None else deviations:
+        if unknown := sorted(set(deviation.fields) - values.keys()):
+            raise UserError(f"deviation {deviation.id!r}: the profile has no field {', '.join(unknown)}")
+        ours = _FIELD.sub(lambda field: _as_text(values[field[1]]), deviation.ours)
+        rows.append((deviation.about, deviation.paper, ours, deviation.why, deviation.effect))
     return pd.DataFrame(rows, columns=["about", "paper", "ours", "why", "effect"])
 
 
-def _spelt(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " and ".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
