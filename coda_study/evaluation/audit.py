@@ -157,10 +157,8 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
     whole = parts["comparisons"].query("application == @OVERALL")
     sentences += [_compared(table, model) for model, table in whole.groupby("second", sort=False)]
     single = parts["pooled"].query("k == 1")["model"].nunique()
-    return [
-        *sentences,
-        f"{single} of the baselines rest on one run a task (Average@1), where CODA has eight.",
-    ]
+    last = f"{single} of the baselines rest on one run a task (Average@1), where CODA has eight."
+    return [*sentences, last]
 
 
 def _tuned(table: pd.DataFrame, benchmark: str) -> str:

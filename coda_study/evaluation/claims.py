@@ -33,7 +33,6 @@ CLAIMS = DATA / "claims.yaml"
 JOINT = "joint"  # the ablation with one planner for all applications
 COLUMNS = [
     "claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on",
-    "provenance",
 ]  # fmt: skip
 
 

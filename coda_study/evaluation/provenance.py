@@ -72,6 +72,7 @@ def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
     for record in records:
         inputs |= record["inputs"]
         outputs |= record["outputs"]
+    size = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     shown = [path for name in FOLDERS for path in sorted((run.folder / name).rglob("*")) if path.is_file()]
     produced = set(outputs)
     outputs |= {display(path): sha256(path) for path in shown}
@@ -85,16 +86,11 @@ def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
         "hardware": hardware(),
         "wall_s": round(sum(record["wall_s"] for record in records), 2),
         "peak_rss_mb": max((record["peak_rss_mb"] for record in records), default=0),
-        "disk_mb": disk_mb(run.folder),
+        "disk_mb": round(size / 1e6, 1),
         "stages": {record["stage"]: {key: record[key] for key in RECORDED} for record in records},
         "inputs": {name: inputs[name] for name in sorted(inputs) if name not in produced},
         "outputs": dict(sorted(outputs.items())),
     }
-
-
-def disk_mb(folder: Path) -> float:
-    """The sizes of all files in a folder, in megabytes (10⁶ bytes)."""
-    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
 
 
 def write_manifest(run: Run, profile: Profile) -> None:

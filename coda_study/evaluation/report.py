@@ -138,10 +138,8 @@ def to_latex(layout: pd.DataFrame, text: str, label: str) -> str:
     special = {character: f"\\{character}" for character in "&%_#${}"}
     special |= {"→": r"$\rightarrow$", "−": "$-$", "<": "$<$", "≥": r"$\geq$"}
     clean = str.maketrans(special)
-    layout = layout.map(lambda cell: str(cell).translate(clean))
-    return layout.to_latex(
-        index=False, escape=False, caption=text.translate(clean), label=label, position="t"
-    )
+    layout, text = layout.map(lambda cell: str(cell).translate(clean)), text.translate(clean)
+    return layout.to_latex(index=False, escape=False, caption=text, label=label, position="t")
 
 
 def _wide(table: pd.DataFrame, keys: dict[str, str]) -> pd.DataFrame:

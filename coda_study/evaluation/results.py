@@ -7,6 +7,7 @@ beside it: `view.html#/VIEW?FILTERS`, with the views and filters of `show/viewer
 from __future__ import annotations
 
 import base64
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode
@@ -21,8 +22,7 @@ from coda_study.evaluation import report
 from coda_study.evaluation.ablations import TABLES as ABLATION_TABLES
 from coda_study.evaluation.ablations import layout as ablation_layout
 from coda_study.evaluation.claims import DifferenceTest, RulesTest, load_claims
-from coda_study.evaluation.deviations import ledger
-from coda_study.evaluation.paper import OVERALL, Provenance
+from coda_study.evaluation.paper import OVERALL, Provenance, ledger
 from coda_study.evaluation.provenance import write_manifest
 from coda_study.run import Run
 
@@ -38,8 +38,7 @@ FILTERS = {"application": "app", "planner": "system"}  # columns whose filter ha
 def save_results(
     run: Run, table: pd.DataFrame, compared: pd.DataFrame, claims: pd.DataFrame, **others: pd.DataFrame
 ) -> list[Path]:
-    """Write the tables of a run (csv, md, tex), its claims, its deviations and its manifest, then
-    report.html.
+    """Write the tables of a run (csv, md, tex), its claims, deviations and manifest, then report.html.
 
     `table` is that of `table1`, `compared` that of `comparisons`, `claims` that of `decide_claims`; `others`
     become tables/{name}.csv.  Returns the files of Table 1 and of the comparisons, and the page.
@@ -73,9 +72,8 @@ def html_report(run_dir: Path) -> Path:
     run, provenance = run_dir.name, " and ".join(frames["table1"]["provenance"].unique())
     names = [*filter(frames.__contains__, SECTIONS), *(name for name in frames if name not in SECTIONS)]
     captions = {name: f"tables/{name}.csv of run {run}, {provenance}." for name in names}
-    captions |= {
-        name: text(frames[name], run) for name, (_, text) in report.CAPTIONED.items() if name in frames
-    }
+    for name in filter(frames.__contains__, report.CAPTIONED):
+        captions[name] = report.CAPTIONED[name][1](frames[name], run)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
@@ -136,52 +134,37 @@ def link(view: str, **filters: object) -> str:
     return f"{PAGE}#/{view}?{urlencode(chosen)}"
 
 
-def _links(table: pd.DataFrame, view: str, of: str | None, *columns: str, **more: str) -> pd.Series:
-    """For each row of a tidy table a view of a set of episodes, filtered by the values of `columns`, and by `more`."""
+def _links(
+    table: pd.DataFrame, columns: Sequence[str], view: str = "episodes", of: str | None = "test", **more: str
+) -> pd.Series:
+    """For each row of a tidy table a view of a set of episodes, filtered by its `columns` and by `more`."""
     if "metric" in columns:
         table = table.assign(metric=table["metric"].str.split("@").str[0])
     rows = table[list(columns)].rename(columns=FILTERS).to_dict("records")
     return pd.Series([link(view, set=of, **row, **more) for row in rows], table.index, dtype=object)
 
 
-def _system_links(table: pd.DataFrame, of: str = "test") -> pd.Series:
-    return _links(table, "episodes", of, "system", "application", "metric")
-
-
-def _difference_links(table: pd.DataFrame) -> pd.Series:
-    return _links(table, "difference", None, "first", "second", "application", "metric")
-
-
-def _ending_links(table: pd.DataFrame) -> pd.Series:
-    return _links(table, "episodes", "test", "system", "ending")
-
-
 def _rule_links(table: pd.DataFrame, of: str) -> pd.DataFrame:
     """The trajectories counted: of="mix" those of Table 2, "train" a run's own."""
-    columns = {name: _links(table, "episodes", of, "rule", **filters) for name, filters in COUNTED.items()}
+    columns = {name: _links(table, ["rule"], of=of, **counted) for name, counted in COUNTED.items()}
     return pd.DataFrame(columns)
 
 
 def _judge_links(table: pd.DataFrame) -> pd.DataFrame:
     """The trajectories that each share of `judge_table` by planner counts, by the run's own rule."""
-    parts = [
-        _links(part, "episodes", "train", "planner", "application", **COUNTED[measure])
-        for measure, part in table.groupby("measure")
-    ]
-    return pd.DataFrame({"value": pd.concat(parts)})
+    columns, parts = ("planner", "application"), table.groupby("measure")
+    links = [_links(part, columns, of="train", **COUNTED[measure]) for measure, part in parts]
+    return pd.DataFrame({"value": pd.concat(links)})
 
 
 def _claim_links(table: pd.DataFrame) -> pd.DataFrame:
     """The tasks or votes that each decided claim rests on."""
-    tests = {claim.claim: claim.test for claim in load_claims()}
-    links = {}
+    tests, links = {claim.claim: claim.test for claim in load_claims()}, {}
     for row in table[table["difference"].notna()].itertuples():
         match tests.get(row.claim):
             case DifferenceTest(first=first, second=second):
-                metric = row.metric.split("@")[0]
-                links[row.Index] = link(
-                    "difference", first=first, second=second, app=row.application, metric=metric
-                )
+                cell = {"app": row.application, "metric": row.metric.split("@")[0]}
+                links[row.Index] = link("difference", first=first, second=second, **cell)
             case RulesTest(first=first, second=second, measure=measure):
                 links[row.Index] = link("judges", set="mix", first=first, second=second, measure=measure)
     return pd.DataFrame({"This run": pd.Series(links, dtype=object)})
@@ -195,15 +178,21 @@ def _rules(table: pd.DataFrame) -> pd.DataFrame:
     return report.rules_grid(table).reset_index(names="rule")
 
 
+_cell_links = partial(_links, columns=("system", "application", "metric"))
+_PAIR = ("first", "second", "application", "metric")
+_pair_links = partial(_links, columns=_PAIR, view="difference", of=None)
 SECTIONS = {  # tables/NAME.csv: its title, its layout, and the links of its rows (or cells), in this order
-    "table1": ("Table 1", report.grid, _system_links),
-    "beside_paper": ("Beside the paper", report.beside_grid, _system_links),
-    "comparisons": ("Comparisons", report.comparisons_grid, _difference_links),
+    "table1": ("Table 1", report.grid, _cell_links),
+    "beside_paper": ("Beside the paper", report.beside_grid, _cell_links),
+    "comparisons": ("Comparisons", report.comparisons_grid, _pair_links),
     "claims": ("The paper's claims, differences in percentage points", report.claims_grid, _claim_links),
-    "endings": ("How episodes end, percent of a system's episodes", report.endings_grid, _ending_links),
+    "endings": (
+        "How episodes end, percent of a system's episodes", report.endings_grid,
+        partial(_links, columns=("system", "ending")),
+    ),
     "greedy": (
         "Without chance: success in percent, each task once at temperature 0", report.grid,
-        partial(_system_links, of="greedy"),
+        partial(_cell_links, of="greedy"),
     ),
     "sealed": ("Sealed tasks: success in percent", report.grid, None),
     "sealed_differences": ("Sealed tasks: differences in percentage points", report.comparisons_grid, None),

@@ -224,9 +224,8 @@ def paired_difference(
     Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the
     trials.
     """
-    of_seeds = [
-        (np.asarray(b) - np.asarray(a)).reshape(len(a), -1) for a, b in zip(first, second, strict=True)
-    ]
+    pairs = zip(first, second, strict=True)
+    of_seeds = [(np.asarray(after) - np.asarray(before)).reshape(len(before), -1) for before, after in pairs]
     gaps = [gap.mean(axis=1) for gap in of_seeds]
     value = float(np.mean([gap.mean() for gap in gaps]))
     means, method = _resample(gaps, rng, resamples), "bootstrap"
@@ -292,8 +291,5 @@ def _effective_tasks(strata: Sequence[np.ndarray]) -> float:
 def _sign_flip(gaps: np.ndarray, rng: np.random.Generator, resamples: int) -> float:
     if gaps.size < 2:  # one task's sign, flipped, is as extreme as before: the exact p value is 1
         return 1.0
-    test = stats.permutation_test(
-        (gaps,), lambda sample, axis: sample.sum(axis=axis), permutation_type="samples", vectorized=True,
-        n_resamples=resamples, rng=rng,
-    )  # fmt: skip
-    return float(test.pvalue)
+    how = {"permutation_type": "samples", "vectorized": True, "n_resamples": resamples, "rng": rng}
+    return float(stats.permutation_test((gaps,), np.sum, **how).pvalue)

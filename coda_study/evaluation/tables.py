@@ -155,10 +155,8 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
     paper = paper.rename(columns={name: f"paper_{name}" for name in ("metric", "model", "value", "tasks")})
     keys = ["paper_metric", "paper_model", "application"]
     metric, model = table["metric"].str.split("@").str[0] + "@8", table["system"].map(PAPER_MODELS)
-    ours, paper = (
-        table.assign(paper_metric=metric, paper_model=model),
-        paper[[*keys, "paper_value", "paper_tasks"]],
-    )
+    ours = table.assign(paper_metric=metric, paper_model=model)
+    paper = paper[[*keys, "paper_value", "paper_tasks"]]
     return ours.merge(paper, on=keys, how="left", validate="many_to_one")
 
 
@@ -171,9 +169,8 @@ def success_matrices(
     """
     episodes = episodes[episodes["system"].isin(systems)]
     if unknown := sorted(set(episodes["app"]) - set(apps)):
-        raise EpisodesError(
-            f"episodes of applications that this table has no column for: {', '.join(unknown)}"
-        )
+        names = ", ".join(unknown)
+        raise EpisodesError(f"episodes of applications that this table has no column for: {names}")
     app_of = dict(zip(episodes["task_id"], episodes["app"], strict=True))
     if systems and (absent := [app for app in apps if app not in app_of.values()]):
         raise EpisodesError(f"no episodes of any system for {', '.join(absent)}")
