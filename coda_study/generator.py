@@ -1,5 +1,4 @@
-"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names
-one.
+"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names one.
 
 In a round the model sees a few tasks by people, the manual of the software that it has written so far, and
 how the last tasks went; it rewrites the manual and proposes new tasks.  They have no check: the judge alone
@@ -10,6 +9,7 @@ exchange.json (all messages).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -34,8 +34,8 @@ SPARE_STEPS = 5  # beyond the steps that the model expects; ours
 EXAMPLES = 6  # tasks by people; the paper says "a few"
 NEAR = 0.75  # share of common words from which two instructions ask for the same
 HOW = re.compile(
-    r"\b(click|double-click|right-click|press|tap|hover|scroll|drag|cursor|mouse|keyboard|shortcut|hotkey|button|menu|icon|checkbox"
-    r"|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+", re.IGNORECASE,
+    r"\b(click|double-click|right-click|press|tap|hover|scroll|drag|cursor|mouse|keyboard|shortcut|hotkey|button"
+    r"|menu|icon|checkbox|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+", re.IGNORECASE,
 )  # an instruction that says by which means  # fmt: skip
 OUTSIDE = re.compile(
     r"https?:|\b(internet|online|web ?sites?|web ?pages?|e-?mails?|downloads?|uploads?|log ?in|passwords?"
@@ -102,44 +102,30 @@ class Generator:
     """
 
     def __init__(
-        self,
-        model: ChatModel,
-        sampling: Sampling,
-        app: str,
-        examples: Sequence[str],
-        held_out: Sequence[str],
+        self, model: ChatModel, sampling: Sampling, app: str, examples: Sequence[str], held_out: Sequence[str],
         count: int = 20,
-    ):
+    ):  # fmt: skip
         self.model, self.sampling, self.app, self.count = model, sampling, app, count
         self.examples, self.held_out = list(examples), list(held_out)
 
     @classmethod
     def of(cls, model: ChatModel, sampling: Sampling, app: str, count: int) -> Generator:
         """For an application of ScienceDesk, with some human-written goals as examples."""
-        return cls(
-            model, sampling, app, examples_of(app), [task.instruction for task in test_tasks(app)], count
-        )
+        held_out = [task.instruction for task in test_tasks(app)]
+        return cls(model, sampling, app, examples_of(app), held_out, count)
 
     def next_round(self, folder: Path, feedback: Sequence[Feedback], seed: int) -> Round:
         """The round after those in `folder`, stored there.  StageError if no reply is valid."""
         earlier = load_rounds(folder, self.app)
         number, manual = len(earlier) + 1, earlier[-1].manual if earlier else ""
-        known = [task.instruction for one in earlier for task in one.tasks] + self.examples
+        known = [task.instruction for past in earlier for task in past.tasks] + self.examples
         exchange: list[Message] = []
+        values = {
+            "count": self.count, "most": MOST_STEPS, "manual": manual, "examples": self.examples,
+            "outcomes": list(map(asdict, feedback)), "earlier": known,
+        }  # fmt: skip
         try:
-            proposals = self._ask(
-                Proposals,
-                "propose",
-                seed,
-                exchange,
-                self._wrong_count,
-                count=self.count,
-                most=MOST_STEPS,
-                manual=manual,
-                examples=self.examples,
-                outcomes=[asdict(one) for one in feedback],
-                earlier=known,
-            )
+            proposals = self._ask(Proposals, "propose", seed, exchange, self._wrong_count, **values)
             fit, dropped = sieve(proposals.tasks, known, self.held_out)
             fit, infeasible = self._review(fit, proposals.manual, seed, exchange)
         except StageError:
@@ -151,11 +137,9 @@ class Generator:
         return done
 
     def _wrong_count(self, reply: Proposals) -> str | None:
-        return (
-            None
-            if len(reply.tasks) == self.count
-            else f"tasks: {self.count} are wanted, not {len(reply.tasks)}"
-        )
+        if len(reply.tasks) == self.count:
+            return None
+        return f"tasks: {self.count} are wanted, not {len(reply.tasks)}"
 
     def _review(
         self, proposals: list[Proposal], manual: str, seed: int, exchange: list[Message]
@@ -166,31 +150,19 @@ class Generator:
         instructions = [proposal.instruction for proposal in proposals]
 
         def unknown_task(reply: Review) -> str | None:
-            return next(
-                (
-                    f"there is no task {doubt.task}"
-                    for doubt in reply.infeasible
-                    if doubt.task > len(proposals)
-                ),
-                None,
-            )
+            unknown = [doubt.task for doubt in reply.infeasible if doubt.task > len(proposals)]
+            return f"there is no task {unknown[0]}" if unknown else None
 
-        review = self._ask(
-            Review, "review", seed + TRIES, exchange, unknown_task, manual=manual, instructions=instructions
-        )
+        values = {"manual": manual, "instructions": instructions}
+        review = self._ask(Review, "review", seed + TRIES, exchange, unknown_task, **values)
         why = {doubt.task - 1: doubt.why for doubt in review.infeasible}
         dropped = [Dropped(instructions[i], "infeasible", reason) for i, reason in sorted(why.items())]
         return [proposal for i, proposal in enumerate(proposals) if i not in why], dropped
 
     def _ask(
-        self,
-        kind: type[Reply],
-        prompt: str,
-        seed: int,
-        exchange: list[Message],
-        fault: Callable[[Reply], str | None],
-        **values: Any,
-    ) -> Reply:
+        self, kind: type[Reply], prompt: str, seed: int, exchange: list[Message],
+        fault: Callable[[Reply], str | None], **values: Any,
+    ) -> Reply:  # fmt: skip
         """A valid reply; an invalid one goes back with the reason, up to `TRIES` times.
 
         `fault` says what is wrong with a reply of the right form.  All messages are added to `exchange`.
@@ -211,9 +183,8 @@ class Generator:
                 problem = f"{'.'.join(map(str, first['loc'])) or 'the reply'}: {first['msg']}"
             if problem is None:
                 return parsed
-        raise StageError(
-            f"{self.model.name} set no tasks that can be used in {TRIES} tries; the last time: {problem}"
-        )
+        failed = f"{self.model.name} set no tasks that can be used in {TRIES} tries"
+        raise StageError(f"{failed}; the last time: {problem}")
 
 
 def sieve(
@@ -228,21 +199,28 @@ def sieve(
     """
     fit, dropped, taken = [], [], list(known)
     for proposal in proposals:
-        instruction = proposal.instruction
-        if hint := HOW.search(instruction):
-            dropped.append(Dropped(instruction, "low-level hint", hint[0]))
-        elif outside := OUTSIDE.search(instruction):
-            dropped.append(Dropped(instruction, "infeasible", f"needs {outside[0]}"))
-        elif proposal.steps > MOST_STEPS:
-            dropped.append(Dropped(instruction, "infeasible", f"{proposal.steps} steps"))
-        elif test := _like(instruction, held_out):
-            dropped.append(Dropped(instruction, "close to a test task", test))
-        elif other := _like(instruction, taken):
-            dropped.append(Dropped(instruction, "duplicate", other))
+        if fault := _fault(proposal, taken, held_out):
+            dropped.append(Dropped(proposal.instruction, *fault))
         else:
             fit.append(proposal)
-            taken.append(instruction)
+            taken.append(proposal.instruction)
     return fit, dropped
+
+
+def _fault(proposal: Proposal, taken: Sequence[str], held_out: Sequence[str]) -> tuple[Reason, str] | None:
+    """Why a proposal becomes no task, and the detail."""
+    instruction = proposal.instruction
+    if hint := HOW.search(instruction):
+        return "low-level hint", hint[0]
+    if outside := OUTSIDE.search(instruction):
+        return "infeasible", f"needs {outside[0]}"
+    if proposal.steps > MOST_STEPS:
+        return "infeasible", f"{proposal.steps} steps"
+    if test := _like(instruction, held_out):
+        return "close to a test task", test
+    if other := _like(instruction, taken):
+        return "duplicate", other
+    return None
 
 
 def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
@@ -252,13 +230,10 @@ def feedback_of(judged: Sequence[Trajectory]) -> list[Feedback]:
         by_task.setdefault(trajectory.task_id, []).append(trajectory)
     feedback = []
     for attempts in by_task.values():
-        verdicts = [read_verdict(one.verdicts[0]) if one.verdicts else None for one in attempts]
+        verdicts = [read_verdict(attempt.verdicts[0]) if attempt.verdicts else None for attempt in attempts]
         done = [verdict is not None and verdict.correct for verdict in verdicts]
         shown = attempts[done.index(True) if any(done) else 0]
-        plans, verdict = (
-            " ".join(step.plan for step in shown.steps),
-            shown.verdicts[0] if shown.verdicts else "nothing",
-        )
+        plans, verdict = " ".join(step.plan for step in shown.steps), next(iter(shown.verdicts), "nothing")
         feedback.append(Feedback(shown.instruction, len(attempts), sum(done), plans, verdict))
     return feedback
 
@@ -274,48 +249,43 @@ def load_rounds(folder: Path, app: str) -> list[Round]:
     rounds = []
     for path in sorted(folder.glob("[0-9][0-9]/round.json")):
         raw, number = read_json(path), int(path.parent.name)
-        proposals = [Proposal.model_validate(one) for one in raw["tasks"]]
-        tasks = tuple(_task(app, number, i, one) for i, one in enumerate(proposals, start=1))
+        proposals = [Proposal.model_validate(task) for task in raw["tasks"]]
+        tasks = tuple(_task(app, number, i, proposal) for i, proposal in enumerate(proposals, start=1))
         manual = (path.parent / "manual.md").read_text(encoding="utf-8")
-        rounds.append(Round(number, manual, tasks, tuple(Dropped(**one) for one in raw["dropped"])))
+        rounds.append(Round(number, manual, tasks, tuple(Dropped(**item) for item in raw["dropped"])))
     return rounds
 
 
-def _save(one: Round, folder: Path, model: str, exchange: Sequence[Message]) -> None:
-    tasks = [{"instruction": task.instruction, "steps": task.steps - SPARE_STEPS} for task in one.tasks]
+def _save(done: Round, folder: Path, model: str, exchange: Sequence[Message]) -> None:
+    tasks = [{"instruction": task.instruction, "steps": task.steps - SPARE_STEPS} for task in done.tasks]
+    about = {"model": model, "tasks": tasks, "dropped": list(map(asdict, done.dropped))}
     with new_folder(folder) as temporary:
-        write_text(temporary / "manual.md", one.manual)
+        write_text(temporary / "manual.md", done.manual)
         write_json(temporary / "exchange.json", _plain(exchange))
-        write_json(
-            temporary / "round.json",
-            {"model": model, "tasks": tasks, "dropped": [asdict(item) for item in one.dropped]},
-        )
+        write_json(temporary / "round.json", about)
 
 
 def _plain(messages: Sequence[Message]) -> list[dict[str, str]]:
     return [
-        {"role": one["role"], "content": "".join(part["text"] for part in one["content"])} for one in messages
+        {"role": message["role"], "content": "".join(part["text"] for part in message["content"])}
+        for message in messages
     ]
 
 
 def _task(app: str, number: int, i: int, proposal: Proposal) -> Task:
     """A task without a check; its grade follows from the expected steps: A to 2, B to 5, C to 10, D more."""
-    grade = next(
-        grade for grade, most in (("A", 2), ("B", 5), ("C", 10), ("D", MOST_STEPS)) if proposal.steps <= most
-    )
-    steps = proposal.steps + SPARE_STEPS
-    return Task(
-        f"{app}/generated-{number:02d}-{i:02d}", app, grade, proposal.instruction, steps, (), (), None, ()
-    )
+    grade = "ABCD"[bisect_left((2, 5, 10), proposal.steps)]
+    name, steps = f"{app}/generated-{number:02d}-{i:02d}", proposal.steps + SPARE_STEPS
+    return Task(name, app, grade, proposal.instruction, steps, (), (), None, ())
 
 
 def _like(instruction: str, others: Sequence[str]) -> str | None:
     """The first other instruction that asks for the same in nearly the same words."""
     words = _words(instruction)
-    return next(
-        (other for other in others if len(words & (theirs := _words(other))) >= NEAR * len(words | theirs)),
-        None,
-    )
+    for other in others:
+        if len(words & (theirs := _words(other))) >= NEAR * len(words | theirs):
+            return other
+    return None
 
 
 def _words(instruction: str) -> set[str]:

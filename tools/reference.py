@@ -31,10 +31,9 @@ from coda_study.evaluation.replay import without_screens
 from coda_study.evaluation.report import (
     beside_note,
     caption,
-    html_report,
     write_tables,
 )
-from coda_study.evaluation.results import save_tables
+from coda_study.evaluation.results import html_report, save_tables
 from coda_study.evaluation.tables import (
     comparisons,
     load_episodes,

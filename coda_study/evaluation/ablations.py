@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pandas as pd
 
 from coda_lib.config import Profile
 from coda_lib.paths import REFERENCE
-from coda_study.evaluation.statistics import RESAMPLES
-from coda_study.evaluation.tables import (
-    OVERALL,
-    compare,
-    load_episodes,
-    numbered_on,
-    read_episodes,
-    study,
-    success_matrices,
-    table1,
-)
+from coda_study.evaluation import tables
+from coda_study.evaluation.statistics import RESAMPLES, format_interval
+from coda_study.evaluation.tables import OVERALL, load_episodes, read_episodes
 from coda_study.run import Run
 
 TABLES = {  # the tables of notebook 14, with their titles
@@ -39,20 +32,22 @@ def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFr
     reward_first, reward_last (mean training reward of the first and last ten steps, of 2), tasks, runs.
     EpisodesError names missing episodes; UserError as of `study`.
     """
-    study(runs)
-    names = list(dict.fromkeys(name for run in runs for name in run.profile().ablations))
+    tables.study(runs)
+    names = dict.fromkeys(name for run in runs for name in run.profile().ablations)
     rows = []
     for name in (AGAINST, *names):
         having = [run for run in runs if name == AGAINST or name in run.profile().ablations]
         profile = having[0].profile()
-        parts = [load_episodes(run, [AGAINST]) for run in having]
+        k, systems, parts = (
+            profile.evaluation_runs,
+            [AGAINST],
+            [load_episodes(run, [AGAINST]) for run in having],
+        )
         if name != AGAINST:
-            parts = [
-                pd.concat([part, read_episodes(run.ablation(name))])
-                for part, run in zip(parts, having, strict=True)
-            ]
-        episodes, pair = numbered_on(parts, profile.evaluation_runs), list(dict.fromkeys((AGAINST, name)))
-        table = _against(episodes, pair, AGAINST, profile.apps, resamples, seed, profile.evaluation_runs)
+            systems.append(name)
+            played = [read_episodes(run.ablation(name)) for run in having]
+            parts = [pd.concat(pair) for pair in zip(parts, played, strict=True)]
+        table = _against(tables.numbered_on(parts, k), systems, AGAINST, profile.apps, resamples, seed, k)
         rewards = pd.DataFrame([_rewards(run, name) for run in having]).mean()
         row = {"variant": name, "changed": changed(profile, name), "seeds": len(having)}
         rows.append(table.iloc[-1].to_dict() | row | {"reward_first": rewards[0], "reward_last": rewards[1]})
@@ -64,20 +59,17 @@ _MEASURED = ("value", "low", "high", "difference", "difference_low", "difference
 
 
 def _against(
-    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str], resamples: int,
-    seed: int,
-    k: int | None = None,
+    episodes: pd.DataFrame, systems: Sequence[str], first: str, apps: Sequence[str],
+    resamples: int, seed: int, k: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """Overall Average@k of each system, and its difference to `first`; with several seeds `k` is the runs of
-    one.
-    """
-    table = table1(episodes, systems, apps=apps, k=k)
+    """Overall Average@k of each system, and its difference to `first`; of several seeds each has `k` runs."""
+    table = tables.table1(episodes, systems, apps=apps, k=k)
     table = table[table["application"].eq(OVERALL) & table["metric"].str.startswith("Average")]
-    matrices = success_matrices(episodes, systems, apps)
-    gaps = {}
+    matrices = tables.success_matrices(episodes, systems, apps)
+    gaps, how = {}, {"resamples": resamples, "seed": seed, "apps": apps, "k": k}
     for system in systems:
         if system != first:
-            gap = compare(matrices, "Average", (first, system), OVERALL, resamples, seed, apps=apps, k=k)
+            gap = tables.compare(matrices, "Average", (first, system), OVERALL, **how)
             gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
     gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
     return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]
@@ -87,9 +79,8 @@ def changed(profile: Profile, name: str) -> str:
     """The settings of a variant that differ from the defaults, as `field: value`."""
     if name not in profile.ablations:
         return ""
-    return ", ".join(
-        f"{key}: {value}" for key, value in profile.ablations[name].model_dump(exclude_defaults=True).items()
-    )
+    settings = profile.ablations[name].model_dump(exclude_defaults=True)
+    return ", ".join(f"{field}: {value}" for field, value in settings.items())
 
 
 def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
@@ -102,61 +93,51 @@ def reward_logs(run: Run, name: str) -> Mapping[str, pd.DataFrame]:
 def _rewards(run: Run, name: str) -> tuple[float, float]:
     """Mean reward of the first and of the last ten steps."""
     rewards = [log["reward"].dropna() for log in reward_logs(run, name).values()]
-    ends = pd.DataFrame(
-        {"first": [r.head(10).mean() for r in rewards], "last": [r.tail(10).mean() for r in rewards]}
-    ).mean()
-    return ends["first"], ends["last"]
+    ends = [(of_app.head(10).mean(), of_app.tail(10).mean()) for of_app in rewards]
+    return tuple(pd.DataFrame(ends, columns=["first", "last"], dtype=float).mean())
 
 
 def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner and generalist with each executor, Overall Average@k; columns as of `variants`, with
-    executor and planner.
+    """Base planner and generalist with each executor, Overall Average@k; the differences are to the base planner.
 
-    The difference is that of the generalist to the base planner with the same executor.
+    Columns: executor, planner, and those of `variants`.
     """
-    profile = run.profile()
-    own = load_episodes(run)
-    own = own[own["system"].isin(("base", "stage2"))].assign(executor=USUAL)
+    profile, systems = run.profile(), ("base", "stage2")
+    usual = load_episodes(run)
+    usual = usual[usual["system"].isin(systems)].assign(executor=USUAL)
     unseen = pd.concat([read_episodes(run.transfer(app)) for app in profile.apps])
     unseen[["system", "executor"]] = unseen["system"].str.split(", ", expand=True)
     parts = []
-    for kind, episodes in pd.concat([own, unseen]).groupby("executor", sort=False):
-        part = _against(episodes, ("base", "stage2"), "base", profile.apps, resamples, seed)
-        parts.append(part.rename(columns={"system": "planner"}).assign(executor=kind))
-    table = pd.concat(parts, ignore_index=True)
-    return table[["executor", *(name for name in table if name != "executor")]]
+    for kind, episodes in pd.concat([usual, unseen]).groupby("executor", sort=False):
+        part = _against(episodes, systems, "base", profile.apps, resamples, seed)
+        part = part.rename(columns={"system": "planner"})
+        part.insert(0, "executor", kind)
+        parts.append(part)
+    return pd.concat(parts, ignore_index=True)
 
 
 def novel(run: Run, app: str, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner, executor alone and generalist on software of no training; differences to the base
-    planner.
-    """
-    return _against(
-        read_episodes(run.transfer(app)), ("base", "executor", "stage2"), "base", (app,), resamples, seed
-    )
+    """Base planner, executor alone and generalist on software of no training; differences to the first."""
+    episodes = read_episodes(run.transfer(app))
+    return _against(episodes, ("base", "executor", "stage2"), "base", (app,), resamples, seed)
 
 
 def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
-    """The tables of the committed run of that name, over its seeds where there are several, laid out, by
-    title.
-    """
-    own, pooled = REFERENCE / name / "tables", REFERENCE / name / "seeds"
-    tables = {}
+    """The laid-out tables of a committed run, over its seeds where there are several, by title."""
+    laid_out = {}
     for part, title in TABLES.items():
-        for path in (pooled / f"{part}.csv", own / f"{part}.csv"):
-            if path.exists():
-                tables.setdefault(title, layout(pd.read_csv(path)))
-    return tables
+        paths = [REFERENCE / name / folder / f"{part}.csv" for folder in ("seeds", "tables")]
+        if path := next(filter(Path.exists, paths), None):
+            laid_out[title] = layout(pd.read_csv(path))
+    return laid_out
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
     """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
     names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
     names += ["seeds"] if "seeds" in table and table["seeds"].max() > 1 else []
-    value = [f"{row.value:.1f} [{row.low:.1f}, {row.high:.1f}]" for row in table.itertuples()]
-    gaps = [
-        "" if pd.isna(row.difference) else
-        f"{row.difference:+.1f} [{row.difference_low:+.1f}, {row.difference_high:+.1f}], p = {row.p:.3f}"
-        for row in table.itertuples()
-    ]  # fmt: skip
+    value, gaps = [], []
+    for shown, low, high, *gap, p in table[list(_MEASURED)].itertuples(index=False, name=None):
+        value.append(format_interval(shown, low, high))
+        gaps.append("" if pd.isna(p) else f"{format_interval(*gap, '+.1f')}, p = {p:.3f}")
     return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})

@@ -1,5 +1,4 @@
-"""An audit of the paper's own tables, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096, Tables 1
-and 2).
+"""An audit of the paper's own Tables 1 and 2, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096).
 
 A cell of Table 1 is a share of episodes (Average@k: tasks x k) or of tasks (Pass@k), printed to a hundredth
 of a percent, so that only some figures are possible.  All arithmetic is on integers: a figure is a whole
@@ -38,21 +37,17 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
     truncated or impossible), nearest (the fractions around an impossible figure).  `successes` of an
     impossible cell is the nearest one.
     """
-    rows = []
-    for row in table[table["application"] != OVERALL].itertuples():
-        trials = row.tasks * row.k if row.metric.startswith("Average") else row.tasks
-        successes, verdict, nearest = whole_number(round(100 * row.value), trials)
-        rows.append(
-            (row.metric, row.k, row.model, row.application, row.value, trials, successes, verdict, nearest)
-        )
-    columns = ["metric", "k", "model", "application", "value", "trials", "successes", "verdict", "nearest"]
-    return pd.DataFrame(rows, columns=columns)
+    columns = ["metric", "k", "model", "application", "value"]
+    counted = table.loc[table["application"] != OVERALL, [*columns, "tasks"]].reset_index(drop=True)
+    runs = counted["k"].where(counted["metric"].str.startswith("Average"), 1)
+    counted["trials"] = counted.pop("tasks") * runs
+    hundredths = (100 * counted["value"]).round().astype(int)
+    found = [whole_number(*cell) for cell in zip(hundredths, counted["trials"], strict=True)]
+    return counted.join(pd.DataFrame(found, columns=["successes", "verdict", "nearest"]))
 
 
 def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
-    """The number of successes behind a printed share, its verdict (as of `cells`), and the nearest fractions
-    if impossible.
-    """
+    """The successes behind a printed share, its verdict (as of `cells`), and the fractions around an impossible one."""
     below = hundredths * trials // 10_000
     for successes in (below, below + 1):
         share = Fraction(10_000 * successes, trials)
@@ -68,21 +63,18 @@ def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
 
 
 def overalls(table: pd.DataFrame, counted: pd.DataFrame) -> pd.DataFrame:
-    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind
-    them.
+    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind them.
 
     Columns: metric, model, printed, mean (of the printed cells, percent), difference, agrees.
     """
     rows = []
     for (metric, model), row in table.groupby(["metric", "model"], sort=False):
-        of = row.set_index("application")["value"]
-        printed = round(100 * of[OVERALL])
-        mean = Fraction(sum(round(100 * value) for value in of.drop(OVERALL)), len(TASKS))
-        own = counted[(counted["metric"] == metric) & (counted["model"] == model)]
-        exact = sum(
-            Fraction(10_000 * s, t) for s, t in zip(own["successes"], own["trials"], strict=True)
-        ) / len(own)
-        possible = "impossible" not in set(own["verdict"])
+        values = row.set_index("application")["value"]
+        printed = round(100 * values[OVERALL])
+        mean = Fraction(sum(round(100 * value) for value in values.drop(OVERALL)), len(TASKS))
+        behind = counted[(counted["metric"] == metric) & (counted["model"] == model)]
+        shares = [Fraction(10_000 * cell.successes, cell.trials) for cell in behind.itertuples()]
+        exact, possible = sum(shares) / len(shares), "impossible" not in set(behind["verdict"])
         agrees = _printed_as(mean, printed) or (possible and _printed_as(exact, printed))
         rows.append((metric, model, printed / 100, float(mean) / 100, float(printed - mean) / 100, agrees))
     return pd.DataFrame(rows, columns=["metric", "model", "printed", "mean", "difference", "agrees"])
@@ -101,20 +93,17 @@ def pooled(counted: pd.DataFrame) -> pd.DataFrame:
     are the trials of an interval: for Average@k the widest that the figures allow.
     """
     rows = []
-    for (metric, k, model), own in counted.groupby(["metric", "k", "model"], sort=False):
-        successes, trials, tasks = own["successes"].sum(), own["trials"].sum(), sum(TASKS.values())
+    for names, row in counted.groupby(["metric", "k", "model"], sort=False):
+        successes, trials, tasks = row["successes"].sum(), row["trials"].sum(), sum(TASKS.values())
         share = wilson(successes / trials * tasks, tasks)
         percent = [100 * x for x in (share.value, share.low, share.high)]
-        rows.append(
-            (metric, k, model, successes, trials, *percent, tasks, "impossible" not in set(own["verdict"]))
-        )
+        rows.append((*names, successes, trials, *percent, tasks, "impossible" not in set(row["verdict"])))
     columns = ["metric", "k", "model", "successes", "trials", "value", "low", "high", "tasks", "whole"]
     return pd.DataFrame(rows, columns=columns)
 
 
 def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
-    """Differences between CODA and the other rows that the sample sizes support: per application and over all
-    tasks.
+    """Differences between CODA and the other rows that the sample sizes support, per application and over all tasks.
 
     Columns: first_metric, first, second_metric, second, application, difference, low, high (percentage
     points), verdict. Newcombe's interval with the tasks as trials and the systems as independent: which tasks
@@ -137,23 +126,12 @@ def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
             low, high = newcombe(a, n, b, m)
             verdict = "supported" if low > 0 or high < 0 else "undecided"
             rows.append((*first, *second, application, 100 * (b - a), 100 * low, 100 * high, verdict))
-    columns = [
-        "first_metric",
-        "first",
-        "second_metric",
-        "second",
-        "application",
-        "difference",
-        "low",
-        "high",
-        "verdict",
-    ]
-    return pd.DataFrame(rows, columns=columns)
+    names = ["first_metric", "first", "second_metric", "second", "application"]
+    return pd.DataFrame(rows, columns=[*names, "difference", "low", "high", "verdict"])
 
 
 def judges(table: pd.DataFrame) -> pd.DataFrame:
-    """Precision and recall of each line of Table 2, and their change from the line before (percentage
-    points).
+    """Precision and recall of each line of Table 2, and their change from the line before (percentage points).
 
     Columns: method, benchmark, precision, recall, precision_change, recall_change.
     """
@@ -171,37 +149,30 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
         for row in parts["overalls"].itertuples() if not row.agrees
     ]  # fmt: skip
     sentences += [
-        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives "
-        f"{row.value:.2f}; "
+        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}; "
         f"nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
     ]  # fmt: skip
-    sentences += [
-        _tuned(of.set_index("method"), benchmark) for benchmark, of in parts["judges"].groupby("benchmark")
-    ]
-    whole = parts["comparisons"]
-    whole = whole[whole["application"] == OVERALL]
-    sentences += [_compared(whole[whole["second"] == model], model) for model in whole["second"].unique()]
-    single = sorted(set(parts["pooled"].query("k == 1")["model"]))
-    sentences.append(
-        f"{len(single)} of the baselines rest on one run a task (Average@1), where CODA has eight."
-    )
-    return sentences
+    by_benchmark = parts["judges"].set_index("method").groupby("benchmark")
+    sentences += [_tuned(table, benchmark) for benchmark, table in by_benchmark]
+    whole = parts["comparisons"].query("application == @OVERALL")
+    sentences += [_compared(table, model) for model, table in whole.groupby("second", sort=False)]
+    single = parts["pooled"].query("k == 1")["model"].nunique()
+    last = f"{single} of the baselines rest on one run a task (Average@1), where CODA has eight."
+    return [*sentences, last]
 
 
-def _tuned(of: pd.DataFrame, benchmark: str) -> str:
-    before, after = (of.loc[method] for method in JUDGES)
+def _tuned(table: pd.DataFrame, benchmark: str) -> str:
+    before, after = (table.loc[method] for method in JUDGES)
     changes = [f"{name} from {before[name]:.1f} to {after[name]:.1f}" for name in ("precision", "recall")]
-    verb = (
-        "bears out"
-        if after["recall"] - before["recall"] > after["precision"] - before["precision"]
-        else "does not bear out"
-    )
+    mainly_recall = after["recall"] - before["recall"] > after["precision"] - before["precision"]
+    verb = "bears out" if mainly_recall else "does not bear out"
     verdict = f"Table 2 {verb} that it mainly improves recall, as the text says"
     return f"Fine-tuning takes the judge's {' and '.join(changes)} on {benchmark}: {verdict}."
 
 
-def _compared(of: pd.DataFrame, model: str) -> str:
-    undecided = of[of["verdict"] == "undecided"]
+def _compared(table: pd.DataFrame, model: str) -> str:
+    undecided = table[table["verdict"] == "undecided"]
     names = [f"{row.first} ({row.first_metric})" for row in undecided.itertuples()]
     rest = f"; undecided against {', '.join(names)}" if names else ""
-    return f"{model} over all tasks: {len(of) - len(undecided)} of {len(of)} differences are beyond chance{rest}."
+    count = f"{len(table) - len(undecided)} of {len(table)} differences"
+    return f"{model} over all tasks: {count} are beyond chance{rest}."

@@ -1,5 +1,4 @@
-"""`coda check`: a tiny study of fixed seed, and the committed tables, compared with committed expected
-values.
+"""`coda check`: a tiny study of fixed seed, and the committed tables, compared with expected values.
 
 Three kinds of values, because a model's sums may differ in their last bits between processors:
 * `same`: what no model decides, such as the tasks that are drawn and the pixels of their first screens.
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,23 +24,16 @@ from coda_lib.config import SYSTEMS, Profile
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_json
 from coda_lib.paths import REFERENCE, display
-from coda_lib.trajectory import Trajectory, decode_image, load_trajectories
+from coda_lib.trajectory import decode_image, load_trajectories
 from coda_study.evaluation.provenance import code_state, hardware
 from coda_study.evaluation.tables import load_episodes, table1, table_settings
 from coda_study.run import Run
 
-PROFILE, SETTINGS = (
-    "smoke",
-    ("apps=[algebra,gis]",),
-)  # every kind of stage, and a generalist of two applications
+PROFILE, SETTINGS = "smoke", ("apps=[algebra,gis]",)  # every kind of stage, a generalist of two applications
 EXPECTED = REFERENCE / "check.json"
 EQUAL_SHARE = 0.85  # of the episodes of a line; docs/reproducibility.md says what was measured
-NEAR = {
-    "reward": 0.25,
-    "loss": 0.15,
-}  # largest difference of a number of this kind, by the last word of its name
-# percentage points between a committed table and the same from its episodes: six digits are written
-CELL = 0.001
+NEAR = {"reward": 0.25, "loss": 0.15}  # largest difference of a number, by the last word of its name
+CELL = 0.001  # percentage points between a committed table and that of its episodes: six digits are written
 
 
 class Line(NamedTuple):
@@ -65,46 +57,38 @@ def measure(run: Run) -> dict[str, Any]:
         found["numbers"]["generalist, first step, loss"] = _first(log, "loss")
         cells = table1(load_episodes(run), profile.systems, **table_settings(profile))
     except FileNotFoundError as error:
-        raise UserError(
-            f"run {run.name} is not finished: {display(Path(error.filename))} is missing"
-        ) from error
-    written = [
-        path
-        for path in (run.report, run.manifest, run.table1, *run.figures.glob("table1.*"))
-        if path.is_file()
-    ]
-    found["same"]["Table 1 and the report"] = f"{len(cells)} cells, {len(written)} files"
+        missing = display(Path(error.filename))
+        raise UserError(f"run {run.name} is not finished: {missing} is missing") from error
+    paths = (run.report, run.manifest, run.table1, *run.figures.glob("table1.*"))
+    found["same"]["Table 1 and the report"] = f"{len(cells)} cells, {sum(map(Path.is_file, paths))} files"
     return found
 
 
 def _measure_app(run: Run, profile: Profile, app: str, found: dict[str, Any]) -> None:
-    explored = load_trajectories(_there(run.rollouts("base", app)))
-    found["same"][f"{app}: train tasks drawn"] = _tasks(explored)
-    found["same"][f"{app}: their first screens"] = _digest(
-        decode_image(t.screenshots[0]).tobytes() for t in explored if t.run == 0
-    )
-    taught = load_trajectories(_there(run.rollouts("specialist", app)))
-    for name, played in (("base planner explores", explored), ("specialists explore", taught)):
-        found["episodes"].setdefault(name, {}).update(_outcomes(played))
-    found["numbers"][f"{app}: specialist, first step, reward"] = _first(
-        run.specialist(app) / "metrics.jsonl", "reward"
-    )
+    episodes = found["episodes"]
+    explored = load_trajectories(_existing(run.rollouts("base", app)))
+    tasks = dict.fromkeys((t.task_id, t.instruction) for t in explored)
+    digest = _digest(json.dumps(task).encode() for task in tasks)
+    found["same"][f"{app}: train tasks drawn"] = f"{len(tasks)} tasks, {digest}"
+    screens = (decode_image(t.screenshots[0]).tobytes() for t in explored if t.run == 0)
+    found["same"][f"{app}: their first screens"] = _digest(screens)
+    by_specialist = load_trajectories(_existing(run.rollouts("specialist", app)))
+    for name, played in (("base planner explores", explored), ("specialists explore", by_specialist)):
+        outcomes = {f"{t.task_id} {t.run}": _outcome(t.stop, len(t.steps), t.success) for t in played}
+        episodes.setdefault(name, {}).update(outcomes)
+    reward = _first(run.specialist(app) / "metrics.jsonl", "reward")
+    found["numbers"][f"{app}: specialist, first step, reward"] = reward
     for system in profile.systems:
-        rows = pd.read_parquet(_there(run.evaluation(system, app)))
+        rows = pd.read_parquet(_existing(run.evaluation(system, app)))
         rows = zip(rows["task_id"], rows["run"], rows["stop"], rows["steps"], rows["success"], strict=True)
         outcomes = {f"{task} {number}": _outcome(*rest) for task, number, *rest in rows}
-        found["episodes"].setdefault(f"{system} at test tasks", {}).update(outcomes)
+        episodes.setdefault(f"{system} at test tasks", {}).update(outcomes)
 
 
-def _there(path: Path) -> Path:
+def _existing(path: Path) -> Path:
     if not path.is_file():
         raise FileNotFoundError(2, "missing", str(path))
     return path
-
-
-def _tasks(played: Sequence[Trajectory]) -> str:
-    tasks = dict.fromkeys((t.task_id, t.instruction) for t in played)
-    return f"{len(tasks)} tasks, {_digest(json.dumps(task).encode() for task in tasks)}"
 
 
 def _digest(parts: Iterable[bytes]) -> str:
@@ -112,10 +96,6 @@ def _digest(parts: Iterable[bytes]) -> str:
     for part in parts:
         whole.update(hashlib.sha256(part).digest())
     return whole.hexdigest()[:12]
-
-
-def _outcomes(played: Sequence[Trajectory]) -> dict[str, str]:
-    return {f"{t.task_id} {t.run}": _outcome(t.stop, len(t.steps), t.success) for t in played}
 
 
 def _outcome(stop: str, steps: int, success: bool | None) -> str:
@@ -136,17 +116,9 @@ def compare(expected: dict[str, Any], measured: dict[str, Any]) -> list[Line]:
     for name, outcomes in expected["episodes"].items():
         now = measured["episodes"].get(name, {})
         equal = sum(now.get(key) == outcome for key, outcome in outcomes.items())
-        tolerance = f"at least {100 * EQUAL_SHARE:.0f} % equal"
-        of = f"of {len(outcomes)} episodes"
-        lines.append(
-            Line(
-                name,
-                f"{len(outcomes)} {of}",
-                f"{equal} {of}",
-                tolerance,
-                equal >= EQUAL_SHARE * len(outcomes),
-            )
-        )
+        count, tolerance = len(outcomes), f"at least {100 * EQUAL_SHARE:.0f} % equal"
+        shown = (f"{number} of {count} episodes" for number in (count, equal))
+        lines.append(Line(name, *shown, tolerance, equal >= EQUAL_SHARE * count))
     for name, value in expected["numbers"].items():
         now, near = measured["numbers"].get(name, float("nan")), NEAR[name.rpartition(" ")[2]]
         lines.append(Line(name, f"{value:.4f}", f"{now:.4f}", f"± {near}", abs(now - value) <= near))
@@ -155,25 +127,19 @@ def compare(expected: dict[str, Any], measured: dict[str, Any]) -> list[Line]:
 
 def compare_tables(folders: Iterable[Path] | None = None) -> list[Line]:
     """A line for each committed run with a Table 1: is its table what its episodes give?"""
-    found = (
-        sorted(REFERENCE.glob("*/tables/table1.csv"))
-        if folders is None
-        else [one / "tables/table1.csv" for one in folders]
-    )
-    lines = []
-    for path in found:
-        run = Run(str(path.parents[1].resolve()))
-        profile, committed = run.profile(), pd.read_csv(path)
+    if folders is None:
+        folders = [path.parents[1] for path in sorted(REFERENCE.glob("*/tables/table1.csv"))]
+    lines, names = [], ["metric", "system", "application"]
+    for folder in folders:
+        run = Run(str(folder.resolve()))
+        profile, committed = run.profile(), pd.read_csv(folder / "tables" / "table1.csv")
         again = table1(load_episodes(run), profile.systems or SYSTEMS, **table_settings(profile))
-        same_cells = committed[["metric", "system", "application"]].equals(
-            again[["metric", "system", "application"]]
-        )
-        off = float(np.abs(committed["value"] - again["value"]).max()) if same_cells else float("nan")
-        name = f"Table 1 of {run.folder.name} from its episodes"
-        cells = f"{len(committed)} cells"
-        lines.append(
-            Line(name, cells, f"{cells}, largest difference {off:.4f}", f"± {CELL} points", off <= CELL)
-        )
+        off = float("nan")
+        if committed[names].equals(again[names]):
+            off = float(np.abs(committed["value"] - again["value"]).max())
+        name, cells = f"Table 1 of {run.folder.name} from its episodes", f"{len(committed)} cells"
+        measured = f"{cells}, largest difference {off:.4f}"
+        lines.append(Line(name, cells, measured, f"± {CELL} points", off <= CELL))
     return lines
 
 
@@ -185,12 +151,9 @@ def load_expected(path: Path) -> dict[str, Any]:
 
 
 def write_expected(run: Run, path: Path) -> dict[str, Any]:
-    """Make the values of a finished run the expected ones, with the commit and the processor that they are
-    of.
-    """
-    about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed,
-    "commit": code_state()["commit"],
-             "processor": hardware()["processor"]}  # fmt: skip
-    expected = about | measure(run)
+    """Make the values of a finished run the expected ones, with the commit and the processor that they are of."""
+    about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed}
+    machine = {"commit": code_state()["commit"], "processor": hardware()["processor"]}
+    expected = about | machine | measure(run)
     write_json(path, expected)
     return expected

@@ -1,6 +1,4 @@
-"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or
-undecided.
-"""
+"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or undecided."""
 
 from __future__ import annotations
 
@@ -34,18 +32,8 @@ from coda_study.run import Run
 CLAIMS = DATA / "claims.yaml"
 JOINT = "joint"  # the ablation with one planner for all applications
 COLUMNS = [
-    "claim",
-    "metric",
-    "application",
-    "reported",
-    "difference",
-    "low",
-    "high",
-    "p",
-    "verdict",
-    "rests_on",
-    "provenance",
-]
+    "claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on",
+]  # fmt: skip
 
 
 class DifferenceTest(Section):
@@ -83,15 +71,12 @@ class Claim(Section):
 
 
 def load_claims(path: Path = CLAIMS) -> list[Claim]:
-    """The claims.  UserError names file, claim and field of what is missing or unknown, a metric for
-    instance.
-    """
+    """The claims.  UserError names file, claim and field of what is missing or unknown."""
     return load_rows(path, Claim)
 
 
 def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Profile]:
-    """The episodes and names of the systems of runs that differ in the seed alone, with `JOINT` where all
-    have that ablation.
+    """Episodes and names of the systems of several seeds, and the profile; with `JOINT` where all have that ablation.
 
     Episodes and profile are those of `load_seeds`, with its errors.
     """
@@ -103,19 +88,11 @@ def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Pr
 
 
 def decide_claims(
-    claims: Sequence[Claim],
-    episodes: pd.DataFrame,
-    votes: pd.DataFrame,
-    rules: Sequence[Rule],
-    systems: Sequence[str],
-    apps: Sequence[str],
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    provenance: Provenance = Provenance.MEASURED,
-    k: int | None = None,
-) -> pd.DataFrame:
-    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the
-    `votes`.
+    claims: Sequence[Claim], episodes: pd.DataFrame, votes: pd.DataFrame, rules: Sequence[Rule],
+    systems: Sequence[str], apps: Sequence[str], resamples: int = RESAMPLES, seed: int = 0,
+    provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+) -> pd.DataFrame:  # fmt: skip
+    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
     With the episodes of several seeds (`load_systems`) it is theirs together: a task's score is the mean over
     the seeds, each of which has `k` of its runs (default: all).
@@ -133,86 +110,57 @@ def decide_claims(
     for claim in claims:
         match claim.test:
             case Untested(needs=needs):
-                decided = [_not_tested(f"needs {needs}")]
+                decided = [{"rests_on": f"needs {needs}"}]
             case RulesTest() as test:
-                decided = [_of_rules(test, votes, rules, *drawing, provenance)]
+                decided = [_of_rules(test, votes, rules, *drawing)]
             case DifferenceTest() as test:
-                decided = _of_systems(test, matrices, systems, apps, *drawing, provenance, k)
-        rows += [{"claim": claim.claim} | row for row in decided]
+                decided = _of_systems(test, matrices, systems, apps, *drawing, k)
+        rows += [{"claim": claim.claim, "verdict": _verdict(row, provenance)} | row for row in decided]
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
 
 
 def _of_systems(
-    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str], resamples: int,
-    seed: int,
-    provenance: Provenance, k: int | None,
+    test: DifferenceTest, matrices: Matrices, systems: Sequence[str], apps: Sequence[str],
+    resamples: int, seed: int, k: int | None,
 ) -> list[dict]:  # fmt: skip
     pair = (test.first, test.second)
     # a study of real applications has other ones
     everything = apps if set(apps) <= set(DESKTOP_APPS) else APPS
     wanted = (*pair, *(everything if test.application == OVERALL else [test.application]))
     if absent := [name for name in wanted if name not in (*systems, *apps)]:
-        return [_not_tested(f"the run has no {' and no '.join(absent)}")]
+        return [{"rests_on": f"the run has no {' and no '.join(absent)}"}]
     paper = load_table1().set_index(["metric", "model", "application"])["value"]
     where = "all applications" if test.application == OVERALL else LABELS[test.application]
     rows = []
     for family in test.metrics:
-        gap = compare(
-            matrices, family, pair, test.application, resamples, seed, apps=apps, provenance=provenance, k=k
-        )
-        reported = [
-            paper.get((f"{family}@8", PAPER_MODELS.get(name), test.application), np.nan) for name in pair
-        ]
-        runs = (
-            f"{gap['runs']} runs each"
-            if k in (None, gap["runs"])
-            else f"{k} runs each with {gap['runs'] // k} seeds"
-        )
+        gap = compare(matrices, family, pair, test.application, resamples, seed, apps=apps, k=k)
+        models = [(f"{family}@8", PAPER_MODELS.get(name), test.application) for name in pair]
+        before, after = (paper.get(model, np.nan) for model in models)
+        runs = f"{k or gap['runs']} runs each"
+        if k not in (None, gap["runs"]):
+            runs += f" with {gap['runs'] // k} seeds"
         rests_on = f"{pair[0]} and {pair[1]}, {where}: {gap['tasks']} tasks, {runs}"
-        rows.append(
-            gap | {"reported": reported[1] - reported[0], "verdict": _verdict(gap), "rests_on": rests_on}
-        )
+        rows.append(gap | {"reported": after - before, "rests_on": rests_on})
     return rows
 
 
-def _of_rules(
-    test: RulesTest,
-    votes: pd.DataFrame,
-    rules: Sequence[Rule],
-    resamples: int,
-    seed: int,
-    provenance: Provenance,
-) -> dict:
+def _of_rules(test: RulesTest, votes: pd.DataFrame, rules: Sequence[Rule], resamples: int, seed: int) -> dict:
     known = {} if votes.empty else {rule.name: rule for rule in rules}
     if absent := [name for name in (test.first, test.second) if name not in known]:
-        return _not_tested(f"the run has no {' and no '.join(absent)}")
+        return {"rests_on": f"the run has no {' and no '.join(absent)}"}
     value, low, high = difference(votes, test.measure, known[test.first], known[test.second], resamples, seed)
     if np.isnan(value):
-        return _not_tested("no trajectory was accepted, or none succeeded")
-    paper = (
-        load_table2()
-        .query("benchmark == 'scienceboard' and measure == @test.measure")
-        .set_index("method")["value"]
-    )
-    gap = {
-        "metric": test.measure,
-        "difference": value,
-        "low": low,
-        "high": high,
-        "provenance": str(provenance),
-    }
-    return gap | {
-        "reported": paper[test.paper[1]] - paper[test.paper[0]], "verdict": _verdict(gap),
-        "application": OVERALL,
+        return {"rests_on": "no trajectory was accepted, or none succeeded"}
+    paper = load_table2().query("benchmark == 'scienceboard' and measure == @test.measure")
+    before, after = (paper.set_index("method")["value"][row] for row in test.paper)
+    return {
+        "metric": test.measure, "application": OVERALL, "reported": after - before,
+        "difference": value, "low": low, "high": high,
         "rests_on": f"{len(votes.groupby(TRAJECTORY))} trajectories",
     }  # fmt: skip
 
 
-def _not_tested(why: str) -> dict:
-    return {"verdict": "not tested", "rests_on": why}
-
-
-def _verdict(gap: dict) -> str:
-    if gap["provenance"] == Provenance.SMOKE:
+def _verdict(gap: dict, provenance: Provenance) -> str:
+    if "low" not in gap or provenance == Provenance.SMOKE:
         return "not tested"
     return "supported" if gap["low"] > 0 else "contradicted" if gap["high"] < 0 else "undecided"

@@ -30,11 +30,14 @@ def ending_of(episodes: pd.DataFrame) -> pd.Series:
         for task in test_tasks(app)
     }
     script, solved = episodes["task_id"].map(lengths), episodes["success"].fillna(False).astype(bool)
-    limit, broken = (
-        episodes["stop"] == reason for reason in (StopReason.STEP_LIMIT, StopReason.ENVIRONMENT_ERROR)
-    )
-    long, short = episodes["steps"] > script, episodes["steps"] < script
-    conditions = {"detour": solved & long, "direct": solved, "limit": limit, "early": short}
+    steps, limit = episodes["steps"], episodes["stop"] == StopReason.STEP_LIMIT
+    broken = episodes["stop"] == StopReason.ENVIRONMENT_ERROR
+    conditions = {
+        "detour": solved & (steps > script),
+        "direct": solved,
+        "limit": limit,
+        "early": steps < script,
+    }
     kinds = np.select([broken, *conditions.values()], [None, *conditions], default="wrong")
     return pd.Series(kinds, index=episodes.index, name="ending", dtype=object)
 
@@ -43,23 +46,20 @@ def endings(
     episodes: pd.DataFrame, systems: Sequence[str], *, apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
 ) -> pd.DataFrame:  # fmt: skip
-    """The share of each ending among a system's episodes: the unweighted mean over the applications, as
-    Overall in Table 1.
+    """The share of each ending among a system's episodes, the unweighted mean over the applications as Overall.
 
-    Columns: system, ending, value, low, high (percent, 95 % as in Table 1), tasks, runs, interval,
-    provenance.
+    Columns: system, ending, value, low, high (percent, 95 % as in Table 1), tasks, runs, interval, provenance.
     """
     episodes = episodes.assign(ending=ending_of(episodes)).dropna(subset="ending")
     rows = []
     for system in systems:
-        of_system = episodes[episodes["system"] == system]
+        played = episodes[episodes["system"] == system]
         for name in ENDINGS:
-            by_task = (of_system["ending"] == name).groupby([of_system["app"], of_system["task_id"]]).mean()
-            shares = [by_task[app].to_numpy() for app in apps]
-            estimate = statistics.mean_over_tasks(shares)
-            rows.append(
-                {"system": system, "ending": name, "value": 100 * estimate.value, "low": 100 * estimate.low,
-                 "high": 100 * estimate.high, "tasks": len(by_task), "runs": of_system["run"].nunique(),
-                 "interval": estimate.method, "provenance": str(provenance)}
-            )  # fmt: skip
+            by_task = (played["ending"] == name).groupby([played["app"], played["task_id"]]).mean()
+            estimate = statistics.mean_over_tasks([by_task[app].to_numpy() for app in apps])
+            percent = {of: 100 * getattr(estimate, of) for of in ("value", "low", "high")}
+            rows.append({
+                "system": system, "ending": name, **percent, "tasks": len(by_task),
+                "runs": played["run"].nunique(), "interval": estimate.method, "provenance": str(provenance),
+            })  # fmt: skip
     return pd.DataFrame(rows)

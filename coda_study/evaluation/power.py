@@ -28,15 +28,13 @@ from coda_study.run import Run
 POWER = 0.8  # probability of detecting a real difference; the usual choice
 SEEDS, RUNS = (1, 3, 5, 10), (1, 8, 32)  # designs to compare
 
-Pair = tuple[
-    np.ndarray, np.ndarray
-]  # successes of two systems on the same tasks of an application, (tasks x runs) each
+# successes of two systems on the same tasks of an application, (tasks x runs) each
+Pair = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Variances of a difference between two systems, mean over the applications (shares of successes, not
-    percent).
+    """Variances of a difference between two systems (of shares of successes), mean over the applications.
 
     With a single seed `seeds` is unknown (None), and `mixed` is part of `tasks`.
     """
@@ -55,9 +53,7 @@ class Spread:
         return _z(power) * sqrt(self.variance(tasks, runs, seeds))
 
     def tasks_needed(self, difference: float, runs: int, seeds: int, power: float = POWER) -> float:
-        """The number of tasks that detects a difference; infinite where the variance of the seeds alone hides
-        it.
-        """
+        """The number of tasks that detects a difference; infinite where the seeds' variance alone hides it."""
         variance = (difference / _z(power)) ** 2 - (self.seeds or 0.0) / seeds
         return ceil(self._per_task(runs, seeds) / variance) if variance > 0 else inf
 
@@ -70,25 +66,21 @@ def _z(power: float) -> float:
 
 
 def estimate(seeds: Sequence[Sequence[Pair]]) -> Spread:
-    """The variances behind measured successes: for each seed a pair of matrices (tasks x runs) for each
-    application.
+    """The variances behind measured successes: for each seed a pair of matrices for each application.
 
     By the method of moments; a negative estimate becomes zero.  UserError with a single run a task, which
     cannot separate a hard task from an unlucky run, and if the seeds have different tasks or numbers of runs.
     """
     shapes = {tuple(matrix.shape for pair in seed for matrix in pair) for seed in seeds}
     if len(shapes) > 1:
-        raise UserError(
-            "the runs have different tasks or numbers of runs: give runs of one profile that differ in "
-            "the seed"
-        )
+        different = "the runs have different tasks or numbers of runs"
+        raise UserError(f"{different}: give runs of one profile that differ in the seed")
     k, count = seeds[0][0][0].shape[1], len(seeds)
     if k < 2:
         raise UserError("a single run of each task does not show how much runs differ")
     matrices = [matrix.astype(float) for seed in seeds for pair in seed for matrix in pair]
-    noise = 2 * float(
-        np.mean([matrix.var(axis=1, ddof=1).mean() for matrix in matrices])
-    )  # of one run of each system
+    # of one run of each system
+    noise = 2 * float(np.mean([matrix.var(axis=1, ddof=1).mean() for matrix in matrices]))
     gaps = [  # (seeds x tasks) for each application
         np.stack([second.mean(axis=1) - first.mean(axis=1) for first, second in pairs])
         for pairs in zip(*seeds, strict=True)
@@ -114,10 +106,7 @@ def _residual(gap: np.ndarray) -> float:
 
 
 def load_pairs(run: Run, first: str, second: str) -> list[Pair]:
-    """The successes of two systems of a run, on the same tasks and runs, for each application.
-
-    UserError names missing systems and episodes.
-    """
+    """The successes of two systems of a run for each application.  UserError names what is missing."""
     apps = run.profile().apps
     matrices = success_matrices(load_episodes(run, (first, second)), (first, second), apps)
     return [(matrices[first, app].to_numpy(), matrices[second, app].to_numpy()) for app in apps]

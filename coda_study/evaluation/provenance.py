@@ -1,6 +1,4 @@
-"""Where the figures of a run come from: code, versions, settings, files, machine, time and memory, in
-manifest.json.
-"""
+"""manifest.json, where the figures of a run come from: code, versions, settings, files, machine, time, memory."""
 
 from __future__ import annotations
 
@@ -10,8 +8,10 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,46 +22,36 @@ from coda_lib.files import read_object, sha256, write_json
 from coda_lib.paths import REPO, display
 from coda_study.run import Run
 
-PACKAGES = ("torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas",
-            "PySide6-Essentials",
-            "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm")  # fmt: skip
+PACKAGES = (
+    "torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas", "PySide6-Essentials",
+    "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm",
+)  # fmt: skip
+RECORDED = ("wall_s", "peak_rss_mb", "notebook", "parameters")  # of a stage
 FOLDERS = ("tables", "figures")  # of a run, whose files the manifest lists beside what the stages declare
 
 
 def code_state(repo: Path = REPO) -> dict[str, Any]:
-    """Return the commit and whether tracked files differ from it; None for both where there is no git
-    checkout.
-    """
+    """The commit and whether tracked files differ from it; None for both where there is no git checkout."""
     if shutil.which("git") is None or not (repo / ".git").exists():
         return {"commit": None, "changed": None}
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=repo, capture_output=True, text=True, check=False
-    )
-    status = subprocess.run(
-        ["git", "status", "--porcelain"], cwd=repo, capture_output=True, text=True, check=True
-    )
-    return {
-        "commit": commit.stdout.strip() if commit.returncode == 0 else None,
-        "changed": bool(status.stdout.strip()),
-    }
+    how = {"cwd": repo, "capture_output": True, "text": True}
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], **how, check=False)
+    status = subprocess.run(["git", "status", "--porcelain"], **how, check=True)
+    known = commit.stdout.strip() if commit.returncode == 0 else None
+    return {"commit": known, "changed": bool(status.stdout.strip())}
 
 
 def package_versions() -> dict[str, str | None]:
-    """Return the version of Python and of each package that figures depend on; None where it is not
-    installed.
-    """
-
-    def installed(package: str) -> str | None:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return None
-
-    return {"python": platform.python_version()} | {package: installed(package) for package in PACKAGES}
+    """The version of Python and of each package that figures depend on; None where it is not installed."""
+    versions = {"python": platform.python_version()} | dict.fromkeys(PACKAGES)
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 def hardware() -> dict[str, Any]:
-    """Return the processor, cores this process may use, memory in GiB and GPUs of this machine."""
+    """The processor, cores this process may use, memory in GiB and GPUs of this machine."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": _processor(),
@@ -73,19 +63,18 @@ def hardware() -> dict[str, Any]:
 
 
 def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
-    """Return the manifest of what the run's stages recorded; paths are relative to the repository where
-    inside it.
-    """
+    """The manifest of what the run's stages recorded; paths are relative to the repository where inside it."""
     paths = sorted((run.folder / "stages").glob("*.json"))
     records = [read_object(path, "state", "started", "inputs", "outputs") for path in paths]
-    records = sorted(
-        (record for record in records if record["state"] == "done"), key=lambda record: record["started"]
-    )
-    outputs = {name: value for record in records for name, value in record["outputs"].items()}
-    inputs = {
-        name: value for record in records for name, value in record["inputs"].items() if name not in outputs
-    }
+    records = [record for record in records if record["state"] == "done"]
+    records.sort(key=itemgetter("started"))
+    inputs, outputs = {}, {}
+    for record in records:
+        inputs |= record["inputs"]
+        outputs |= record["outputs"]
+    size = sum(path.stat().st_size for path in run.folder.rglob("*") if path.is_file())
     shown = [path for name in FOLDERS for path in sorted((run.folder / name).rglob("*")) if path.is_file()]
+    produced = set(outputs)
     outputs |= {display(path): sha256(path) for path in shown}
     return {
         "run": run.folder.name,
@@ -97,19 +86,11 @@ def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
         "hardware": hardware(),
         "wall_s": round(sum(record["wall_s"] for record in records), 2),
         "peak_rss_mb": max((record["peak_rss_mb"] for record in records), default=0),
-        "disk_mb": disk_mb(run.folder),
-        "stages": {
-            record["stage"]: {key: record[key] for key in ("wall_s", "peak_rss_mb", "notebook", "parameters")}
-            for record in records
-        },
-        "inputs": dict(sorted(inputs.items())),
+        "disk_mb": round(size / 1e6, 1),
+        "stages": {record["stage"]: {key: record[key] for key in RECORDED} for record in records},
+        "inputs": {name: inputs[name] for name in sorted(inputs) if name not in produced},
         "outputs": dict(sorted(outputs.items())),
     }
-
-
-def disk_mb(folder: Path) -> float:
-    """Return the sizes of all files in a folder, in megabytes (10⁶ bytes)."""
-    return round(sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6, 1)
 
 
 def write_manifest(run: Run, profile: Profile) -> None:

@@ -6,6 +6,7 @@ An episode is a function of both, so some two hundred bytes are enough to look a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from PIL import Image
@@ -32,21 +33,28 @@ class Replay:
 
     def __str__(self) -> str:
         return (
-            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of "
-            f"{self.screens:,} are as they "
-            f"were, to the pixel; {self.same_outcome:,} outcomes are the same; {self.left_out:,} episodes "
-            "left out"
+            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of {self.screens:,} "
+            f"are as they were, to the pixel; {self.same_outcome:,} outcomes are the same; "
+            f"{self.left_out:,} episodes left out"
         )
 
 
 def without_screens(trajectory: Trajectory) -> Trajectory:
     """The trajectory with the digest of each screenshot (`DIGEST` bytes, of its pixels) in its place."""
-    steps = tuple(
-        replace(step, screenshot=_digest(decode_image(step.screenshot))) for step in trajectory.steps
-    )
-    return replace(
-        trajectory, steps=steps, final_screenshot=_digest(decode_image(trajectory.final_screenshot))
-    )
+    digests = [_digest(decode_image(screenshot)) for screenshot in _screens(trajectory)]
+    return _with_screens(trajectory, digests)
+
+
+def _screens(trajectory: Trajectory) -> list[bytes]:
+    return [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
+
+
+def _with_screens(trajectory: Trajectory, screens: Sequence[bytes]) -> Trajectory:
+    """The trajectory with other screenshots, one of each step and the final one."""
+    *before, final = screens
+    steps = zip(trajectory.steps, before, strict=True)
+    steps = tuple(replace(step, screenshot=screen) for step, screen in steps)
+    return replace(trajectory, steps=steps, final_screenshot=final)
 
 
 def replayed(
@@ -60,15 +68,10 @@ def replayed(
     env, whole = ScienceDesk(app), []
     for trajectory in trajectories:
         task = tasks.get(trajectory.task_id)
-        if (
-            task
-            and task.instruction == trajectory.instruction
-            and trajectory.stop is not StopReason.ENVIRONMENT_ERROR
-        ):
-            try:
+        same = task and task.instruction == trajectory.instruction
+        if same and trajectory.stop is not StopReason.ENVIRONMENT_ERROR:
+            with suppress(EnvironmentFault):  # counted as left out
                 whole.append(_replay(env, task, trajectory, count))
-            except EnvironmentFault:  # counted as left out
-                pass
     env.close()
     count.left_out += len(trajectories) - len(whole)
     return whole
@@ -83,18 +86,12 @@ def _replay(env: ScienceDesk, task: Task, trajectory: Trajectory, count: Replay)
             if ended:
                 break
         pictures.append(current)
-    kept = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
     count.episodes += 1
     count.same_outcome += env.check(trajectory.stop, trajectory.answer) == trajectory.success
-    count.screens += len(kept)
-    count.same_screens += sum(
-        _digest(picture) == before for picture, before in zip(pictures, kept, strict=True)
-    )
-    files = [screenshot_png(picture) for picture in pictures]
-    steps = tuple(
-        replace(step, screenshot=file) for step, file in zip(trajectory.steps, files[:-1], strict=True)
-    )
-    return replace(trajectory, steps=steps, final_screenshot=files[-1])
+    count.screens += len(pictures)
+    pairs = zip(pictures, _screens(trajectory), strict=True)
+    count.same_screens += sum(_digest(picture) == recorded for picture, recorded in pairs)
+    return _with_screens(trajectory, [screenshot_png(picture) for picture in pictures])
 
 
 def _digest(picture: Image.Image) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, product
 from operator import itemgetter
 
 import numpy as np
@@ -31,8 +31,7 @@ ENVIRONMENT_ERROR = "ENVIRONMENT_ERROR"
 LEVEL = 0.95  # of every interval
 TAILS = (50 * (1 - LEVEL), 100 - 50 * (1 - LEVEL))  # percentiles at its ends
 RESAMPLES = 10_000  # of differences
-# successes for which `wilson_over_tasks` assumes the worst case; as many as Agresti and Coull add
-PRIOR = 2.0
+PRIOR = 2.0  # successes for which `wilson_over_tasks` assumes the worst case (Agresti and Coull)
 
 Pairs = Sequence[tuple[str, int]]  # (task_id, run) of episodes
 
@@ -62,14 +61,16 @@ class Estimate:
     method: str
 
 
+def format_interval(value: float, low: float, high: float, form: str = ".1f") -> str:
+    """`12.9 [5.1, 22.4]`."""
+    return f"{value:{form}} [{low:{form}}, {high:{form}}]"
+
+
 @dataclass(frozen=True)
 class Difference(Estimate):
     """Second system minus first, with the two-sided p value of a sign-flip test over tasks."""
 
     p: float
-
-
-# ---------------------------------------------------------------------------------------------- episodes to m
 
 
 def success_matrix(
@@ -92,29 +93,20 @@ def success_matrix(
         raise EpisodesError(f"{name}: no episodes")
     tasks = sorted(episodes["task_id"].unique() if tasks is None else tasks)
     runs = sorted(episodes["run"].unique() if runs is None else runs)
-    without_outcome = (episodes["stop"] == ENVIRONMENT_ERROR) | episodes["success"].isna()
-    broken = _pairs(episodes[without_outcome])
+    broken = _pairs(episodes[(episodes["stop"] == ENVIRONMENT_ERROR) | episodes["success"].isna()])
     repeated = _pairs(episodes[episodes.duplicated(["task_id", "run"])])
-    found = set(_pairs(episodes))
-    expected = {(task, run) for task in tasks for run in runs}
-    missing, unexpected = sorted(expected - found), sorted(found - expected)
-    problems = [
-        f"{len(pairs)} {what}: {_spell(pairs)}"
-        for pairs, what in (
-            (missing, f"of {len(expected)} episodes missing"),
-            (broken, f"without an outcome ({ENVIRONMENT_ERROR}, or success not recorded)"),
-            (repeated, "recorded more than once"),
-            (unexpected, "of a task or run that is not expected"),
-        )
-        if pairs
-    ]
-    if problems:
-        message = (
-            f"{name}: "
-            + "; ".join(problems)
-            + ". Run these episodes again; no table is made from the others."
-        )
-        raise EpisodesError(message, missing, broken, repeated)
+    found, expected = set(_pairs(episodes)), set(product(tasks, runs))
+    missing = sorted(expected - found)
+    problems = {
+        f"of {len(expected)} episodes missing": missing,
+        f"without an outcome ({ENVIRONMENT_ERROR}, or success not recorded)": broken,
+        "recorded more than once": repeated,
+        "of a task or run that is not expected": sorted(found - expected),
+    }
+    if any(problems.values()):
+        listed = "; ".join(f"{len(of)} {problem}: {_spell(of)}" for problem, of in problems.items() if of)
+        again = "Run these episodes again; no table is made from the others."
+        raise EpisodesError(f"{name}: {listed}. {again}", missing, broken, repeated)
     return episodes.pivot(index="task_id", columns="run", values="success").astype(bool)
 
 
@@ -130,27 +122,19 @@ def _spell(pairs: Pairs, shown: int = 12) -> str:
     return "; ".join(spelt + rest)
 
 
-# --------------------------------------------------------------------------------------------------- scores p
-
-
 def task_average(successes: np.ndarray | pd.DataFrame) -> np.ndarray:
     """Share of runs that succeed, per task: (tasks x runs) -> (tasks,)."""
     return np.asarray(successes, dtype=float).mean(axis=1)
 
 
 def task_pass(successes: np.ndarray | pd.DataFrame, k: int) -> np.ndarray:
-    """Unbiased chance of a success among k of n runs, per task: 1 - C(n-c, k) / C(n, k); (tasks x runs) ->
-    (tasks,).
-    """
+    """Unbiased chance of a success among k of n runs: 1 - C(n-c, k) / C(n, k); (tasks x runs) -> (tasks,)."""
     successes = np.asarray(successes, dtype=bool)
     n = successes.shape[1]
     if not 1 <= k <= n:
         raise ValueError(f"Pass@{k} needs 1 <= k <= runs, and there are {n} runs")
     failures = n - successes.sum(axis=1)
     return 1.0 - special.comb(failures, k) / special.comb(n, k)
-
-
-# --------------------------------------------------------------------------------------------------------- in
 
 
 def wilson(successes: float, trials: float) -> Estimate:
@@ -162,25 +146,19 @@ def wilson(successes: float, trials: float) -> Estimate:
 def precision_and_recall(
     tasks: Sequence[str], accepted: Sequence[bool], success: Sequence[bool]
 ) -> tuple[Estimate, Estimate]:
-    """Share of the accepted trajectories that are successes, and share of the successes that are accepted;
-    see `ratio`.
+    """`ratio` of the accepted trajectories that are successes, and of the successes that are accepted.
 
     `tasks`, `accepted` and `success` have an entry for each trajectory.  Every table about judges takes both
     from here.
     """
     yes, truth = np.asarray(accepted, bool), np.asarray(success, bool)
-    counts = (
-        pd.DataFrame({"right": yes & truth, "accepted": yes, "successes": truth})
-        .groupby(np.asarray(tasks))
-        .sum()
-    )
-    right = counts["right"].to_numpy()
-    return tuple(ratio(right, counts[of].to_numpy()) for of in ("accepted", "successes"))
+    counts = pd.DataFrame(np.column_stack([yes & truth, yes, truth])).groupby(np.asarray(tasks)).sum()
+    right, accepted_of_task, successes = counts.to_numpy().T
+    return ratio(right, accepted_of_task), ratio(right, successes)
 
 
 def ratio(parts: np.ndarray, wholes: np.ndarray) -> Estimate:
-    """Share of trajectories, sum(parts) / sum(wholes), from the counts of each task, (tasks,) both; NaN if
-    `wholes` are zero.
+    """sum(parts) / sum(wholes), trajectories of each task, (tasks,) both; NaN if `wholes` are zero.
 
     The trajectories of a task are not independent: the interval is `wilson_over_tasks`, a task weighing as
     much as it has trajectories.
@@ -189,38 +167,31 @@ def ratio(parts: np.ndarray, wholes: np.ndarray) -> Estimate:
     if not wholes.size:
         return Estimate(np.nan, np.nan, np.nan, "none")
     value, weights, tasks = float(parts.sum() / wholes.sum()), wholes / wholes.sum(), len(wholes)
-    variance = (
-        np.sum((weights * (parts / wholes - value)) ** 2) * tasks / (tasks - 1) if tasks > 1 else np.inf
-    )
+    squares = np.sum((weights * (parts / wholes - value)) ** 2)
+    variance = squares * tasks / (tasks - 1) if tasks > 1 else np.inf
     return wilson_over_tasks(value, 1 / np.sum(weights**2), variance)
 
 
 def resampled_sums(counts: np.ndarray, rng: np.random.Generator, resamples: int = RESAMPLES) -> np.ndarray:
-    """Sums of counts (tasks x kinds) over tasks that are drawn with replacement, as many as there are:
-    (resamples x kinds).
-    """
+    """Sums of counts (tasks x kinds) over as many tasks, drawn with replacement: (resamples x kinds)."""
     tasks = len(counts)
     return rng.multinomial(tasks, np.full(tasks, 1 / tasks), resamples) @ counts
 
 
 def mean_over_tasks(strata: Sequence[np.ndarray]) -> Estimate:
-    """Unweighted mean over applications of the mean score per task, with `wilson_over_tasks` for its
-    interval.
+    """Unweighted mean over applications of the mean score per task, with the interval of `wilson_over_tasks`.
 
     `strata` holds one array of scores per task (tasks,), from 0 to 1, for each application; Overall has
     several.  For one application whose scores are 0 or 1, as those of Pass@k, it is `wilson`.
     """
     value = float(np.mean([np.mean(scores) for scores in strata]))
     spreads = [np.var(scores, ddof=1) if len(scores) > 1 else value * (1 - value) for scores in strata]
-    variance = (
-        sum(spread / len(scores) for spread, scores in zip(spreads, strata, strict=True)) / len(strata) ** 2
-    )
-    return wilson_over_tasks(value, _effective_tasks(strata), variance)
+    variance = sum(spread / len(scores) for spread, scores in zip(spreads, strata, strict=True))
+    return wilson_over_tasks(value, _effective_tasks(strata), variance / len(strata) ** 2)
 
 
 def wilson_over_tasks(value: float, tasks: float, variance: float) -> Estimate:
-    """Wilson's interval of a mean of shares per task, `value`: of so many tasks, or more if they differ less
-    than 0 and 1 do.
+    """Wilson's interval of `value`, a mean of shares per task, of `tasks`, or more if these differ little.
 
     A mean of scores from 0 to 1 varies most if every score is 0 or 1: then its variance is `value` (1 -
     `value`) / `tasks`.  The tasks count for more by the ratio of that to the `variance` estimated from the
@@ -242,8 +213,7 @@ def paired_difference(
     rng: np.random.Generator,
     resamples: int = RESAMPLES,
 ) -> Difference:
-    """Second minus first, both scored on the same tasks: paired bootstrap interval and sign-flip test over
-    tasks.
+    """Second minus first on the same tasks: paired bootstrap interval and sign-flip test over tasks.
 
     `first` and `second` hold one array of scores for each application, (tasks,) or (tasks, seeds), tasks in
     the same order. Tasks are resampled within their application, both systems with the same tasks; of three
@@ -254,9 +224,8 @@ def paired_difference(
     Where every task has the same difference the interval is Newcombe's for two proportions, with tasks as the
     trials.
     """
-    of_seeds = [
-        (np.asarray(b) - np.asarray(a)).reshape(len(a), -1) for a, b in zip(first, second, strict=True)
-    ]
+    pairs = zip(first, second, strict=True)
+    of_seeds = [(np.asarray(after) - np.asarray(before)).reshape(len(before), -1) for before, after in pairs]
     gaps = [gap.mean(axis=1) for gap in of_seeds]
     value = float(np.mean([gap.mean() for gap in gaps]))
     means, method = _resample(gaps, rng, resamples), "bootstrap"
@@ -273,8 +242,7 @@ def paired_difference(
 
 
 def _seed_noise(gaps: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray:
-    """What drawing the seeds with replacement adds to the mean of gaps, (tasks, seeds) for each application:
-    (resamples,).
+    """What drawing seeds adds to the mean of gaps, (tasks, seeds) for each application: (resamples,).
 
     A seed is drawn for all applications at once: the planner of stage 2 is trained for all of them.  Drawing
     from S seeds varies too little by (S - 1) / S, which is made up for.  The noise of episodes counts here
@@ -289,31 +257,25 @@ def _seed_noise(gaps: Sequence[np.ndarray], rng: np.random.Generator, resamples:
 def newcombe(first: float, first_trials: float, second: float, second_trials: float) -> tuple[float, float]:
     """Newcombe's interval of the second share minus the first, of independent samples of so many trials."""
     low, high = confint_proportions_2indep(
-        second * second_trials, second_trials, first * first_trials, first_trials, method="newcomb",
-        compare="diff",
-        alpha=1 - LEVEL,
+        second * second_trials, second_trials, first * first_trials, first_trials,
+        method="newcomb", compare="diff", alpha=1 - LEVEL,
     )  # fmt: skip
     return float(low), float(high)
 
 
 def mcnemar_p(first: np.ndarray, second: np.ndarray) -> float:
-    """Exact p value of McNemar's test on tasks solved by the first and by the second system, bool (tasks,)
-    each.
-    """
+    """Exact p value of McNemar's test: tasks solved by each system, bool (tasks,) both."""
     table = crosstab(first, second, levels=([False, True], [False, True])).count
     return float(mcnemar(table, exact=True).pvalue)
 
 
 def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples: int) -> np.ndarray | None:
-    """Unweighted means of the strata's means over resampled tasks, (resamples,); None where no stratum
-    varies.
-    """
+    """Unweighted means of the strata over resampled tasks, (resamples,); None where no stratum varies."""
     varying = [scores for scores in strata if np.ptp(scores) > 0]
     if not varying:
         return None
-    constant = sum(
-        scores[0] for scores in strata if np.ptp(scores) == 0
-    )  # resampling cannot change these means
+    # resampling cannot change the means of the others
+    constant = sum(scores[0] for scores in strata if np.ptp(scores) == 0)
     return stats.bootstrap(
         varying,
         lambda *samples, axis: (constant + sum(sample.mean(axis=axis) for sample in samples)) / len(strata),
@@ -322,17 +284,12 @@ def _resample(strata: Sequence[np.ndarray], rng: np.random.Generator, resamples:
 
 
 def _effective_tasks(strata: Sequence[np.ndarray]) -> float:
-    """Size of one sample whose mean is as uncertain as the strata's unweighted mean; all tasks if equally
-    large.
-    """
+    """Size of one sample whose mean is as uncertain as the strata's; all tasks if equally large."""
     return len(strata) ** 2 / sum(1 / len(scores) for scores in strata)
 
 
 def _sign_flip(gaps: np.ndarray, rng: np.random.Generator, resamples: int) -> float:
     if gaps.size < 2:  # one task's sign, flipped, is as extreme as before: the exact p value is 1
         return 1.0
-    test = stats.permutation_test(
-        (gaps,), lambda sample, axis: sample.sum(axis=axis), permutation_type="samples", vectorized=True,
-        n_resamples=resamples, rng=rng,
-    )  # fmt: skip
-    return float(test.pvalue)
+    how = {"permutation_type": "samples", "vectorized": True, "n_resamples": resamples, "rng": rng}
+    return float(stats.permutation_test((gaps,), np.sum, **how).pvalue)

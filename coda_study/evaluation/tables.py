@@ -1,8 +1,6 @@
-"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper's figures beside ours,
-several seeds.
+"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper beside ours, several seeds.
 
-All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success,
-stop.
+All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
 """
 
 from __future__ import annotations
@@ -35,36 +33,27 @@ PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stan
 }
 PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
 
-Episodes = Literal[
-    "evaluation", "greedy", "sealed"
-]  # at the test tasks, at these without chance, at the sealed tasks
+# at the test tasks, at these without chance, at the sealed tasks
+Episodes = Literal["evaluation", "greedy", "sealed"]
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
 def read_episodes(path: Path) -> pd.DataFrame:
     """A table with a row an episode.  UserError for another file."""
-    return read_table(
-        path, task_id="text", app="text", run="whole", system="text", success="truth", stop="text"
-    )
+    kinds = {"task_id": "text", "app": "text", "run": "whole", "system": "text", "success": "truth"}
+    return read_table(path, **kinds, stop="text")
 
 
 def load_episodes(
     run: Run, systems: Sequence[str] | None = None, of: Episodes = "evaluation"
 ) -> pd.DataFrame:
-    """The episodes of a run, of all its systems or of these, and of one kind.
-
-    UserError names what was not evaluated.
-    """
-    profile, path_of = (
-        run.profile(),
-        {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of],
-    )
+    """The episodes of a run, of all its systems or of these.  UserError names what was not evaluated."""
+    profile = run.profile()
+    path_of = {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of]
     paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
     if absent := [path for path in paths if not path.is_file()]:
-        raise UserError(
-            f"run {run.name}: {len(absent)} of {len(paths)} evaluations are not there, "
-            f"{display(absent[0])} first"
-        )
+        missing = f"{len(absent)} of {len(paths)} evaluations"
+        raise UserError(f"run {run.name}: {missing} are not there, {display(absent[0])} first")
     return pd.concat(map(read_episodes, paths))
 
 
@@ -126,13 +115,11 @@ def comparisons(
     Raises EpisodesError unless all these systems have the same tasks and runs.
     """
     pairs = [pair for pair in PAIRS if set(pair) <= set(systems)]
-    matrices = success_matrices(
-        episodes, [system for system in systems if any(system in pair for pair in pairs)], apps
-    )
+    compared = [system for system in systems if any(system in pair for pair in pairs)]
+    matrices = success_matrices(episodes, compared, apps)
+    setup = {"resamples": resamples, "seed": seed, "apps": apps, "provenance": provenance, "k": k}
     cells = product(FAMILIES, pairs, (*apps, OVERALL))
-    return pd.DataFrame(
-        [compare(matrices, *cell, resamples, seed, apps=apps, provenance=provenance, k=k) for cell in cells]
-    )
+    return pd.DataFrame([compare(matrices, *cell, **setup) for cell in cells])
 
 
 def compare(
@@ -167,13 +154,10 @@ def beside_paper(table: pd.DataFrame) -> pd.DataFrame:
         paper = paper[paper["application"] != OVERALL]
     paper = paper.rename(columns={name: f"paper_{name}" for name in ("metric", "model", "value", "tasks")})
     keys = ["paper_metric", "paper_model", "application"]
-    ours = table.assign(
-        paper_metric=table["metric"].str.split("@").str[0] + "@8",
-        paper_model=table["system"].map(PAPER_MODELS),
-    )
-    return ours.merge(
-        paper[[*keys, "paper_value", "paper_tasks"]], on=keys, how="left", validate="many_to_one"
-    )
+    metric, model = table["metric"].str.split("@").str[0] + "@8", table["system"].map(PAPER_MODELS)
+    ours = table.assign(paper_metric=metric, paper_model=model)
+    paper = paper[[*keys, "paper_value", "paper_tasks"]]
+    return ours.merge(paper, on=keys, how="left", validate="many_to_one")
 
 
 def success_matrices(
@@ -185,9 +169,8 @@ def success_matrices(
     """
     episodes = episodes[episodes["system"].isin(systems)]
     if unknown := sorted(set(episodes["app"]) - set(apps)):
-        raise EpisodesError(
-            f"episodes of applications that this table has no column for: {', '.join(unknown)}"
-        )
+        names = ", ".join(unknown)
+        raise EpisodesError(f"episodes of applications that this table has no column for: {names}")
     app_of = dict(zip(episodes["task_id"], episodes["app"], strict=True))
     if systems and (absent := [app for app in apps if app not in app_of.values()]):
         raise EpisodesError(f"no episodes of any system for {', '.join(absent)}")
@@ -207,9 +190,8 @@ def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarr
     """Score of each task with each seed, which has k of the runs: (tasks, seeds)."""
     k = k or matrix.shape[1]
     score = statistics.task_average if family == "Average" else partial(statistics.task_pass, k=k)
-    return np.stack(
-        [score(runs) for runs in np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)], axis=1
-    )
+    seeds = np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)
+    return np.stack([score(runs) for runs in seeds], axis=1)
 
 
 def _evidence(
@@ -217,27 +199,21 @@ def _evidence(
 ) -> dict:
     """The columns for the interval of a figure and its sample."""
     tasks, runs = sum(len(matrix) for matrix in matrices), matrices[0].shape[1]
-    interval = {"low": 100 * estimate.low, "high": 100 * estimate.high}
-    return interval | {
-        "tasks": tasks,
-        "runs": runs,
-        "interval": estimate.method,
-        "provenance": str(provenance),
-    }
+    return {
+        "low": 100 * estimate.low, "high": 100 * estimate.high, "tasks": tasks, "runs": runs,
+        "interval": estimate.method, "provenance": str(provenance),
+    }  # fmt: skip
 
 
 def load_seeds(runs: Sequence[Run], of: Episodes = "evaluation") -> tuple[pd.DataFrame, Profile]:
-    """The episodes of all runs in one table, with their seed, and the first run's profile; `of` as in
-    `load_episodes`.
+    """The episodes of all runs, with their seed, and the first run's profile; `of` as in `load_episodes`.
 
     The runs of a task are numbered on from seed to seed, so that `table1(episodes, ...,
     k=profile.evaluation_runs)` gives the means over the seeds.  UserError as of `study`.
     """
     profiles = study(runs)
-    parts = [
-        load_episodes(run, of=of).assign(seed=profile.seed)
-        for run, profile in zip(runs, profiles, strict=True)
-    ]
+    seeded = zip(runs, profiles, strict=True)
+    parts = [load_episodes(run, of=of).assign(seed=profile.seed) for run, profile in seeded]
     return numbered_on(parts, profiles[0].evaluation_runs), profiles[0]
 
 
@@ -251,9 +227,8 @@ def study(runs: Sequence[Run]) -> list[Profile]:
     first = _settings(profiles[0])
     for run, profile in zip(runs, profiles, strict=True):
         if different := sorted(name for name, value in _settings(profile).items() if value != first[name]):
-            raise UserError(
-                f"run {run.name} is another study than {runs[0].name}: it differs in {', '.join(different)}"
-            )
+            names = ", ".join(different)
+            raise UserError(f"run {run.name} is another study than {runs[0].name}: it differs in {names}")
     seeds = [profile.seed for profile in profiles]
     if len(set(seeds)) < len(seeds):
         raise UserError(f"two runs have the same seed: the seeds are {', '.join(map(str, seeds))}")
@@ -261,12 +236,9 @@ def study(runs: Sequence[Run]) -> list[Profile]:
 
 
 def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
-    """One table of several with the same tasks, `run` numbered on from one to the next; each has at most `k`
-    runs of a task.
-    """
-    return pd.concat(
-        [part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)], ignore_index=True
-    )
+    """One table of several with the same tasks and at most `k` runs of each, `run` numbered on."""
+    numbered = [part.assign(run=part["run"] + i * k) for i, part in enumerate(parts)]
+    return pd.concat(numbered, ignore_index=True)
 
 
 def _settings(profile: Profile) -> dict:
@@ -279,9 +251,7 @@ def reference_run(name: str = "laptop") -> Run:
 
 
 def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[Run]:
-    """The run and the finished runs of these folders that are one `study` with it, with another seed, by
-    seed.
-    """
+    """The run and the finished runs of these folders that are one `study` with it, by seed."""
     runs = {run.profile().seed: run}
     for path in sorted(path for folder in folders for path in folder.glob("*/tables/table1.csv")):
         other = Run(str(path.parents[1]))
@@ -292,20 +262,15 @@ def siblings(run: Run, folders: Sequence[Path] = (RESULTS, REFERENCE)) -> list[R
 
 
 def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
-    """Overall Average@k of each system (rows) with each seed (columns), in percent, and the standard
-    deviation between seeds.
-    """
-    cells = (
-        episodes.astype({"success": float}).groupby(["system", "seed", "app"], sort=False)["success"].mean()
-    )
+    """Overall Average@k in percent, systems x seeds, and the standard deviation between seeds."""
+    episodes = episodes.astype({"success": float})
+    cells = episodes.groupby(["system", "seed", "app"], sort=False)["success"].mean()
     table = 100 * cells.groupby(["system", "seed"], sort=False).mean().unstack("seed")
     return table.assign(deviation=table.std(axis=1, ddof=1) if table.shape[1] > 1 else np.nan)
 
 
 def over_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
-    """`table1`, `comparisons` and `by_seed` of several seeds of a study, and what captions call them; errors
-    of `load_seeds`.
-    """
+    """`table1`, `comparisons` and `by_seed` of a study, and its name in captions; errors of `load_seeds`."""
     episodes, profile = load_seeds(runs)
     settings = table_settings(profile) | {"k": profile.evaluation_runs}
     table = table1(episodes, profile.systems, **settings)

@@ -38,22 +38,15 @@ PAPER_ROWS = (  # of the paper's Table 2, in the order of `table2_rules`
 
 
 def table2(votes: pd.DataFrame, profile: Profile) -> pd.DataFrame:
-    """Table 2 of a run, columns as of `compare_rules`, with the paper's on ScienceBoard: paper_precision,
-    paper_recall.
-    """
-    paper = (
-        load_table2()
-        .query("benchmark == 'scienceboard'")
-        .pivot(index="method", columns="measure", values="value")
-    )
+    """`compare_rules` of a run, with the paper's on ScienceBoard: paper_precision, paper_recall."""
+    paper = load_table2().query("benchmark == 'scienceboard'")
+    paper = paper.pivot(index="method", columns="measure", values="value")
     reported = paper.loc[list(PAPER_ROWS)].add_prefix("paper_").reset_index(drop=True)
     return compare_rules(votes, table2_rules(profile.judge)).join(reported)
 
 
 def table2_rules(settings: JudgeSettings) -> tuple[Rule, ...]:
-    """The rows of Table 2, in its order: single votes, the rule of the profile, and the same rule over votes
-    of two judges.
-    """
+    """The rows of Table 2: single votes, the rule of the profile, and the same over votes of two judges."""
     half = half_of(settings)
     return (
         Rule("base judge", (("base", 1),), needed=1),
@@ -93,9 +86,8 @@ def _row(rule: Rule, judged: pd.DataFrame) -> dict:
     truth = judged["success"].astype(bool)
     score = JudgeScore.of(judged["accepted"], truth)
     labels = judged["steps"].where(judged["clean"], 0)
-    precision, recall = precision_and_recall(
-        judged.index.get_level_values("task_id"), judged["accepted"], truth
-    )
+    tasks = judged.index.get_level_values("task_id")
+    precision, recall = precision_and_recall(tasks, judged["accepted"], truth)
     return {
         "rule": rule.name, "trajectories": score.trajectories, "successes": score.successes,
         "accepted": score.accepted,
@@ -112,37 +104,29 @@ def _percent(name: str, share: Estimate) -> dict[str, float]:
 
 def grouped(votes: pd.DataFrame, by: Sequence[str], rules: Sequence[Rule]) -> pd.DataFrame:
     """`compare_rules` for each group of trajectories, by application or planner for instance."""
-    parts = [
-        compare_rules(group, rules).assign(**dict(zip(by, names, strict=True)))
-        for names, group in votes.groupby(list(by))
-    ]
-    columns = [name for name in parts[0] if name not in by]
-    return pd.concat(parts, ignore_index=True)[[*by, *columns]]
+    parts = {names: compare_rules(group, rules) for names, group in votes.groupby(list(by))}
+    return pd.concat(parts, names=by).reset_index(by).reset_index(drop=True)
 
 
 def judge_table(votes: pd.DataFrame, rule: Rule) -> pd.DataFrame:
-    """Precision and recall of a rule in each application, for `show.judge_bars`; intervals as of
-    `compare_rules`.
+    """Precision and recall of a rule in each application, with the intervals of `compare_rules`.
 
     Columns: application, measure, value, low, high (percent; empty where there is none), of (trajectories).
     """
-    table = grouped(votes, ["app"], [rule]).set_index("app")
-    rows = [
-        (app, measure, *table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]], int(table.loc[app,
-         whole]))
-        for app in sorted(table.index, key=list(LABELS).index)
-        for measure, whole in (("precision", "accepted"), ("recall", "successes"))
-    ]  # fmt: skip
+    table, rows = grouped(votes, ["app"], [rule]).set_index("app"), []
+    for app in sorted(table.index, key=list(LABELS).index):
+        for measure, whole in (("precision", "accepted"), ("recall", "successes")):
+            share = table.loc[app, [measure, f"{measure}_low", f"{measure}_high"]]
+            rows.append((app, measure, *share, int(table.loc[app, whole])))
     return pd.DataFrame(rows, columns=["application", "measure", "value", "low", "high", "of"])
 
 
 def difference(
     votes: pd.DataFrame, measure: str, first: Rule, second: Rule, resamples: int = RESAMPLES, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Second rule minus first in `measure` (precision or recall) on the same trajectories: percentage points,
-    95 % interval.
+    """Second rule minus first in `measure` (precision or recall) on the same trajectories, percentage points.
 
-    The interval is a paired bootstrap over tasks.  NaN where a rule accepts nothing, or nothing succeeded.
+    The 95 % interval is a paired bootstrap over tasks.  NaN where a rule accepts nothing or nothing succeeded.
     """
     ballots = cast(votes[votes["success"].notna()])
     truth, kinds = ballots["success"].astype(bool), {}
@@ -161,11 +145,9 @@ def difference(
 
 
 def cast(votes: pd.DataFrame) -> pd.DataFrame:
-    """A row per trajectory (index TRAJECTORY): app, success, steps, broken, and for each vote a column
-    (judge, number).
+    """A row per trajectory (index TRAJECTORY): app, success, steps, broken, and a column (judge, number) per vote.
 
-    A vote is INVALID, NO, YES or CLEAN, and NaN where it was not asked for.  UserError if a vote is there
-    twice.
+    A vote is INVALID, NO, YES or CLEAN, and NaN where it was not asked for.  UserError if a vote is there twice.
     """
     trajectories = votes.groupby(TRAJECTORY)[["app", "success", "steps", "broken"]].first()
     if (twice := votes.duplicated([*TRAJECTORY, "judge", "vote"])).any():
@@ -200,18 +182,16 @@ def apply(rule: Rule, ballots: pd.DataFrame) -> pd.DataFrame:
         calls, small = calls + asked, small + (asked & (judge == LOW))
         correct, clean = correct + (asked & (vote >= YES)), clean + (asked & (vote == CLEAN))
         valid &= ~asked | (vote != INVALID)
-    clean_ = (clean >= rule.needed) & ~ballots["broken"]
-    return pd.DataFrame(
-        {"accepted": correct >= rule.needed, "clean": clean_, "valid": valid, "calls": calls, "small": small}
-    )
+    accepted, clean = correct >= rule.needed, (clean >= rule.needed) & ~ballots["broken"]
+    columns = {"accepted": accepted, "clean": clean, "valid": valid, "calls": calls, "small": small}
+    return pd.DataFrame(columns)
 
 
 # ---- votes of a run --------------------------------------------------------------------------------------
 
 
 def votes_and_rules(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[Rule, ...]]:
-    """The votes behind Table 2 and its rules; unless all runs have these, the votes of their judges, if any,
-    and `voting_rules`.
+    """The votes behind Table 2 and its rules; unless all runs have these, `find_votes` and `voting_rules`.
 
     The runs have the same profile but for the seed; the attempts at a task are numbered on from run to run.
     """
@@ -234,9 +214,8 @@ def load_votes(run: Run) -> pd.DataFrame:
     """All votes of the judge of a run, as `find_votes`.  UserError if there are none."""
     votes = find_votes(run)
     if votes.empty:
-        raise UserError(
-            f"run {run.name} has no votes: {display(run.votes.parent)} holds no judged trajectories"
-        )
+        folder = display(run.votes.parent)
+        raise UserError(f"run {run.name} has no votes: {folder} holds no judged trajectories")
     return votes
 
 
@@ -249,41 +228,22 @@ def find_votes(run: Run) -> pd.DataFrame:
     """
     if os.path.lexists(run.votes):
         return _read_votes(run.votes)
-    judged = [
-        path for planner in EXPLORERS for path in sorted(run.judged(planner, "").parent.glob("*.parquet"))
-    ]
-    parts = [_stored_votes(path) for path in judged]
+    folders = [run.judged(planner, "").parent for planner in EXPLORERS]
+    parts = [_stored_votes(path) for folder in folders for path in sorted(folder.glob("*.parquet"))]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=COLUMNS)
 
 
 def _read_votes(path: Path) -> pd.DataFrame:
-    kinds = {
-        "task_id": "text",
-        "run": "whole",
-        "planner": "text",
-        "app": "text",
-        "success": "truth",
-        "steps": "whole",
-    }
-    return read_table(path, **kinds, broken="truth", judge="text", vote="whole", reply="text")
+    kinds = ("text", "whole", "text", "text", "truth", "whole", "truth", "text", "whole", "text")
+    return read_table(path, **dict(zip(COLUMNS, kinds, strict=True)))
 
 
 def _stored_votes(path: Path) -> pd.DataFrame:
-    columns = [
-        *TRAJECTORY,
-        "app",
-        "success",
-        "verdicts",
-        "steps.list.element.error",
-    ]  # without the screenshots
+    about = [*TRAJECTORY, "app", "success"]
+    rows = trajectory_rows(path, [*about, "verdicts", "steps.list.element.error"])  # without the screenshots
     return _vote_rows(
-        (
-            *(row[name] for name in (*TRAJECTORY, "app", "success")),
-            [s["error"] for s in row["steps"]],
-            "judge",
-            row["verdicts"],
-        )
-        for row in trajectory_rows(path, columns)
+        (*(row[name] for name in about), [step["error"] for step in row["steps"]], "judge", row["verdicts"])
+        for row in rows
     )
 
 

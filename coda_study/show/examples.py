@@ -1,6 +1,4 @@
-"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source code,
-small tables.
-"""
+"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source, small tables."""
 
 from __future__ import annotations
 
@@ -63,9 +61,7 @@ def settings_table(section: Section) -> pd.DataFrame:
 
 
 def first_state(task: Task) -> Observation:
-    """The first observation of a task; its `elements` are those of the application, for executors that read
-    the widget tree.
-    """
+    """The first observation of a task, with the application's `elements` for executors that read the widget tree."""
     env = ScienceDesk(task.app)
     screen = Image.fromarray(env.reset(task)[0])
     return Observation(task.instruction, (), screen, screen, env.desk.elements)
@@ -76,9 +72,8 @@ def scripted(task: Task) -> Trajectory:
     env = ScienceDesk(task.app)
     from sciencedesk.script import read_step  # needs Qt, whose absence the line above explains
 
-    (trajectory,) = rollout(
-        ScriptAgent({task.instruction: task.solution}, read_step), [(task, 0)], lambda: env, seed=0
-    )
+    agent = ScriptAgent({task.instruction: task.solution}, read_step)
+    (trajectory,) = rollout(agent, [(task, 0)], lambda: env, seed=0)
     return trajectory
 
 
@@ -89,9 +84,8 @@ def as_step(state: Observation, decision: Decision) -> Step:
 
 def conversation(messages: Sequence[Message]) -> str:
     """A prompt as text in lines of at most `WIDTH` characters; a picture is shown by its size."""
-    return "\n".join(
-        f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages
-    )
+    parts = (f"[{message['role']}]\n" + "".join(map(_as_text, message["content"])) for message in messages)
+    return "\n".join(parts)
 
 
 def _as_text(part: Mapping) -> str:
@@ -107,23 +101,22 @@ def episode_table(trajectories: Sequence[Trajectory], tasks: Sequence[Task]) -> 
     whole.
     """
     grades = {task.id: task.grade for task in tasks}
-    rows = [
-        (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps),
-         sum(bool(step.error) for step in t.steps),
-         sum(is_cut(step.plan) for step in t.steps), t.success)
-        for t in trajectories
-    ]  # fmt: skip
-    return pd.DataFrame(
-        rows, columns=["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"]
-    )
+    columns = ["task_id", "grade", "run", "stop", "steps", "unparsed", "cut", "success"]
+    rows = []
+    for t in trajectories:
+        unparsed = sum(bool(step.error) for step in t.steps)
+        cut = sum(is_cut(step.plan) for step in t.steps)
+        about = (t.task_id, grades[t.task_id], t.run, str(t.stop), len(t.steps))
+        rows.append((*about, unparsed, cut, t.success))
+    return pd.DataFrame(rows, columns=columns)
 
 
 def by_stop(table: pd.DataFrame) -> pd.DataFrame:
     """`episode_table` by stop reason: episodes, mean steps, unparsed steps, cut plans, successes."""
-    columns = {"episodes": ("run", "size"), "mean_steps": ("steps", "mean"), "unparsed_steps": ("unparsed",
-    "sum"),
-               "cut_plans": ("cut", "sum")}  # fmt: skip
-    return table.groupby("stop").agg(**columns, successes=("success", "sum")).round(1)
+    return table.groupby("stop").agg(
+        episodes=("run", "size"), mean_steps=("steps", "mean"), unparsed_steps=("unparsed", "sum"),
+        cut_plans=("cut", "sum"), successes=("success", "sum"),
+    ).round(1)  # fmt: skip
 
 
 def success_by_grade(episodes: pd.DataFrame) -> pd.DataFrame:
@@ -132,48 +125,41 @@ def success_by_grade(episodes: pd.DataFrame) -> pd.DataFrame:
     Empty where no task has a check, such as those of a task generator.
     """
     checked, k, rows = episodes.dropna(subset="success"), episodes["run"].nunique(), {}
-    for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
+    for grade, part in _grades(checked):
         success = part["success"].astype(float).groupby(part["task_id"])
-        average, passed = (
-            statistics.mean_over_tasks([scores.to_numpy()]) for scores in (success.mean(), success.max())
-        )
-        rows[grade] = (success.ngroups, _interval(average), _interval(passed))
-    return pd.DataFrame.from_dict(rows, "index", columns=["tasks", f"Average@{k}", f"Pass@{k}"]).rename_axis(
-        "grade"
-    )
+        scores = (success.mean().to_numpy(), success.max().to_numpy())
+        rows[grade] = (success.ngroups, *(_interval(statistics.mean_over_tasks([of])) for of in scores))
+    columns = ["tasks", f"Average@{k}", f"Pass@{k}"]
+    return pd.DataFrame.from_dict(rows, "index", columns=columns).rename_axis("grade")
+
+
+def _grades(table: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
+    """The rows of each grade, and all of them unless there are none."""
+    return [*table.groupby("grade"), *([("all", table)] if len(table) else [])]
 
 
 def _interval(estimate: statistics.Estimate) -> str:
     """Percent with the interval; a dash where there is no estimate."""
-    value, low, high = (100 * share for share in (estimate.value, estimate.low, estimate.high))
-    return "–" if np.isnan(value) else f"{value:.1f} [{low:.1f}, {high:.1f}]"
+    percent = [100 * share for share in (estimate.value, estimate.low, estimate.high)]
+    return "–" if np.isnan(estimate.value) else statistics.format_interval(*percent)
 
 
 # ---- verdicts and labels ---------------------------------------------------------------------------------
 
 
 def vote_table(judged: Sequence[Trajectory], rule: Rule) -> pd.DataFrame:
-    """A row for each judged episode: numbers of votes by content, the outcome of the rule, and the
-    environment's check.
+    """A row for each judged episode: numbers of votes by content, and the outcome of the rule.
 
     `labels` counts the actions that may be learned from; `success` is the environment's check.
     """
     rows = []
-    for trajectory in judged:
-        verdicts, outcome = (
-            list(filter(None, map(read_verdict, trajectory.verdicts))),
-            rule.outcome(trajectory.verdicts),
-        )
-        votes = (
-            sum(verdict.correct for verdict in verdicts),
-            sum(verdict.clean for verdict in verdicts),
-            outcome.invalid,
-        )
-        labels = len(positive_steps(trajectory, rule))
-        rows.append((trajectory.task_id, *votes, outcome.success, labels, trajectory.success))
-    return pd.DataFrame(
-        rows, columns=["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"]
-    )
+    for t in judged:
+        verdicts, outcome = list(filter(None, map(read_verdict, t.verdicts))), rule.outcome(t.verdicts)
+        correct, clean = sum(v.correct for v in verdicts), sum(v.clean for v in verdicts)
+        labels = len(positive_steps(t, rule))
+        rows.append((t.task_id, correct, clean, outcome.invalid, outcome.success, labels, t.success))
+    columns = ["task_id", "correct", "clean", "invalid", "accepted", "labels", "success"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
@@ -183,7 +169,7 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
     """
     grades, rows = {task.id: task.grade for task in tasks}, {}
     checked = votes.dropna(subset="success").assign(grade=lambda table: table["task_id"].map(grades))
-    for grade, part in [*checked.groupby("grade"), *([("all", checked)] if len(checked) else [])]:
+    for grade, part in _grades(checked):
         accepted, success = part["accepted"].astype(bool), part["success"].astype(bool)
         estimates = statistics.precision_and_recall(part["task_id"], accepted, success)
         rows[grade] = (len(part), success.sum(), accepted.sum(), *map(_interval, estimates))
@@ -192,9 +178,7 @@ def judge_by_grade(votes: pd.DataFrame, tasks: Sequence[Task]) -> pd.DataFrame:
 
 
 def label_table(judged: Mapping[str, Sequence[Trajectory]], rule: Rule) -> pd.DataFrame:
-    """What there is to learn from, a row for each application: labelled trajectories, their tasks, labelled
-    steps.
-    """
+    """What there is to learn from, a row for each application."""
     rows = {}
     for app, trajectories in judged.items():
         labelled = [(t.task_id, len(steps)) for t in trajectories if (steps := positive_steps(t, rule))]

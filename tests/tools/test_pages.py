@@ -29,7 +29,8 @@ from tiny_models import RULE, made_up
 from coda_lib.files import write_json
 from coda_lib.paths import NOTEBOOKS, REPO
 from coda_lib.task import Task
-from coda_study.evaluation.report import html_report, to_markdown
+from coda_study.evaluation.report import to_markdown
+from coda_study.evaluation.results import html_report
 from coda_study.generator import Dropped, Round
 from coda_study.markup import as_html, as_markdown, clean_html, without_html
 from coda_study.show import (

@@ -12,7 +12,7 @@ import yaml
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.paths import CHECKPOINTS, PROFILES
-from coda_study.evaluation.deviations import LEDGER, Deviation, ledger, load_deviations
+from coda_study.evaluation.paper import LEDGER, Deviation, ledger, load_deviations
 
 
 def unpublished() -> set[str]:

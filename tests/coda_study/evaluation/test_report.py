@@ -17,7 +17,7 @@ from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS
 from coda_lib.errors import UserError
 from coda_lib.trajectory import Step, StopReason, Trajectory, encode_image
-from coda_study.evaluation import report, tables
+from coda_study.evaluation import report, results, tables
 from coda_study.evaluation.paper import OVERALL, Provenance
 from coda_study.evaluation.statistics import EpisodesError
 from coda_study.show import figures as plotting
@@ -197,17 +197,17 @@ def test_cells_have_a_true_minus_and_no_minus_zero():
 def test_html_report_is_one_file(episodes, table, tmp_path):
     run = tmp_path / "trial"
     with pytest.raises(UserError, match="no tables/table1.csv"):
-        report.html_report(run)
+        results.html_report(run)
     report.write_tables(run / "tables", table, tables.comparisons(episodes, resamples=RESAMPLES), "trial")
     judge = "planner,application,measure,value,provenance\nbase,gis,precision,81.25,smoke\nbase,gis,recall,,smoke\n"
     (run / "tables" / "judge.csv").write_text(judge)
     plotting.save(plotting.table1_bars(table), run / "figures" / "table1", report.caption(table, "trial"))
-    page = report.html_report(run).read_text(encoding="utf-8")
+    page = results.html_report(run).read_text(encoding="utf-8")
     assert "this run has not ended" in page and "no stage of this run has ended" in page
 
     (run / "manifest.json").write_text(json.dumps({"commit": "<abc>", "versions": {"numpy": "2"}}))
     (run / "timings.json").write_text(json.dumps({"explore/base/gis": 12.25, "evaluate/base/gis": 3}))
-    page = report.html_report(run).read_text(encoding="utf-8")
+    page = results.html_report(run).read_text(encoding="utf-8")
     assert (
         "<td>nan</td>" not in page and "<td>smoke</td>" not in page
     )  # empty; and the caption says the provenance
@@ -217,7 +217,7 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
         source.startswith("data:image/svg+xml;base64,") for source in re.findall(r'src="([^"]*)"', page)
     )
     assert "http" not in re.sub(r'src="[^"]*"', "", page)
-    assert page == report.html_report(run).read_text(encoding="utf-8")
+    assert page == results.html_report(run).read_text(encoding="utf-8")
 
 
 # ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from coda_study.evaluation import (
     table_settings,
     voting_rules,
 )
-from coda_study.evaluation.deviations import load_deviations
+from coda_study.evaluation.paper import load_deviations
 from coda_study.evaluation.votes import COLUMNS
 from coda_study.run import Run
 
