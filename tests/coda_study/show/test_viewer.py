@@ -54,8 +54,8 @@ from coda_study.evaluation.votes import votes_of
 from coda_study.formats import convert
 from coda_study.run import Run
 from coda_study.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
-from coda_study.show.viewer.evidence import TRAIN_TASKS
 from coda_study.show.viewer.pictures import Pictures
+from coda_study.show.viewer.sources import TRAIN_TASKS
 from sciencedesk.env import ScienceDesk
 from sciencedesk.script import read_step
 
