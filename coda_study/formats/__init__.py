@@ -41,10 +41,7 @@ WRITTEN = tuple(name for name, form in FORMATS.items() if form.write)
 
 
 def read(source: Path) -> tuple[str, list[Trajectory]]:
-    """The name of a source's format, and its trajectories.
-
-    UserError if there is nothing to read, or if a file is not as it should be.
-    """
+    """The name of a source's format, and its trajectories.  UserError names what cannot be read."""
     if not source.exists():
         raise UserError(f"there is no {source}")
     known = next((name for name, form in FORMATS.items() if form.fits(source)), None)
@@ -59,13 +56,12 @@ def read(source: Path) -> tuple[str, list[Trajectory]]:
 def convert(
     source: Path, target: Path, to: str, report: Callable[[str], object] = lambda line: None
 ) -> tuple[str, int]:
-    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how
-    many there were.
+    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and their
+    number.
 
     `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
-
-    UserError if there is nothing to read, if a file is not as it should be, if the target is there already,
-    or if two trajectories are of the same episode; then nothing is written.
+    UserError, and nothing is written, for what cannot be read, an existing target, and an episode that is
+    there twice.
     """
     if to not in WRITTEN:
         fault = "only read" if to in FORMATS else "unknown"

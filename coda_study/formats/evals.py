@@ -27,9 +27,8 @@ OUTCOMES = {True: "C", False: "I", None: "N"}  # Inspect's words for correct, in
 def write(trajectories: Sequence[Trajectory], path: Path) -> None:
     """Write the episodes of one planner, each a sample with its run as epoch; screenshots are in the file.
 
-    The scorer `check` is the environment's own; `judge` has the vote of the judge that came first, where
-    there is one. UserError without Inspect's library, for several planners, and for an episode that is there
-    twice.
+    Scorers: `check` is the environment's own, `judge` the first vote of the judge, where there is one.
+    UserError without Inspect's library, for several planners, and for an episode that is there twice.
     """
     try:
         from inspect_ai.log import write_eval_log

@@ -62,8 +62,7 @@ and the answer of a question |
 
 
 def export(run: Run, folder: Path) -> dict[str, int]:
-    """Write the data set and the model folders of a run to a new folder, whole or not at all; returns what is
-    there, by name.
+    """Write a run's data set and models to a new folder, whole or not at all; returns counts by name.
 
     UserError if the folder is there with something in it, and if the run has no judged trajectories.
     """

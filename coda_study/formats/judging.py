@@ -48,12 +48,11 @@ def judge_folder(
     view: View = View(),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Counter[str], list[str]]:
-    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and
-    the problems.
+    """Judge every trajectory of a folder; returns counts by outcome, and the problems.
 
-    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is repeated in
-    the next run. UserError if there is no trajectory, or if the server does not answer; finished judgments
-    stay.
+    Outcomes: judged, kept, not valid, refused, unreadable.  A request that the server refuses leaves
+    `{task_id}_error.json`, as in the benchmark, and is repeated in the next run.  UserError if there is no
+    trajectory, or if the server does not answer; finished judgments stay.
     """
     paths = sorted(trajectories.glob("*/*/**/*.json"))
     if not paths:

@@ -113,8 +113,7 @@ class Score:
         """A row of the published metrics_{split}.csv: total, and the rest in percent, rounded as there.
 
         `total` and accuracy count a trajectory that is read as neither accepted nor refused, as a wrong
-        verdict; so does `tnr`, the share of the failures that are refused, but not `npv`, the share of the
-        refused that are failures.
+        verdict; so does `tnr` (of the failures), but not `npv` (of the refused).
         """
         neither = (Problem.NO_REPLY, Problem.MARK)
         counted = [j for j in self.judged if j.reading is not None or j.problem in neither]

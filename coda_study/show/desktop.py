@@ -64,9 +64,7 @@ def works(checks: Sequence[Check], kind: str) -> bool:
 
 
 def reference_episodes() -> pd.DataFrame:
-    """Episodes of the laptop checkpoints on real applications, as measured once: counts by system and
-    application.
-    """
+    """The laptop checkpoints on real applications, as measured once: by system and application."""
     episodes = pd.concat(pd.read_parquet(path) for path in sorted(EPISODES.glob("*.parquet")))
     kinds = episodes["task_id"].str.partition("/")[0].rename("application")
     return episodes.groupby(["system", kinds])["success"].agg(episodes="size", solved="sum")
@@ -81,11 +79,10 @@ def study_table(folder: Path = TRAINED) -> pd.DataFrame:
 
 
 def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film]:
-    """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both
-    at one task.
+    """How many tasks of a run base and trained planner solve, and a film of both at one task.
 
-    It is the first one that the trained planner alone solves, or else the first.  UserError if there are
-    none.
+    Of the episodes with screenshots; the film is of the first task that the trained planner alone solves, or
+    else the first.  UserError if there are none.
     """
     run = Run(str(folder))
     pairs = {app: _pairs(run, app, trained) for app in run.profile("desktop").apps}
@@ -115,9 +112,7 @@ def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajector
 def played_on(
     machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]
 ) -> list[Trajectory]:
-    """The tasks' scripts, each played `runs` times on machines, real or fake; messages of faults are appended
-    to `faults`.
-    """
+    """The tasks' scripts, each played `runs` times on machines, real or fake; faults get their messages."""
     agent, pool = script_agent(tasks), Machines(machines)
     return rollout(agent, jobs(tasks, runs), pool, 0, len(machines), report=faults.append)
 

@@ -55,9 +55,7 @@ OUTLINE = [withStroke(linewidth=4, foreground="white")]  # makes marks and words
 
 
 class Sheet(Figure):
-    """A figure that notebooks show without a plotting back end, always as the same bytes and in letters of
-    the same size.
-    """
+    """A figure that notebooks show without a plotting back end, with the same bytes and size of letters."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         return _render(self, "png", ""), {"width": round(96 * self.get_figwidth())}  # CSS pixels
@@ -75,8 +73,7 @@ def _render(figure: Figure, kind: str, caption: str) -> bytes:
 def save(figure: Figure, path: Path, caption: str) -> list[Path]:
     """Write path.svg and path.png, each with the caption in its metadata; return the files written.
 
-    The caption says run, number of tasks and runs, interval and provenance: `report.caption` makes one from a
-    table.
+    The caption says run, number of tasks and runs, interval and provenance, as `report.caption` does.
     """
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("svg", "png")]
     for file in files:
@@ -112,11 +109,9 @@ def learning_curves(
 
 @styled
 def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
-    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row of panels per
-    metric.
+    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row for each metric.
 
-    `table` is `report.table1`'s; `caption` is written under the figure.  On the right are the applications
-    that the paper has.
+    `table` is `report.table1`'s.  On the right are the applications that the paper has.
     """
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
@@ -213,9 +208,7 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
 def probability_bars(
     plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]
 ) -> Sheet:
-    """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion:
-    negative).
-    """
+    """The probability of each plan before (grey) and after a step (blue: A > 0, vermilion: A <= 0)."""
     sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))
     ax, heights = sheet.subplots(), np.arange(len(plans))[::-1]
     colors = [BLUE if advantage > 0 else VERMILION for advantage in advantages]

@@ -30,15 +30,12 @@ class Film:
     data: bytes
 
     def _repr_html_(self) -> str:
-        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no
-        WebP.
-        """
+        """HTML with the bytes inside: pages made of notebooks show no WebP that is an output of its own."""
         return f'<img alt="a recording" src="data:image/webp;base64,{base64.b64encode(self.data).decode()}">'
 
 
 def film(episodes: Mapping[str, Trajectory]) -> bytes:
-    """Episodes at one task, each under its name, as a WebP: a picture for each step, with its plan and the
-    place of its action.
+    """Episodes at one task, by name, as a WebP: a picture for each step, with its plan and its action's place.
 
     An episode that has ended waits for the longest one.  The same episodes give the same bytes.
     """

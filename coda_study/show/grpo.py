@@ -49,9 +49,7 @@ def favourite(group: Group) -> str:
 
 
 def most_varied(groups: Sequence[Group]) -> Group:
-    """The group that shows most: with a right plan among others, a label that has a point, many different
-    plans and rewards.
-    """
+    """The group with a right plan among others, a label with a point, and the most plans and rewards."""
 
     def variety(group: Group) -> tuple[bool, bool, int, int]:
         right = group.rewards.max() > 1.99 and np.ptp(group.rewards) > 0
@@ -106,17 +104,13 @@ def reward_examples() -> pd.DataFrame:
 
 
 def tiny_agent() -> Agent:
-    """The base planner and the executor of the laptop, whatever models a run has: small enough for a step by
-    hand.
-    """
+    """The laptop's base planner and executor, whatever models a run has: small enough for a step by hand."""
     profile = load_profile("laptop")
     return load_agent(profile, "base", checkpoint_path(profile.models.planner))
 
 
 def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:
-    """A row for each plan: plan, advantage, and its probability by each of the log-probabilities (plans x
-    tokens).
-    """
+    """A row for each plan: plan, advantage, its probability by each of `logprobs` (plans x tokens)."""
     columns = {"plan": group.plans, "advantage": group.advantages.round(2)}
     for name, value in logprobs.items():
         columns[name] = torch.exp(value.detach().sum(dim=1)).cpu().numpy()

@@ -1,4 +1,6 @@
-"""How far a stage is: a bar below the cell, and for trainings the learning curves, redrawn as they grow."""
+"""What cells of notebooks show besides figures: Markdown, and how far a stage is, as a bar below the cell, for
+trainings with the learning curves, redrawn as they grow.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
-from IPython.display import DisplayHandle
+from IPython.display import DisplayHandle, Markdown
 
+from coda_study.markup import as_markdown, without_html
 from coda_study.pipeline.progress import clock
 from coda_study.show.figures import CURVES, learning_curves
 
 OnProgress = Callable[[int, int], None]  # (done, in all)
 REDRAW_S = 10.0  # least time between two drawings of the curves
+
+
+def markdown(text: str) -> Markdown:
+    """A text with its headings, lists, tables and emphasis, but no HTML and no links."""
+    return Markdown(without_html(text))
+
+
+def markdown_table(table: pd.DataFrame) -> Markdown:
+    """A table without its index; each cell, which may be anybody's text, is shown as it is."""
+    cells = table.rename(columns=lambda name: as_markdown(str(name))).map(lambda cell: as_markdown(str(cell)))
+    return Markdown(cells.to_markdown(index=False, disable_numparse=True))
 
 
 @contextmanager
@@ -43,10 +57,9 @@ def progress(unit: str) -> Iterator[OnProgress]:
 def training(
     log: Path | Mapping[str, Path], name: str = "", metrics: Mapping[str, str] = CURVES, caption: str = ""
 ) -> Iterator[OnProgress]:
-    """The same for a training, with the curves of its metrics.jsonl below the bar; `metrics` as of
-    `learning_curves`.
+    """`progress` of a training, with the curves of its metrics.jsonl below the bar.
 
-    Where several planners are trained one after the other, `log` is the file of each by name.
+    `metrics` is as of `learning_curves`.  Where planners are trained one after the other, `log` is by name.
     """
     handle, drawn = DisplayHandle(), [float("-inf")]
     logs = log if isinstance(log, Mapping) else {name: log}

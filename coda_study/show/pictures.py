@@ -149,12 +149,10 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
-    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no
-    cross.
-    """
-    end = None
-    if action.x is None and action.type.optional:  # where the pointer is
+    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around the point."""
+    if action.x is None:
         return
+    x, y, end = action.x * size[0] - 0.5, action.y * size[1] - 0.5, None
     match action.type:
         case ActionType.CLICK:
             shapes = "x"
@@ -170,15 +168,14 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
             shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
         case ActionType.SCROLL:
             step_x, step_y = _DIRECTIONS[action.direction]
-            x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
             shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
-        case ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP | ActionType.WAIT:
-            return
-        case ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+        case (
+            ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP
+            | ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS
+        ):  # fmt: skip
             return
         case _:
             assert_never(action.type)
-    x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
     if end:
         arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
         ax.annotate("", end, (x, y), arrowprops=arrow | {"mutation_scale": 14, "path_effects": OUTLINE})
@@ -189,9 +186,7 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
 
 @styled
 def idea(trajectory: Trajectory) -> Sheet:
-    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is
-    trained.
-    """
+    """An episode's first step: screen, planner, executor, next screen, and what is trained."""
     step, following = trajectory.steps[0], [later.screenshot for later in trajectory.steps[1:]]
     before, after = step.image, decode_image([*following, trajectory.final_screenshot][0])
     size = before.size
@@ -200,9 +195,8 @@ def idea(trajectory: Trajectory) -> Sheet:
     canvas.set(xlim=(0, 1), ylim=(0, 1))
     canvas.set_axis_off()
     action = step.actions[0]
-    for left, picture, title in (
-        (0.01, before, "the screen, and the action"), (0.72, after, "the next screen")
-    ):  # fmt: skip
+    screens_shown = ((0.01, before, "the screen, and the action"), (0.72, after, "the next screen"))
+    for left, picture, title in screens_shown:
         ax = sheet.add_axes((left, 0.2, 0.27, 0.58))
         _picture(ax, picture, title)
         if picture is before and action.x is not None:

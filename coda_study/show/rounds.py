@@ -41,9 +41,7 @@ def rounds_of(run: Run, app: str) -> list[Round]:
 
 
 def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
-    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, and what this is
-    about.
-    """
+    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, because of what."""
     rows = []
     for drawn in rounds:
         rows += [(drawn.number, task.instruction, "accepted", "") for task in drawn.tasks]

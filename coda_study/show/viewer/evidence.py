@@ -24,10 +24,7 @@ PREDICATES = {
 }  # fmt: skip
 
 
-FACTS = {  # of an episode: the columns of tables of episodes
-    "grade": "grade", "success": "success", "stop": "stop", "count": "steps", "answer": "answer",
-    "ending": "ending",
-}  # fmt: skip
+FACTS = ("grade", "success", "stop", "steps", "answer", "ending")  # columns of tables of episodes
 
 
 @dataclass
@@ -47,18 +44,17 @@ class Evidence:
     _index: dict[tuple, dict] = field(default_factory=dict, repr=False)
 
     def add(self, of: str, system: str, row: dict, trajectory: Trajectory | None = None) -> dict:
-        """The episode of this set (test, greedy, train, logs), system, task and run, with what is known of
-        it; new if need be.
-        """
+        """The episode of this set (test, greedy, train, logs) and key, with its known facts; new if need be."""
         key = (of, system, row["app"], row["task_id"], int(row["run"]))
         if key not in self._index:
             self._index[key] = dict(zip(("set", "system", "app", "task", "run"), key, strict=True))
             self.episodes.append(self._index[key])
         episode = self._index[key]
-        for name, column in FACTS.items():
+        for column in FACTS:
             value = row.get(column)
             if value is not None and value == value:  # NaN: not known
-                episode[name] = bool(value) if name == "success" else value
+                name = "count" if column == "steps" else column  # `steps` are those that are shown
+                episode[name] = bool(value) if column == "success" else value
         if trajectory:
             episode |= self._played(trajectory)
         return episode

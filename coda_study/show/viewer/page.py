@@ -35,18 +35,14 @@ LARGEST = 25_000_000  # bytes of the pictures in one file, by `write_run_page`
 
 
 def write_run_page(run: Run, apps: Sequence[str] = ()) -> Path:
-    """Write view.html into the folder of a run, with its pictures in the folder `view` beside it if they are
-    many; returns it.
-    """
+    """Write a run's view.html, with its pictures beside it in the folder `view` if they are many; returns it."""
     evidence = Evidence(f"run {run.folder.name}")
     read_run(run, evidence, apps)
     return write_beside(evidence, run)
 
 
 def write_beside(evidence: Evidence, run: Run) -> Path:
-    """`write_run_page` of what has been collected.  What is committed, and what the kit has not made, gets
-    one file.
-    """
+    """`write_run_page` of an evidence; what is committed, or not made by the kit, gets one file."""
     pictures = run.folder / PICTURES
     if belongs(pictures):
         if sum(len(picture.content) for picture in evidence.pictures.packed) * 4 / 3 > LARGEST:
@@ -63,8 +59,7 @@ def write_page(evidence: Evidence, path: Path) -> Path:
 
 
 def write_folder(evidence: Evidence, folder: Path) -> Path:
-    """Write the page and the folder of its pictures into the folder of a run, or into a folder of its own;
-    returns the page.
+    """Write page and pictures into the folder of a run, or into a folder of its own; returns the page.
 
     UserError for a folder that holds something else.
     """

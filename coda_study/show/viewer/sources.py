@@ -49,11 +49,9 @@ def read_run(
     prefix: str = "",
     train_tasks: int | None = TRAIN_TASKS,
 ) -> None:
-    """Add what a run keeps of its episodes, of all its applications or of these, and note what it does not
-    keep.
+    """Add what a run keeps of its episodes, of all applications or of `apps`, and note what it does not keep.
 
-    Of train tasks only the first `train_tasks` of each planner and application are added step by step; None:
-    all of them.
+    Of train tasks the first `train_tasks` (None: all) of each planner and application are shown step by step.
     """
     profile = run.profile()
     apps = [app for app in profile.apps if app in apps or not apps]
@@ -90,9 +88,7 @@ def read_run(
 def _read_outcomes(
     run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]
 ) -> None:
-    """The episodes at the test tasks: sampled ones with their trajectories where these are kept, greedy ones,
-    ablations.
-    """
+    """The episodes at the test tasks: sampled (with trajectories where these are kept), greedy, ablations."""
     again = Replay()
     for system, app in product(run.profile().systems, apps):
         played = {(t.task_id, t.run): t for t in _played_by(run, system, app, tasks, again)}
@@ -129,8 +125,7 @@ def _read_rollouts(
 def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: Replay) -> list[Trajectory]:
     """The trajectories of a system at the test tasks.
 
-    Where these are kept without screenshots, ScienceDesk's are played again; a real application's stay as
-    they are.
+    Where screenshots are not kept, ScienceDesk's are played again; a real application's stay as they are.
     """
     whole, bare = run.trajectories(system, app), run.actions(system, app)
     shown = load_trajectories(whole) if whole.is_file() else []
@@ -188,9 +183,7 @@ def _group(group: dict, planner: str, app: str, evidence: Evidence) -> dict:
 
 
 def _lacking(evidence: Evidence, prefix: str, tasks: bool, left_out: int) -> list[str]:
-    """What a student may look for and the run does not keep; `left_out` train episodes it does keep, and the
-    page does not.
-    """
+    """What is not kept of a run's episodes; `left_out` train episodes are kept, and not shown."""
     episodes = [episode for episode in evidence.episodes if episode["system"].startswith(prefix)]
     lacks = []
     for of, expected in {"test": 0, "train": left_out}.items():
