@@ -26,12 +26,7 @@ class Format(NamedTuple):
 
 
 FORMATS = {
-    "coda": Format(
-        load_trajectories,
-        lambda trajectories, path: save_trajectories(path, trajectories),
-        Path.is_file,
-        True,
-    ),
+    "coda": Format(load_trajectories, lambda rows, path: save_trajectories(path, rows), Path.is_file, True),
     "scienceboard": Format(
         logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))
     ),
@@ -42,42 +37,35 @@ FORMATS = {
     "agentnet": Format(agentnet.read, None, agentnet.fits),
     "inspect": Format(None, evals.write, lambda path: False, True),
 }
-WRITTEN = tuple(name for name, one in FORMATS.items() if one.write)
+WRITTEN = tuple(name for name, form in FORMATS.items() if form.write)
 
 
 def read(source: Path) -> tuple[str, list[Trajectory]]:
-    """The name of a source's format, and its trajectories.
-
-    UserError if there is nothing to read, or if a file is not as it should be.
-    """
+    """The name of a source's format, and its trajectories.  UserError names what cannot be read."""
     if not source.exists():
         raise UserError(f"there is no {source}")
-    known = next((name for name, one in FORMATS.items() if one.fits(source)), None)
+    known = next((name for name, form in FORMATS.items() if form.fits(source)), None)
     if known is None:
-        expected = (
-            "a Parquet file of ours, result.out or result.txt of episodes, "
-            "{benchmark}/{agent}/{experiment}/{task}.json, or "
-            "AgentNet's JSON Lines"
+        raise UserError(
+            f"{source} holds no trajectories: expected a Parquet file of ours, result.out or result.txt of "
+            "episodes, {benchmark}/{agent}/{experiment}/{task}.json, or AgentNet's JSON Lines"
         )
-        raise UserError(f"{source} holds no trajectories: expected {expected}")
     return known, FORMATS[known].read(source)
 
 
 def convert(
-    source: Path, target: Path, to: str, report: Callable[[str], None] = lambda line: None
+    source: Path, target: Path, to: str, report: Callable[[str], object] = lambda line: None
 ) -> tuple[str, int]:
-    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and how
-    many there were.
+    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and their
+    number.
 
     `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
-
-    UserError if there is nothing to read, if a file is not as it should be, if the target is there already,
-    or if two trajectories are of the same episode; then nothing is written.
+    UserError, and nothing is written, for what cannot be read, an existing target, and an episode that is
+    there twice.
     """
     if to not in WRITTEN:
-        raise UserError(
-            f"{'only read' if to in FORMATS else 'unknown'} format {to!r}: choose one of {', '.join(WRITTEN)}"
-        )
+        fault = "only read" if to in FORMATS else "unknown"
+        raise UserError(f"{fault} format {to!r}: choose one of {', '.join(WRITTEN)}")
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known, trajectories = read(source)

@@ -45,16 +45,14 @@ def read(source: Path) -> list[Trajectory]:
 
 
 def _read(path: Path, where: str, line: dict[str, Any]) -> Trajectory:
-    if not isinstance(line.get("traj"), list) or not all(
-        isinstance(line.get(name), str) for name in ("task_id", "instruction")
-    ):
+    kinds = {"traj": list, "task_id": str, "instruction": str}
+    if not all(isinstance(line.get(name), kind) for name, kind in kinds.items()):
         raise UserError(f"{where}: no traj, no task_id or no instruction")
     pictures = path.parent / PICTURES if (path.parent / PICTURES).is_dir() else path.parent
     steps = [_step(pictures, f"{where}, step {number}", step) for number, step in enumerate(line["traj"])]
     final = steps[-1].screenshot if steps else unseen()  # nothing was kept after the last action
-    return trajectory_of(
-        f"{NAME}/{line['task_id']}", NAME, line["instruction"], "human", steps, final, None, None
-    )
+    task_id, instruction = f"{NAME}/{line['task_id']}", line["instruction"]
+    return trajectory_of(task_id, NAME, instruction, "human", steps, final, None, None)
 
 
 def _step(pictures: Path, where: str, step: Any) -> Step:

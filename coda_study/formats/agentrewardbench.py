@@ -19,44 +19,35 @@ EXPERIMENT = "coda"
 def write(trajectories: Sequence[Trajectory], root: Path) -> None:
     """Application as benchmark, planner and run as agent; the actions are in the grammar of UI-TARS."""
     for trajectory in trajectories:
-        task, agent = (
-            safe_name(trajectory.task_id.replace("/", ".")),
-            f"{trajectory.planner}-{trajectory.run}",
-        )
-        score = trajectory.score
+        task = safe_name(trajectory.task_id.replace("/", "."))
+        agent = f"{trajectory.planner}-{trajectory.run}"
         folder = root / safe_name(trajectory.app) / safe_name(agent)
-        if (folder / EXPERIMENT / f"{task}.json").exists():
+        path = folder / EXPERIMENT / f"{task}.json"
+        if path.exists():
             raise twice(trajectory)
+        (folder / "screenshots" / task).mkdir(parents=True, exist_ok=True)
         pictures = [*(step.screenshot for step in trajectory.steps), trajectory.final_screenshot]
         names = [f"screenshots/{task}/{index}.png" for index in range(len(pictures))]
         for name, picture in zip(names, pictures, strict=True):
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_bytes(picture)
-        steps = [
-            {
-                "url": "",
-                "action": action_text(step.actions, decode_image(step.screenshot).size),
-                "reasoning": step.plan,
-                "screenshot_path": name,
-                "axtree": "",
-                "axtree_pruned": "",
-            }
-            for step, name in zip(trajectory.steps, names, strict=False)
-        ]
-        write_json(
-            folder / EXPERIMENT / f"{task}.json",
-            {
-                "benchmark": trajectory.app,
-                "agent": agent,
-                "model": trajectory.planner,
-                "seed": trajectory.run,
-                "valid": trajectory.success is not None,
-                "goal": trajectory.instruction,
-                "summary_info": {"cum_reward": float(trajectory.success or 0) if score is None else score},
-                "steps": steps,
-                "coda": record_of(trajectory) | {"final": names[-1]},
-            },
-        )
+        steps = []
+        for step, name in zip(trajectory.steps, names, strict=False):
+            action = action_text(step.actions, decode_image(step.screenshot).size)
+            fields = {"url": "", "action": action, "reasoning": step.plan, "screenshot_path": name}
+            steps.append(fields | {"axtree": "", "axtree_pruned": ""})
+        reward = float(trajectory.success or 0) if trajectory.score is None else trajectory.score
+        content = {
+            "benchmark": trajectory.app,
+            "agent": agent,
+            "model": trajectory.planner,
+            "seed": trajectory.run,
+            "valid": trajectory.success is not None,
+            "goal": trajectory.instruction,
+            "summary_info": {"cum_reward": reward},
+            "steps": steps,
+            "coda": record_of(trajectory) | {"final": names[-1]},
+        }
+        write_json(path, content)
 
 
 def read(root: Path) -> list[Trajectory]:
@@ -69,30 +60,23 @@ def _read(path: Path, folder: Path) -> Trajectory:
         raw = read_trajectory(path)
     except TrajectoryError as error:
         raise UserError(f"{path}: {error}") from error
-    steps = []
-    for number, step in enumerate(raw["steps"]):
-        where = f"{path}, step {number}"
-        picture = (
-            read_picture(folder, step["screenshot_path"], where) if step.get("screenshot_path") else unseen()
-        )
-        said, error = str(step.get("action") or ""), None
-        try:
-            actions = parse_actions(said, decode_image(picture).size) if said else ()
-        except ActionError as problem:
-            actions, error = (), str(problem)
-        steps.append(Step(picture, str(step.get("reasoning") or ""), said, actions, error))
+    steps = [_step(folder, f"{path}, step {number}", step) for number, step in enumerate(raw["steps"])]
     reward = (raw.get("summary_info") or {}).get("cum_reward")
     success = float(reward) > 0.5 if raw["valid"] and isinstance(reward, int | float) else None
-    ours = raw.get("coda")
-    final = (
-        read_picture(folder, ours["final"], str(path))
-        if ours
-        else steps[-1].screenshot
-        if steps
-        else unseen()
-    )
+    final, record = steps[-1].screenshot if steps else unseen(), raw.get("coda")
+    if record:
+        final = read_picture(folder, record["final"], str(path))
+        record = {name: value for name, value in record.items() if name != "final"}
     benchmark = folder.parent.name
-    record = {name: value for name, value in ours.items() if name != "final"} if ours else None
-    return trajectory_of(
-        f"{benchmark}/{path.stem}", benchmark, str(raw["goal"]), folder.name, steps, final, success, record
-    )
+    task_id, goal = f"{benchmark}/{path.stem}", str(raw["goal"])
+    return trajectory_of(task_id, benchmark, goal, folder.name, steps, final, success, record or None)
+
+
+def _step(folder: Path, where: str, step: dict) -> Step:
+    name, reply, error = step.get("screenshot_path"), str(step.get("action") or ""), None
+    picture = read_picture(folder, name, where) if name else unseen()
+    try:
+        actions = parse_actions(reply, decode_image(picture).size) if reply else ()
+    except ActionError as problem:
+        actions, error = (), str(problem)
+    return Step(picture, str(step.get("reasoning") or ""), reply, actions, error)

@@ -9,7 +9,7 @@ import ast
 from typing import Any
 
 from coda_lib.action import CONTROL, Action, ActionError, ActionType, hotkey_keys
-from sciencedesk.pyautogui import Call, code_of, pyautogui_calls
+from sciencedesk.pyautogui import code_of, pyautogui_calls
 
 Size = tuple[int, int]
 _POINTED = {
@@ -18,12 +18,8 @@ _POINTED = {
     if kind.arguments == ["start"]
 }
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
-_HELD = {ActionType.KEY_DOWN: "keyDown", ActionType.KEY_UP: "keyUp"}
-_BUTTONS = {"click": {"left": "click", "primary": "click", "right": "rightClick", "secondary": "rightClick"}}
-_BUTTONS |= {
-    name: {"left": name, "primary": name}
-    for name in ("doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")
-}
+_HELD = {"keyDown": ActionType.KEY_DOWN, "keyUp": ActionType.KEY_UP}
+_LEFT_BUTTON = ("click", "doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")  # by default
 MANY = 50  # times that one call may repeat an action
 
 
@@ -33,19 +29,14 @@ def action_code(action: Action, size: Size) -> str:
     >>> action_code(Action.click(0.25, 0.5), (336, 252)), action_code(Action.answer("4 cm"), (336, 252))
     ('pyautogui.click(84, 126)', 'ANS 4 cm')
     """
-    if not action.type.control:
-        try:
-            return code_of(pyautogui_calls(action, size))
-        except ActionError:  # pyautogui cannot do it, and nothing was done; a log holds what the agent wanted
-            return code_of([_wanted(action)])
-    return action.type.name if action.text is None else f"{action.type.name} {action.text}"
-
-
-def _wanted(action: Action) -> Call:
-    """The call for text that cannot be typed, or for keys that are refused, which `read_code` reads back."""
-    if action.type is ActionType.TYPE:
-        return "write", (action.text,), {}
-    return _HELD.get(action.type, "hotkey"), hotkey_keys(action.text), {}
+    if action.type.control:
+        return action.type.name if action.text is None else f"{action.type.name} {action.text}"
+    try:
+        return code_of(pyautogui_calls(action, size))
+    except ActionError:  # pyautogui cannot do it, and nothing was done; a log holds what the agent wanted
+        names = {ActionType.TYPE: "write", **{kind: name for name, kind in _HELD.items()}}
+        arguments = (action.text,) if action.type is ActionType.TYPE else hotkey_keys(action.text)
+        return code_of([(names.get(action.type, "hotkey"), arguments, {})])
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:
@@ -57,10 +48,8 @@ def read_code(code: str, size: Size) -> tuple[Action, ...]:
     """
     word, _, text = code.strip().partition(" ")
     kind = CONTROL.get(word)
-    if kind and kind.fields:  # ANS
-        return (Action(kind, text=text),)
-    if kind and not text:
-        return (Action(kind),)
+    if kind and (kind.fields or not text):  # of these only ANS has a text
+        return (Action(kind, text=text if kind.fields else None),)
     try:
         statements = ast.parse(code.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -82,18 +71,17 @@ class _Reader:
         self.size, self.actions, self.point, self.pending = size, [], None, None
 
     def read(self, statement: ast.stmt) -> None:
-        if isinstance(statement, ast.Import | ast.Assign):  # import pyautogui; pyautogui.FAILSAFE = False
-            return
-        call = statement.value if isinstance(statement, ast.Expr) else None
-        module, name = _name(call)
-        if module == "time" and name == "sleep":
-            self._add(Action.wait())
-        elif module == "pyautogui":
-            self._call(name, *_literals(call))
-        elif module == "computer":
-            self._computer(name, *_literals(call))
-        else:
-            raise ActionError(f"no action: {ast.unparse(statement)[:120]!r}")
+        match statement:
+            case ast.Import() | ast.Assign():  # import pyautogui; pyautogui.FAILSAFE = False
+                pass
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("time"), "sleep"))):
+                self._add(Action.wait())
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("pyautogui"), name)) as call):
+                self._call(name, *_literals(call))
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("computer"), name)) as call):
+                self._computer(name, *_literals(call))
+            case _:
+                raise ActionError(f"no action: {ast.unparse(statement)[:120]!r}")
 
     def _computer(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
         """The functions that OpenCUA and AgentNet add to pyautogui's."""
@@ -117,53 +105,27 @@ class _Reader:
         self.end()
         self.actions.append(action)
 
-    def _type(self, text: str) -> None:
-        if self.pending and self.pending.type is ActionType.TYPE:
-            text, self.pending = self.pending.text + text, None
-        self.end()
-        self.pending = Action.type_text(text) if text else None
-
-    def _forget_move(self) -> None:
+    def _forget_hover(self) -> None:
         if self.pending and self.pending.type is ActionType.HOVER:
             self.pending = None
 
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
+        name = "click" if name == "leftClick" else name
+        if name == "hotkey":
+            return self._hotkey(arguments)
         values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
-        name, button = {"leftClick": "click"}.get(name, name), str(values.get("button", "left")).lower()
-        function = _BUTTONS.get(name, {button: name}).get(button)
-        if function is None:
+        button = str(values.get("button", "left")).lower()
+        if name == "click" and button in ("right", "secondary"):
+            name = "rightClick"
+        elif name in _LEFT_BUTTON and button not in ("left", "primary"):
             raise ActionError(f"no action: pyautogui.{name} with the button {button!r}")
         match name:
-            case "mouseUp" if self._read_point(values) is None:
-                self._add(Action(ActionType.MOUSE_UP))
             case _ if name in (*_POINTED, "tripleClick"):
-                given = self._read_point(values)
-                self.point = given or self.point
-                if self.point is None:
-                    raise ActionError(f"{name}: no point")
-                if name == "moveTo":
-                    self.end()
-                    self.pending = Action.hover(*self.point)
-                else:
-                    if given is None:
-                        self._forget_move()
-                    self._clicks(function, values)
+                self._at_point(name, values)
             case "dragTo" if self.point is not None:
-                start, self.point = self.point, self._read_point(values)
-                if self.point is None:
-                    raise ActionError("dragTo: no point")
-                self._forget_move()
-                self._add(Action.drag(*start, *self.point))
+                self._drag(values)
             case "scroll" | "hscroll":
-                clicks, point = (
-                    values.get("clicks", 0),
-                    self._read_point(values) or self.point or (None, None),
-                )
-                if not isinstance(clicks, int | float) or not clicks:
-                    raise ActionError(f"{name}: {clicks!r} clicks")
-                directions = ("up", "down") if name == "scroll" else ("right", "left")
-                self._forget_move()
-                self._add(Action(ActionType.SCROLL, *point, direction=directions[clicks < 0]))
+                self._scroll(name, values)
             case "write" | "typewrite" if isinstance(values.get("message"), str):
                 self._type(values["message"])
             case "write" | "typewrite" | "press":
@@ -171,25 +133,58 @@ class _Reader:
                     self._type(_KEYS[key]) if key in _KEYS else self._add(Action.hotkey(key))
             case "keyDown" | "keyUp":
                 for key in _keys(values.get("key")):
-                    self._add(
-                        Action(ActionType.KEY_DOWN if name == "keyDown" else ActionType.KEY_UP, text=key)
-                    )
-            case "hotkey" if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
-                self._type("<")
-            case "hotkey":
-                keys = _keys(arguments[0] if arguments and isinstance(arguments[0], list) else arguments)
-                self._add(Action.hotkey(" ".join(keys)))
+                    self._add(Action(_HELD[name], text=key))
             case _:
                 raise ActionError(f"no action: pyautogui.{name}")
 
-    def _clicks(self, function: str, values: dict[str, Any]) -> None:
-        """So many clicks in one place: two with the left button are a double click, three one and a click."""
-        times = 3 if function == "tripleClick" else _times(values, "clicks")
-        if function in ("click", "tripleClick") and times > 1:
+    def _at_point(self, name: str, values: dict[str, Any]) -> None:
+        """A hover, clicks, or a button held or released, at a point of its own or where the pointer is."""
+        point = self._read_point(values)
+        if name == "mouseUp" and point is None:
+            return self._add(Action(ActionType.MOUSE_UP))
+        self.point = point or self.point
+        if self.point is None:
+            raise ActionError(f"{name}: no point")
+        if name == "moveTo":
+            self.end()
+            self.pending = Action.hover(*self.point)
+            return
+        if point is None:
+            self._forget_hover()
+        times = 3 if name == "tripleClick" else _times(values, "clicks")
+        if name in ("click", "tripleClick") and times > 1:  # two are a double click, three one and a click
             self._add(Action(ActionType.DOUBLE_CLICK, *self.point))
-            function, times = "click", times - 2
+            name, times = "click", times - 2
         for _ in range(times):
-            self._add(Action(_POINTED[function], *self.point))
+            self._add(Action(_POINTED[name], *self.point))
+
+    def _drag(self, values: dict[str, Any]) -> None:
+        start, self.point = self.point, self._read_point(values)
+        if self.point is None:
+            raise ActionError("dragTo: no point")
+        self._forget_hover()
+        self._add(Action.drag(*start, *self.point))
+
+    def _scroll(self, name: str, values: dict[str, Any]) -> None:
+        clicks = values.get("clicks", 0)
+        point = self._read_point(values) or self.point or (None, None)
+        if not isinstance(clicks, int | float) or not clicks:
+            raise ActionError(f"{name}: {clicks!r} clicks")
+        directions = ("up", "down") if name == "scroll" else ("right", "left")
+        self._forget_hover()
+        self._add(Action(ActionType.SCROLL, *point, direction=directions[clicks < 0]))
+
+    def _hotkey(self, arguments: list[Any]) -> None:
+        if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
+            return self._type("<")
+        keys = _keys(arguments[0] if arguments and isinstance(arguments[0], list) else arguments)
+        self._add(Action.hotkey(" ".join(keys)))
+
+    def _type(self, text: str) -> None:
+        if self.pending and self.pending.type is ActionType.TYPE:
+            text, self.pending = self.pending.text + text, None
+        self.end()
+        self.pending = Action.type_text(text) if text else None
 
     def _read_point(self, values: dict[str, Any]) -> tuple[float, float] | None:
         x, y = values.get("x"), values.get("y")
@@ -204,7 +199,7 @@ class _Reader:
 
 _PARAMETERS = {
     **dict.fromkeys((*_POINTED, "tripleClick", "dragTo"), ("x", "y")),
-    **dict.fromkeys(("click", "leftClick"), ("x", "y", "clicks", "interval", "button")),
+    "click": ("x", "y", "clicks", "interval", "button"),
     **dict.fromkeys(("scroll", "hscroll"), ("clicks", "x", "y")),
     **dict.fromkeys(("write", "typewrite"), ("message",)),
     "press": ("keys", "presses"),
@@ -225,16 +220,6 @@ def _times(values: dict[str, Any], name: str) -> int:
     if not isinstance(times, int) or not 1 <= times <= MANY:
         raise ActionError(f"{name} must be a whole number from 1 to {MANY}, not {times!r}")
     return times
-
-
-def _name(call: ast.expr | None) -> tuple[str, str]:
-    if (
-        isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and isinstance(call.func.value, ast.Name)
-    ):
-        return call.func.value.id, call.func.attr
-    return "", ""
 
 
 def _literals(call: ast.Call) -> tuple[list[Any], dict[str, Any]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from coda_lib.errors import UserError
 from coda_lib.grammar import action_text
 from coda_lib.judge import read_verdict
-from coda_lib.trajectory import Trajectory, decode_image
+from coda_lib.trajectory import Trajectory
 from coda_study.formats.parts import twice
 
 if TYPE_CHECKING:
@@ -27,21 +27,17 @@ OUTCOMES = {True: "C", False: "I", None: "N"}  # Inspect's words for correct, in
 def write(trajectories: Sequence[Trajectory], path: Path) -> None:
     """Write the episodes of one planner, each a sample with its run as epoch; screenshots are in the file.
 
-    The scorer `check` is the environment's own; `judge` has the vote of the judge that came first, where
-    there is one. UserError without Inspect's library, for several planners, and for an episode that is there
-    twice.
+    Scorers: `check` is the environment's own, `judge` the first vote of the judge, where there is one.
+    UserError without Inspect's library, for several planners, and for an episode that is there twice.
     """
     try:
         from inspect_ai.log import write_eval_log
     except ImportError as error:
-        raise UserError(
-            f"--to inspect needs Inspect's library, which writes its logs: pip install {PACKAGE}"
-        ) from error
+        fault = "--to inspect needs Inspect's library, which writes its logs"
+        raise UserError(f"{fault}: pip install {PACKAGE}") from error
     if len(planners := sorted({trajectory.planner for trajectory in trajectories})) != 1:
-        raise UserError(
-            f"an Inspect log is of one planner, here are {len(planners)} ({', '.join(planners)}): "
-            "convert them apart"
-        )
+        found = f"here are {len(planners)} ({', '.join(planners)})"
+        raise UserError(f"an Inspect log is of one planner, {found}: convert them apart")
     episodes: dict[tuple[str, int], Trajectory] = {}
     for trajectory in trajectories:
         if episodes.setdefault((trajectory.task_id, trajectory.run), trajectory) is not trajectory:
@@ -66,9 +62,8 @@ def _log(planner: str, trajectories: Sequence[Trajectory]) -> EvalLog:
     metrics = {"accuracy": EvalMetric(name="accuracy", value=sum(checked) / len(checked))} if checked else {}
     scores = [EvalScore(name="check", scorer="check", metrics=metrics)]
     results = EvalResults(total_samples=len(trajectories), completed_samples=len(trajectories), scores=scores)
-    return EvalLog(
-        status="success", eval=spec, results=results, samples=[_sample(planner, one) for one in trajectories]
-    )
+    samples = [_sample(planner, trajectory) for trajectory in trajectories]
+    return EvalLog(status="success", eval=spec, results=results, samples=samples)
 
 
 def _sample(planner: str, trajectory: Trajectory) -> EvalSample:
@@ -76,28 +71,20 @@ def _sample(planner: str, trajectory: Trajectory) -> EvalSample:
     from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ContentImage, ContentText
     from inspect_ai.scorer import Score
 
-    def seen(png: bytes, text: str) -> ChatMessageUser:
+    def screen(png: bytes, text: str) -> ChatMessageUser:
         picture = ContentImage(image=f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}")
         return ChatMessageUser(content=[picture, ContentText(text=text)])
 
     messages: list[Any] = []
-    for number, step in enumerate(trajectory.steps):
-        messages.append(
-            seen(step.screenshot, trajectory.instruction if number == 0 else f"Step {number + 1}")
-        )
-        done = (
-            action_text(step.actions, decode_image(step.screenshot).size)
-            if step.actions
-            else f"no action: {step.error}"
-        )
-        messages.append(ChatMessageAssistant(content=f"{step.plan}\n\n{done}", model=f"coda/{planner}"))
-    messages.append(seen(trajectory.final_screenshot, f"The end: {trajectory.stop}"))
+    for number, step in enumerate(trajectory.steps, 1):
+        messages.append(screen(step.screenshot, f"Step {number}" if number > 1 else trajectory.instruction))
+        action = action_text(step.actions, step.image.size) if step.actions else f"no action: {step.error}"
+        messages.append(ChatMessageAssistant(content=f"{step.plan}\n\n{action}", model=f"coda/{planner}"))
+    messages.append(screen(trajectory.final_screenshot, f"The end: {trajectory.stop}"))
     scores = {"check": Score(value=OUTCOMES[trajectory.success], answer=trajectory.answer)}
-    if trajectory.verdicts:
-        verdict = read_verdict(trajectory.verdicts[0])
-        scores["judge"] = Score(
-            value=OUTCOMES[verdict and verdict.correct], explanation=trajectory.verdicts[0]
-        )
+    for vote in trajectory.verdicts[:1]:
+        verdict = read_verdict(vote)
+        scores["judge"] = Score(value=OUTCOMES[verdict and verdict.correct], explanation=vote)
     return EvalSample(
         id=trajectory.task_id,
         epoch=trajectory.run + 1,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +23,9 @@ from coda_lib.models.chat import Message, Sampling
 from coda_lib.models.endpoint import EndpointModel, Refused
 from coda_lib.prompts import render
 
-SAMPLING = Sampling(
-    temperature=0.0, top_p=1.0, max_new_tokens=1024
-)  # the benchmark's own judges answer greedily
+SAMPLING = Sampling(temperature=0.0, top_p=1.0, max_new_tokens=1024)  # its own judges answer greedily
+SEED = 0
+INFO = ("valid", "model", "seed", "summary_info")  # of a trajectory, that a judgment repeats
 
 
 class TrajectoryError(ValueError):
@@ -46,27 +46,22 @@ def judge_folder(
     model: EndpointModel,
     judge: str,
     view: View = View(),
-    sampling: Sampling = SAMPLING,
-    seed: int = 0,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Counter[str], list[str]]:
-    """Judge every trajectory of a folder; returns counts (judged, kept, not valid, refused, unreadable) and
-    the problems.
+    """Judge every trajectory of a folder; returns counts by outcome, and the problems.
 
-    A request that the server refuses leaves `{task_id}_error.json`, as in the benchmark, and is repeated in
-    the next run. UserError if there is no trajectory, or if the server does not answer; finished judgments
-    stay.
+    Outcomes: judged, kept, not valid, refused, unreadable.  A request that the server refuses leaves
+    `{task_id}_error.json`, as in the benchmark, and is repeated in the next run.  UserError if there is no
+    trajectory, or if the server does not answer; finished judgments stay.
     """
     paths = sorted(trajectories.glob("*/*/**/*.json"))
     if not paths:
-        raise UserError(
-            f"no trajectories under {trajectories}: expected "
-            f"{{benchmark}}/{{agent}}/{{experiment}}/{{task_id}}.json"
-        )
+        layout = "{benchmark}/{agent}/{experiment}/{task_id}.json"
+        raise UserError(f"no trajectories under {trajectories}: expected {layout}")
     counts: Counter[str] = Counter()
     problems: list[str] = []
 
-    def one(path: Path) -> tuple[str, str | None]:
+    def judge_file(path: Path) -> tuple[str, str | None]:
         benchmark, agent = path.relative_to(trajectories).parts[:2]
         target = judgments / benchmark / agent / judge / path.name
         if target.exists():
@@ -78,6 +73,7 @@ def judge_folder(
             messages = question(trajectory, trajectories / benchmark / agent, view)
         except TrajectoryError as error:
             return "unreadable", f"{path}: {error}"
+        decoding = {"temperature": SAMPLING.temperature, "max_tokens": SAMPLING.max_new_tokens, "seed": SEED}
         about = {
             "benchmark": benchmark,
             "goal": trajectory["goal"],
@@ -85,17 +81,11 @@ def judge_folder(
             "judge": judge,
             "judge_model_name": model.name,
             "judge_args": {"use_screenshot": view.screenshot, "use_axtree": view.axtree},
-            "completion_args": {
-                "temperature": sampling.temperature,
-                "max_tokens": sampling.max_new_tokens,
-                "seed": seed,
-            },
-            "trajectory_info": {
-                key: trajectory.get(key) for key in ("valid", "model", "seed", "summary_info")
-            },
+            "completion_args": decoding,
+            "trajectory_info": {key: trajectory.get(key) for key in INFO},
         }
         try:
-            answer = model.complete(messages, sampling, seed)
+            answer = model.complete(messages, SAMPLING, SEED)
         except Refused as error:
             write_json(target.with_name(f"{path.stem}_error.json"), about | {"error": str(error)})
             return "refused", f"{path}: {error}"
@@ -105,7 +95,7 @@ def judge_folder(
 
     with ThreadPoolExecutor(model.concurrency) as pool:
         try:
-            for done, future in enumerate(as_completed([pool.submit(one, path) for path in paths]), 1):
+            for done, future in enumerate(as_completed([pool.submit(judge_file, path) for path in paths]), 1):
                 outcome, problem = future.result()
                 counts[outcome] += 1
                 problems += [problem] if problem else []
@@ -125,33 +115,24 @@ def read_trajectory(path: Path) -> dict[str, Any]:
         raise TrajectoryError("no JSON object")
     if missing := [key for key in ("goal", "valid", "steps") if key not in trajectory]:
         raise TrajectoryError(f"no {', '.join(missing)}")
-    if not isinstance(trajectory["steps"], list) or not all(
-        isinstance(step, dict) for step in trajectory["steps"]
-    ):
+    steps = trajectory["steps"]
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
         raise TrajectoryError("steps is no list of objects")
-    if trajectory["valid"] and not trajectory["steps"]:
+    if trajectory["valid"] and not steps:
         raise TrajectoryError("no step")
     return trajectory
 
 
 def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
     """The judge's prompt.  TrajectoryError if the last screenshot cannot be read, or is not in `folder`."""
-    last = trajectory["steps"][-1]
-    steps = [
-        {key: str(step.get(key) or "") for key in ("url", "action", "reasoning")}
-        for step in trajectory["steps"]
-    ]
-    return render(
-        "agentrewardbench",
-        "judge",
-        goal=str(trajectory["goal"]),
-        steps=steps,
-        screenshots=list(_screenshot(last, folder)) if view.screenshot else [],
-        axtree=str(last.get("axtree") or "") if view.axtree else "",
-    )
+    goal, steps = str(trajectory["goal"]), trajectory["steps"]
+    screenshots = [_screenshot(steps[-1], folder)] if view.screenshot else []
+    axtree = str(steps[-1].get("axtree") or "") if view.axtree else ""
+    steps = [{key: str(step.get(key) or "") for key in ("url", "action", "reasoning")} for step in steps]
+    return render("agentrewardbench", "judge", goal=goal, steps=steps, screenshots=screenshots, axtree=axtree)
 
 
-def _screenshot(step: dict[str, Any], folder: Path) -> Iterator[Image.Image]:
+def _screenshot(step: dict[str, Any], folder: Path) -> Image.Image:
     name = step.get("screenshot_path")
     if not isinstance(name, str) or not name:
         raise TrajectoryError("its last step names no screenshot")
@@ -160,7 +141,6 @@ def _screenshot(step: dict[str, Any], folder: Path) -> Iterator[Image.Image]:
         raise TrajectoryError(f"its screenshot {name!r} is outside {folder}")
     try:
         with reading(path, "picture"), Image.open(path) as picture:
-            shown = picture.convert("RGB")
+            return picture.convert("RGB")
     except UserError as error:
         raise TrajectoryError(f"its screenshot {name!r} cannot be read ({error})") from error
-    yield shown

@@ -113,8 +113,7 @@ class Score:
         """A row of the published metrics_{split}.csv: total, and the rest in percent, rounded as there.
 
         `total` and accuracy count a trajectory that is read as neither accepted nor refused, as a wrong
-        verdict; so does `tnr`, the share of the failures that are refused, but not `npv`, the share of the
-        refused that are failures.
+        verdict; so does `tnr` (of the failures), but not `npv` (of the refused).
         """
         neither = (Problem.NO_REPLY, Problem.MARK)
         counted = [j for j in self.judged if j.reading is not None or j.problem in neither]
@@ -129,21 +128,18 @@ class Score:
         }
         exact = {name: part / whole if whole else 0.0 for name, (part, whole) in shares.items()}
         exact["accuracy"] = round(exact["accuracy"], 4)
-        precision, recall = (
-            round(exact["precision"], 4),
-            round(exact["recall"], 4),
-        )  # F1 is that of rounded shares
+        precision, recall = (round(exact[name], 4) for name in ("precision", "recall"))
+        # F1 is that of rounded shares
         exact["f1"] = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
         return {"total": len(counted)} | {name: round(100 * share, 1) for name, share in exact.items()}
 
-    def shares(self) -> tuple[Estimate, Estimate, Estimate, Estimate]:
+    def shares(self) -> list[Estimate]:
         """Precision and recall, published and strict, with 95 % intervals as of `statistics.ratio`."""
-        published = [j.reading for j in self.read]
-        return *_shares(self.read, published), *_shares(self.judged, [j.strict for j in self.judged])
-
-
-def _shares(judged: Sequence[Judged], accepted: Sequence[bool]) -> tuple[Estimate, Estimate]:
-    return precision_and_recall([j.task_id for j in judged], accepted, [j.success for j in judged])
+        shares: list[Estimate] = []
+        for judged, accepted in ((self.read, "reading"), (self.judged, "strict")):
+            columns = ([getattr(j, name) for j in judged] for name in ("task_id", accepted, "success"))
+            shares += precision_and_recall(*columns)
+        return shares
 
 
 @dataclass(frozen=True)
@@ -167,9 +163,8 @@ def load_annotations(path: Path) -> tuple[list[Annotation], int]:
         *key, given = (row[name] for name in COLUMNS)
         label = _label(given)
         if label not in (*YES, *NO, "unsure"):
-            raise UserError(
-                f"{path}, line {line}: trajectory_success is {given!r}, which is no label of the benchmark"
-            )
+            fault = f"trajectory_success is {given!r}, which is no label of the benchmark"
+            raise UserError(f"{path}, line {line}: {fault}")
         first.setdefault(tuple(key), Annotation(*key, None if label == "unsure" else label in YES))
     return list(first.values()), len(rows) - len(first)
 
@@ -205,12 +200,11 @@ def score(
     """
     paths = sorted(judgments.glob("*/*/*/*.json"), key=lambda path: path.parent.name)
     if not paths:
-        raise UserError(
-            f"no judgments under {judgments}: expected {{benchmark}}/{{agent}}/{{judge}}/{{task_id}}.json"
-        )
-    counted = [
-        a for a in annotations if split is None or re.sub(r"\.resized|\.improved", "", a.task_id) in split
-    ]
+        layout = "{benchmark}/{agent}/{judge}/{task_id}.json"
+        raise UserError(f"no judgments under {judgments}: expected {layout}")
+    counted = list(annotations)
+    if split is not None:
+        counted = [a for a in annotations if re.sub(r"\.resized|\.improved", "", a.task_id) in split]
     sure = [a for a in counted if a.success is not None]
     judges = sorted({path.parent.name for path in paths})
     scores = [part for judge in judges for part in _score(judgments, judge, sure)]
@@ -283,8 +277,7 @@ def percent(share: Estimate) -> str:
 
 def record(scores: Scores) -> dict[str, Any]:
     """All figures as plain data; shares in percent, rounded as in the benchmark."""
-    rows = list(map(_record, scores.scores))
-    return {"scores": rows, "unsure": scores.unsure, "repeated": scores.repeated, "unknown": scores.unknown}
+    return vars(scores) | {"scores": list(map(_record, scores.scores))}
 
 
 def _record(score: Score) -> dict[str, Any]:

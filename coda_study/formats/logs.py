@@ -46,13 +46,8 @@ def _stamp(index: int) -> str:
 
 
 def _new_folder(root: Path, trajectory: Trajectory) -> Path:
-    task = trajectory.task_id.rpartition("/")[2]
-    folder = (
-        root
-        / safe_name(f"{trajectory.planner}-{trajectory.run}")
-        / safe_name(trajectory.app)
-        / safe_name(task)
-    )
+    names = (f"{trajectory.planner}-{trajectory.run}", trajectory.app, trajectory.task_id.rpartition("/")[2])
+    folder = root.joinpath(*map(safe_name, names))
     if folder.exists():
         raise twice(trajectory)
     folder.mkdir(parents=True)
@@ -72,15 +67,18 @@ def _folders(root: Path, result: str) -> list[Path]:
     return sorted({path.parent for name in (result, OURS) for path in root.rglob(name)})
 
 
+def _picture_or(default: bytes, folder: Path, name: str) -> bytes:
+    return read_picture(folder, name, str(folder)) if os.path.lexists(folder / name) else default
+
+
 def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
-    task, app, model = folder.name, folder.resolve().parent.name, folder.resolve().parent.parent.name
-    result, ours = read_result(folder / result), folder / OURS
+    app, model = folder.resolve().parent.name, folder.resolve().parent.parent.name
+    known = (f"{app}/{folder.name}", app, "", model, steps, final, read_result(folder / result))
+    ours = folder / OURS
     if not os.path.lexists(ours):
-        return trajectory_of(f"{app}/{task}", app, "", model, steps, final, result, None)
+        return trajectory_of(*known, None)
     with reading(ours, "trajectory"):
-        return trajectory_of(
-            f"{app}/{task}", app, "", model, steps, final, result, whole_text(read_json(ours))
-        )
+        return trajectory_of(*known, whole_text(read_json(ours)))
 
 
 # ---- ScienceBoard ------------------------------------------------------------------------------------------
@@ -90,12 +88,11 @@ def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
     for trajectory in trajectories:
         folder, lines = _new_folder(root, trajectory), []
         for index, step in enumerate(trajectory.steps):
-            name, size = f"step_{index}@{_stamp(index)}.png", decode_image(step.screenshot).size
+            stamp, size = _stamp(index), decode_image(step.screenshot).size
+            name = f"step_{index}@{stamp}.png"
             (folder / name).write_bytes(step.screenshot)
             codes = [action_code(action, size) for action in step.actions]
-            lines.append(
-                {"step_index": index, "timestamp": _stamp(index), "actions": codes, "screenshot": name}
-            )
+            lines.append({"step_index": index, "timestamp": stamp, "actions": codes, "screenshot": name})
         (folder / FINAL).write_bytes(trajectory.final_screenshot)
         _write(folder, trajectory, lines, SCIENCEBOARD, "{:d}")
 
@@ -109,18 +106,16 @@ def _read_scienceboard(folder: Path) -> Trajectory:
     steps = []
     for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
         where = f"{folder / 'traj.jsonl'}, line {number}"
-        if not isinstance(line.get("actions"), list) or not any(
-            isinstance(line.get(name), str) for name in (SCREEN, TREE)
-        ):
+        codes, screen = line.get("actions"), line.get(SCREEN)
+        if not isinstance(codes, list) or not any(isinstance(line.get(name), str) for name in (SCREEN, TREE)):
             raise UserError(f"{where}: no actions, or neither screenshot nor a11y_tree")
-        if isinstance(line.get(SCREEN), str):
-            picture = read_picture(folder, line[SCREEN], where)
-            actions, error = actions_of(line["actions"], decode_image(picture).size)
+        if isinstance(screen, str):
+            picture = read_picture(folder, screen, where)
+            actions, error = actions_of(codes, decode_image(picture).size)
         else:  # an agent with the accessibility tree alone: its points are on a screen of unknown size
-            picture, (actions, error) = unseen(), without_points(line["actions"])
-        steps.append(Step(picture, "", "\n".join(line["actions"]), actions, error))
-    unknown = steps[-1].screenshot if steps else unseen()
-    final = read_picture(folder, FINAL, str(folder)) if os.path.lexists(folder / FINAL) else unknown
+            picture, (actions, error) = unseen(), without_points(codes)
+        steps.append(Step(picture, "", "\n".join(codes), actions, error))
+    final = _picture_or(steps[-1].screenshot if steps else unseen(), folder, FINAL)
     return _read(folder, steps, final, SCIENCEBOARD)
 
 
@@ -134,25 +129,15 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
         (folder / FIRST).write_bytes(screenshots[0])
         for index, step in enumerate(trajectory.steps):
             size = decode_image(step.screenshot).size
-            for position, code in enumerate([action_code(action, size) for action in step.actions] or [""]):
-                last = (
-                    position >= len(step.actions) - 1
-                )  # of a step's actions only the last one's effect was seen
+            codes = [action_code(action, size) for action in step.actions] or [""]
+            for position, code in enumerate(codes, 1):
                 number = len(lines) + 1
-                name = f"step_{number}_{_stamp(number)}.png"
-                (folder / name).write_bytes(screenshots[index + last])
-                ended = code.partition(" ")[0] in ("DONE", "FAIL", "ANS")
-                lines.append(
-                    {
-                        "step_num": number,
-                        "action_timestamp": _stamp(number),
-                        "action": code,
-                        "reward": 0,
-                        "done": ended,
-                        "info": {"coda_step": index},
-                        "screenshot_file": name,
-                    }
-                )
+                stamp, ended = _stamp(number), code.partition(" ")[0] in ("DONE", "FAIL", "ANS")
+                name = f"step_{number}_{stamp}.png"
+                # of a step's actions only the last one's effect was seen
+                (folder / name).write_bytes(screenshots[index + (position == len(codes))])
+                line = {"step_num": number, "action_timestamp": stamp, "action": code, "reward": 0}
+                lines.append(line | {"done": ended, "info": {"coda_step": index}, "screenshot_file": name})
         _write(folder, trajectory, lines, OSWORLD, "{:.1f}\n")
 
 
@@ -163,7 +148,7 @@ def read_osworld(root: Path) -> list[Trajectory]:
 
 def _read_osworld(folder: Path) -> Trajectory:
     path, steps = folder / "traj.jsonl", []
-    before = read_picture(folder, FIRST, str(folder)) if os.path.lexists(folder / FIRST) else unseen()
+    before = _picture_or(unseen(), folder, FIRST)
     numbered = list(enumerate(read_lines(path), 1))
     for number, line in numbered:
         if "action" not in line or not any(isinstance(line.get(name), str) for name in (AFTER, BEFORE)):

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -20,27 +20,22 @@ from coda_lib.files import read_text, reading, whole_text
 from coda_lib.trajectory import Step, StopReason, Trajectory, decode_image, encode_image
 from coda_study.formats.code import Size, read_code
 
-ENDLESS = (2**31, 2**31)  # px: no point is off a screen of that size
 UNREAD = "not converted: "  # begins the error of a step whose code is no action of ours
 
 
 def record_of(trajectory: Trajectory) -> dict[str, Any]:
     """All of a trajectory but pictures and actions."""
     names = ("task_id", "app", "instruction", "planner", "run", "answer", "success", "score")
+    record = {name: getattr(trajectory, name) for name in names}
     steps = [{"plan": step.plan, "reply": step.reply, "error": step.error} for step in trajectory.steps]
-    return {name: getattr(trajectory, name) for name in names} | {
-        "stop": str(trajectory.stop),
-        "verdicts": list(trajectory.verdicts),
-        "steps": steps,
-    }
+    return record | {"stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps}
 
 
 def twice(trajectory: Trajectory) -> UserError:
     """The error of two trajectories that would be written to the same place."""
     episode = f"run {trajectory.run} of {trajectory.task_id} by {trajectory.planner}"
-    return UserError(
-        f"{episode} is there twice, or another task has its name in {trajectory.app}: convert them apart"
-    )
+    reason = f"is there twice, or another task has its name in {trajectory.app}"
+    return UserError(f"{episode} {reason}: convert them apart")
 
 
 def trajectory_of(
@@ -63,26 +58,24 @@ def trajectory_of(
     )
     if record is None:
         return trajectory
-    fields = {name: value for name, value in record.items() if name not in ("steps", "stop", "verdicts")}
     steps = tuple(replace(step, **texts) for step, texts in zip(steps, record["steps"], strict=True))
-    return replace(
-        trajectory, **fields, steps=steps, stop=StopReason(record["stop"]), verdicts=tuple(record["verdicts"])
-    )
+    stop, verdicts = StopReason(record["stop"]), tuple(record["verdicts"])
+    return replace(trajectory, **record | {"steps": steps, "stop": stop, "verdicts": verdicts})
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file.  UserError names file and line."""
-    found = []
+    rows = []
     for number, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip():
             continue
         try:
-            found.append(whole_text(json.loads(line)))
+            rows.append(whole_text(json.loads(line)))
         except (ValueError, RecursionError) as error:
             raise UserError(f"{path}, line {number}: no JSON ({error})") from error
-        if not isinstance(found[-1], dict):
+        if not isinstance(rows[-1], dict):
             raise UserError(f"{path}, line {number}: no JSON object")
-    return found
+    return rows
 
 
 def read_picture(folder: Path, name: Any, where: str) -> bytes:
@@ -99,13 +92,13 @@ def read_result(path: Path) -> float | None:
     """The score in a file, such as 0, 1 or 0.5; None if there is none.  UserError if it holds no number."""
     if not os.path.lexists(path):
         return None
-    said = read_text(path).strip()
+    text = read_text(path).strip()
     try:
-        result = float(said)
-    except ValueError as error:
-        raise UserError(f"{path}: {said[:40]!r} is no result") from error
+        result = float(text)
+    except ValueError:
+        result = nan
     if not isfinite(result):
-        raise UserError(f"{path}: {said[:40]!r} is no result")
+        raise UserError(f"{path}: {text[:40]!r} is no result")
     return result
 
 
@@ -116,17 +109,19 @@ def unseen() -> bytes:
 
 def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | None]:
     """The actions of pieces of code, and what is wrong with the first that is none."""
-    found: list[Action] = []
+    actions: list[Action] = []
     for code in codes:
         try:
-            found += read_code(code, size)
+            actions += read_code(code, size)
         except ActionError as error:
-            return tuple(found), f"{UNREAD}{error}"
-    return tuple(found), None
+            return tuple(actions), f"{UNREAD}{error}"
+    return tuple(actions), None
 
 
 def without_points(codes: list[str]) -> tuple[tuple[Action, ...], str | None]:
     """`actions_of` where no screen was recorded: what has a point is not converted."""
-    found, error = actions_of(codes, ENDLESS)
-    bare = tuple(takewhile(lambda action: action.x is None, found))
-    return bare, error if len(bare) == len(found) else f"{UNREAD}a point on a screen that was not recorded"
+    actions, error = actions_of(codes, (2**31, 2**31))  # px: no point is off a screen of that size
+    pointless = tuple(takewhile(lambda action: action.x is None, actions))
+    if len(pointless) < len(actions):
+        error = f"{UNREAD}a point on a screen that was not recorded"
+    return pointless, error

@@ -8,7 +8,7 @@ PUBLIC = {  # module: names
         "CURVES", "difference_bars", "judge_bars", "learning_curves", "probability_bars", "save",
         "table1_bars", "task_curve",
     ],
-    "live": ["progress", "training"],
+    "live": ["markdown", "markdown_table", "progress", "training"],
     "examples": [
         "as_step", "by_stop", "conversation", "distinct_steps", "episode_table", "first_state",
         "judge_by_grade", "label_table",
@@ -20,6 +20,6 @@ PUBLIC = {  # module: names
         "step_table", "steps_by_hand", "tiny_agent",
     ],
     "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
-    "desktop": [], "pages": ["markdown", "markdown_table"],
+    "desktop": [],
 }  # fmt: skip
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

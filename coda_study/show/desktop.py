@@ -37,12 +37,13 @@ def checked() -> list[Check]:
 
 def overview(checks: Sequence[Check]) -> pd.DataFrame:
     """A row for each application: times, facts of its state, and 'works' or what to do."""
-    rows = [
-        {"starts in (s)": check.start_s, "reset in (s)": check.reset_s, "state": ", ".join(check.state),
-         "outcome": check.fault or "works"}
-        for check in checks
-    ]  # fmt: skip
-    return pd.DataFrame(rows, index=[check.kind for check in checks]).round(2)
+    columns = {
+        "starts in (s)": [check.start_s for check in checks],
+        "reset in (s)": [check.reset_s for check in checks],
+        "state": [", ".join(check.state) for check in checks],
+        "outcome": [check.fault or "works" for check in checks],
+    }
+    return pd.DataFrame(columns, index=[check.kind for check in checks]).round(2)
 
 
 def first_screens(checks: Sequence[Check]) -> Sheet | str:
@@ -54,13 +55,8 @@ def first_screens(checks: Sequence[Check]) -> Sheet | str:
 def task_table() -> pd.DataFrame:
     """Number of tasks by application and grade."""
     grades = {kind: Counter(task.grade for task in app_tasks(kind)) for kind in DESKTOP_APPS}
-    return (
-        pd.DataFrame(grades)
-        .T.fillna(0)
-        .astype(int)
-        .sort_index(axis=1)
-        .assign(total=lambda counts: counts.sum(axis=1))
-    )
+    counts = pd.DataFrame(grades).T.fillna(0).astype(int).sort_index(axis=1)
+    return counts.assign(total=counts.sum(axis=1))
 
 
 def works(checks: Sequence[Check], kind: str) -> bool:
@@ -68,9 +64,7 @@ def works(checks: Sequence[Check], kind: str) -> bool:
 
 
 def reference_episodes() -> pd.DataFrame:
-    """Episodes of the laptop checkpoints on real applications, as measured once: counts by system and
-    application.
-    """
+    """The laptop checkpoints on real applications, as measured once: by system and application."""
     episodes = pd.concat(pd.read_parquet(path) for path in sorted(EPISODES.glob("*.parquet")))
     kinds = episodes["task_id"].str.partition("/")[0].rename("application")
     return episodes.groupby(["system", kinds])["success"].agg(episodes="size", solved="sum")
@@ -85,28 +79,22 @@ def study_table(folder: Path = TRAINED) -> pd.DataFrame:
 
 
 def before_and_after(folder: Path = TRAINED, trained: str = "stage2") -> tuple[pd.DataFrame, Film]:
-    """Episodes of a run that kept their screenshots: how many tasks base and trained planner solve, and both
-    at one task.
+    """How many tasks of a run base and trained planner solve, and a film of both at one task.
 
-    It is the first one that the trained planner alone solves, or else the first.  UserError if there are
-    none.
+    Of the episodes with screenshots; the film is of the first task that the trained planner alone solves, or
+    else the first.  UserError if there are none.
     """
     run = Run(str(folder))
     pairs = {app: _pairs(run, app, trained) for app in run.profile("desktop").apps}
     if not any(pairs.values()):
-        raise UserError(
-            f"no episodes with screenshots in {display(folder)}: coda reproduce --profile desktop makes some"
-        )
-    solved = {
-        app: [len(played), *(sum(bool(pair[i].success) for pair in played) for i in range(2))]
-        for app, played in pairs.items()
-    }
-    counted = pd.DataFrame.from_dict(solved, orient="index", columns=["tasks", "base", trained])
-    everything = [pair for played in pairs.values() for pair in played]
-    before, after = next(
-        (pair for pair in everything if pair[1].success and not pair[0].success), everything[0]
-    )
-    return counted, Film(film({"before training": before, "after training": after}))
+        fault = f"no episodes with screenshots in {display(folder)}"
+        raise UserError(f"{fault}: coda reproduce --profile desktop makes some")
+    counts = pd.DataFrame({"tasks": {app: len(played) for app, played in pairs.items()}})
+    for i, name in enumerate(("base", trained)):
+        counts[name] = [sum(bool(pair[i].success) for pair in played) for played in pairs.values()]
+    both = [pair for played in pairs.values() for pair in played]
+    before, after = next((pair for pair in both if pair[1].success and not pair[0].success), both[0])
+    return counts, Film(film({"before training": before, "after training": after}))
 
 
 def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajectory]]:
@@ -124,31 +112,22 @@ def _pairs(run: Run, app: str, trained: str) -> list[tuple[Trajectory, Trajector
 def played_on(
     machines: Sequence[Machine], tasks: Sequence[AppTask], runs: int, faults: list[str]
 ) -> list[Trajectory]:
-    """The tasks' scripts, each played `runs` times on machines, real or fake; messages of faults are appended
-    to `faults`.
-    """
-    return rollout(
-        script_agent(tasks), jobs(tasks, runs), Machines(machines), 0, len(machines), report=faults.append
-    )
+    """The tasks' scripts, each played `runs` times on machines, real or fake; faults get their messages."""
+    agent, pool = script_agent(tasks), Machines(machines)
+    return rollout(agent, jobs(tasks, runs), pool, 0, len(machines), report=faults.append)
 
 
 def outcomes(trajectories: Sequence[Trajectory]) -> pd.DataFrame:
     """Number of episodes by stop reason and success."""
-    rows = [
-        {"ended with": str(t.stop), "solved": {True: "yes", False: "no", None: "not known"}[t.success]}
-        for t in trajectories
-    ]
+    solved = {True: "yes", False: "no", None: "not known"}
+    rows = [{"ended with": str(t.stop), "solved": solved[t.success]} for t in trajectories]
     return pd.DataFrame(rows).value_counts().rename("episodes").to_frame()
 
 
 def requests(fake: FakeMachine) -> pd.DataFrame:
     """The requests to a fake machine in order, those for screenshots left out."""
-    rows = [
-        {"request": path, "body": body.decode()[:100]}
-        for path, body in fake.requests
-        if path != "/screenshot"
-    ]
-    return pd.DataFrame(rows)
+    shown = [(path, body.decode()[:100]) for path, body in fake.requests if path != "/screenshot"]
+    return pd.DataFrame(shown, columns=["request", "body"])
 
 
 def repeated(fake: FakeMachine) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from pathlib import Path
 
 import matplotlib
@@ -32,22 +33,14 @@ BLUE, VERMILION, GREEN, ORANGE, SKY, PURPLE, GREY = (
     "#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C"
 )  # fmt: skip
 SYSTEM_COLORS = {"base": GREY, "executor": ORANGE, "stage1": SKY, "stage2": BLUE}
-SERIES = (
-    (BLUE, "-"),
-    (VERMILION, "--"),
-    (GREEN, "-."),
-    (PURPLE, ":"),
-    (ORANGE, "-"),
-    (SKY, "--"),
-)  # colour, dashes
-ADVANTAGE = LinearSegmentedColormap.from_list(
-    "advantage", [VERMILION, "#A6A6A6", BLUE]
-)  # below, at, above the mean
+SERIES = (  # colour, dashes
+    (BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-"), (SKY, "--")
+)  # fmt: skip
+# below, at, above the mean
+ADVANTAGE = LinearSegmentedColormap.from_list("advantage", [VERMILION, "#A6A6A6", BLUE])
 INK = "#1A1A1A"
-CURVES = {
-    "reward": "training reward (of 2)",
-    "kl": "KL to the reference",
-}  # columns of metrics.jsonl and their labels
+# columns of metrics.jsonl and their labels
+CURVES = {"reward": "training reward (of 2)", "kl": "KL to the reference"}
 STYLE = {
     "font.family": "DejaVu Sans",  # ships with matplotlib: the same letters on every machine
     "text.parse_math": False,  # a plan may contain dollar signs
@@ -62,9 +55,7 @@ OUTLINE = [withStroke(linewidth=4, foreground="white")]  # makes marks and words
 
 
 class Sheet(Figure):
-    """A figure that notebooks show without a plotting back end, always as the same bytes and in letters of
-    the same size.
-    """
+    """A figure that notebooks show without a plotting back end, with the same bytes and size of letters."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         return _render(self, "png", ""), {"width": round(96 * self.get_figwidth())}  # CSS pixels
@@ -72,29 +63,22 @@ class Sheet(Figure):
 
 @styled
 def _render(figure: Figure, kind: str, caption: str) -> bytes:
-    metadata = {"svg": {"Date": None, "Creator": None, "Description": caption}, "png": {"Software": None}}[
-        kind
-    ]
-    if kind == "png" and caption:
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"Software": None}
+    if kind == "svg" or caption:
         metadata["Description"] = caption
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    figure.savefig(buffer := io.BytesIO(), format=kind, dpi=DPI, metadata=metadata)
     return buffer.getvalue()
 
 
 def save(figure: Figure, path: Path, caption: str) -> list[Path]:
     """Write path.svg and path.png, each with the caption in its metadata; return the files written.
 
-    The caption says run, number of tasks and runs, interval and provenance: `report.caption` makes one from a
-    table.
+    The caption says run, number of tasks and runs, interval and provenance, as `report.caption` does.
     """
     files = [path.with_name(f"{path.name}.{kind}") for kind in ("svg", "png")]
     for file in files:
         write_bytes(file, _render(figure, file.suffix[1:], caption))
     return files
-
-
-# -------------------------------------------------------------------------------------------------------- cur
 
 
 @styled
@@ -108,12 +92,9 @@ def learning_curves(
     last `smooth` records.
     """
     sheet = Sheet(figsize=(4.6 * len(metrics), 3.2))
-    for ax, (metric, label) in zip(
-        sheet.subplots(1, len(metrics), squeeze=False)[0], metrics.items(), strict=True
-    ):
-        for (name, log), (color, dashes) in zip(
-            logs.items(), SERIES * -(-len(logs) // len(SERIES)), strict=False
-        ):
+    axes = sheet.subplots(1, len(metrics), squeeze=False)[0]
+    for ax, (metric, label) in zip(axes, metrics.items(), strict=True):
+        for (name, log), (color, dashes) in zip(logs.items(), cycle(SERIES), strict=False):
             record = log[["step", metric]].dropna()
             ax.plot(record["step"], record[metric], color=color, linewidth=0.6, alpha=0.35)
             mean = record[metric].rolling(smooth, min_periods=1).mean()
@@ -128,11 +109,9 @@ def learning_curves(
 
 @styled
 def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
-    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row of panels per
-    metric.
+    """Table 1 as bars with 95 % intervals (left), beside the paper's figures (right), a row for each metric.
 
-    `table` is `report.table1`'s; `caption` is written under the figure.  On the right are the applications
-    that the paper has.
+    `table` is `report.table1`'s.  On the right are the applications that the paper has.
     """
     beside = beside_paper(table)
     metrics, systems = list(dict.fromkeys(table["metric"])), list(dict.fromkeys(table["system"]))
@@ -144,10 +123,11 @@ def table1_bars(table: pd.DataFrame, caption: str = "") -> Sheet:
     for (left, right), metric in zip(grid, metrics, strict=True):
         rows = beside[beside["metric"] == metric].set_index(["system", "application"])
         for system, offset in zip(systems, _offsets(len(systems)), strict=True):
-            own, paper = rows.loc[system].reindex(apps), rows.loc[system].reindex(theirs)
-            color, label = SYSTEM_COLORS[system], SYSTEM_LABELS[system]
-            _bars(left, own["value"], own["low"], own["high"], len(systems), offset, color, label)
-            _bars(right, paper["paper_value"], None, None, len(systems), offset, color, PAPER_MODELS[system])
+            measured, paper = rows.loc[system].reindex(apps), rows.loc[system].reindex(theirs)
+            style = {"width": 0.74 / len(systems), "color": SYSTEM_COLORS[system]}
+            _bars(left, measured, offset, label=SYSTEM_LABELS[system], **style)
+            centres = np.arange(len(theirs)) + offset
+            right.bar(centres, paper["paper_value"], label=PAPER_MODELS[system], **style)
         provenance = rows["provenance"].iloc[0]
         left.set(title=f"{metric}, {software(apps)} ({provenance})", ylabel="success in %")
         title = f"{rows['paper_metric'].iloc[0]}, ScienceBoard ({Provenance.PAPER}, no intervals)"
@@ -173,7 +153,7 @@ def judge_bars(scores: pd.DataFrame, caption: str = "") -> Sheet:
     ax = sheet.subplots()
     for measure, offset, color in zip(measures, _offsets(len(measures)), (BLUE, ORANGE, GREEN), strict=False):
         rows = scores[scores["measure"] == measure].set_index("application").reindex(apps)
-        _bars(ax, rows["value"], rows["low"], rows["high"], len(measures), offset, color, measure)
+        _bars(ax, rows, offset, width=0.74 / len(measures), color=color, label=measure)
     ax.set_xticks(range(len(apps)), [LABELS[app] for app in apps])
     ax.set(ylim=(0, 105), ylabel="%", yticks=range(0, 101, 20))
     sheet.legend(loc="outside upper left", ncols=len(measures))
@@ -187,11 +167,10 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
     sheet = Sheet(figsize=(6.8, 0.9 + 0.34 * max(1, len(rows))))
     ax = sheet.subplots()
     heights = np.arange(len(rows))[::-1]
-    reach = [rows["difference"] - rows["difference_low"], rows["difference_high"] - rows["difference"]]
+    names = {"difference": "value", "difference_low": "low", "difference_high": "high"}
+    reach, style = _reach(rows.rename(columns=names)), {"fmt": "o", "color": BLUE, "ecolor": INK}
     ax.axvline(0, color=GREY, linewidth=0.9)
-    ax.errorbar(
-        rows["difference"], heights, xerr=np.clip(reach, 0, None), fmt="o", color=BLUE, ecolor=INK, capsize=3
-    )
+    ax.errorbar(rows["difference"], heights, xerr=reach, capsize=3, **style)
     ax.set_yticks(heights, rows["variant"])
     ax.set(xlabel="difference to stage 1, percentage points", ylim=(-0.6, len(rows) - 0.4))
     _footnote(sheet, caption)
@@ -211,17 +190,10 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
         ax.axhline(base.value, color=GREY, linewidth=1.2, label="base planner")
     names = {"voting": "labels of the judge", "truth": "labels of the check"}
     shifts = (0.97, 1.03, 0.91, 1.09, 0.85, 1.15)  # so that intervals stand side by side
-    for (labels, part), (color, _), shift in zip(
-        trained.groupby("labels", sort=False), SERIES, shifts, strict=False
-    ):
-        reach = [part["value"] - part["low"], part["high"] - part["value"]]
-        style = {
-            "fmt": "o-",
-            "color": color,
-            "capsize": 3,
-            "label": names.get(labels, f"stage 2 from {labels}"),
-        }
-        ax.errorbar(part["tasks"] * shift, part["value"], np.clip(reach, 0, None), **style)
+    parts = trained.groupby("labels", sort=False)
+    for (labels, part), (color, _), shift in zip(parts, SERIES, shifts, strict=False):
+        style = {"fmt": "o-", "color": color, "label": names.get(labels, f"stage 2 from {labels}")}
+        ax.errorbar(part["tasks"] * shift, part["value"], _reach(part), capsize=3, **style)
     counts = sorted(set(trained["tasks"]))
     ax.set_xscale("log")
     ax.set_xticks(counts, list(map(str, counts)))
@@ -236,9 +208,7 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
 def probability_bars(
     plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]
 ) -> Sheet:
-    """The probability of each plan before (grey) and after a step (blue: positive advantage, vermilion:
-    negative).
-    """
+    """The probability of each plan before (grey) and after a step (blue: A > 0, vermilion: A <= 0)."""
     sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))
     ax, heights = sheet.subplots(), np.arange(len(plans))[::-1]
     colors = [BLUE if advantage > 0 else VERMILION for advantage in advantages]
@@ -247,10 +217,8 @@ def probability_bars(
     for height, values in zip(heights, zip(before, after, strict=True), strict=True):
         for value, name, offset in zip(values, ("before", "after"), (0.19, -0.19), strict=True):
             ax.text(value, height + offset, f" {value:.3f} {name}", va="center", fontsize=8)
-    ax.set_yticks(
-        heights,
-        [f"{plan}\n(A = {advantage:+.2f})" for plan, advantage in zip(plans, advantages, strict=True)],
-    )
+    labels = [f"{plan}\n(A = {value:+.2f})" for plan, value in zip(plans, advantages, strict=True)]
+    ax.set_yticks(heights, labels)
     ax.set(xlim=(0, 1.2 * max(*before, *after)), xlabel="probability of the plan")
     return sheet
 
@@ -260,21 +228,15 @@ def _offsets(count: int) -> np.ndarray:
     return (np.arange(count) - (count - 1) / 2) * 0.8 / count
 
 
-def _bars(
-    ax: Axes,
-    values: pd.Series,
-    low: pd.Series | None,
-    high: pd.Series | None,
-    count: int,
-    offset: float,
-    color: str,
-    label: str,
-) -> None:
-    centres = np.arange(len(values)) + offset
-    ax.bar(centres, values, width=0.74 / count, color=color, label=label)
-    if low is not None:
-        reach = np.clip([values - low, high - values], 0, None)
-        ax.errorbar(centres, values, reach, fmt="none", ecolor=INK, elinewidth=0.9, capsize=2)
+def _reach(rows: pd.DataFrame) -> np.ndarray:
+    """Lengths of the intervals below and above `value`: 2 x rows."""
+    return np.clip([rows["value"] - rows["low"], rows["high"] - rows["value"]], 0, None)
+
+
+def _bars(ax: Axes, rows: pd.DataFrame, offset: float, **style: object) -> None:
+    centres = np.arange(len(rows)) + offset
+    ax.bar(centres, rows["value"], **style)
+    ax.errorbar(centres, rows["value"], _reach(rows), fmt="none", ecolor=INK, elinewidth=0.9, capsize=2)
 
 
 def _footnote(sheet: Sheet, caption: str) -> None:

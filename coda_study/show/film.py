@@ -8,7 +8,6 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import matplotlib
 from PIL import Image, ImageDraw, ImageFont
@@ -31,25 +30,22 @@ class Film:
     data: bytes
 
     def _repr_html_(self) -> str:
-        """An image with the bytes inside: of the formats of a notebook's own images, pages made of it show no
-        WebP.
-        """
+        """HTML with the bytes inside: pages made of notebooks show no WebP that is an output of its own."""
         return f'<img alt="a recording" src="data:image/webp;base64,{base64.b64encode(self.data).decode()}">'
 
 
 def film(episodes: Mapping[str, Trajectory]) -> bytes:
-    """Episodes at one task, each under its name, as a WebP: a picture for each step, with its plan and the
-    place of its action.
+    """Episodes at one task, by name, as a WebP: a picture for each step, with its plan and its action's place.
 
     An episode that has ended waits for the longest one.  The same episodes give the same bytes.
     """
     length = max(len(episode.steps) for episode in episodes.values())
     frames = [_frame(episodes, number) for number in range(length + 1)]
-    buffer, shown = io.BytesIO(), [round(1000 * STEP_S)] * length + [round(1000 * END_S)]
+    durations = [round(1000 * STEP_S)] * length + [round(1000 * END_S)]  # ms
+    encoding = {"format": "WEBP", "loop": 0, "quality": 70, "method": 6}
     frames[0].save(
-        buffer, format="WEBP", save_all=True, append_images=frames[1:], duration=shown, loop=0, quality=70,
-        method=6
-    )  # fmt: skip
+        buffer := io.BytesIO(), save_all=True, append_images=frames[1:], duration=durations, **encoding
+    )
     return buffer.getvalue()
 
 
@@ -59,41 +55,27 @@ def _frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
     width, height = decode_image(first.final_screenshot).size
     across = width + _MARGIN
     head = _MARGIN + _HEAD * _LINE
-    sheet = Image.new(
-        "RGB",
-        (across * len(episodes) + _MARGIN, head + _LINE + height + _HEAD * _LINE + 2 * _MARGIN),
-        "white",
-    )
+    size = (across * len(episodes) + _MARGIN, head + _LINE + height + _HEAD * _LINE + 2 * _MARGIN)
+    sheet = Image.new("RGB", size, "white")
     draw = ImageDraw.Draw(sheet)
     _write(draw, (_MARGIN, _MARGIN), first.instruction, across * len(episodes) - _MARGIN, INK)
     for i, (name, episode) in enumerate(episodes.items()):
-        left, top = _MARGIN + i * across, head
-        _write(
-            draw,
-            (left, top),
-            f"{name}, step {min(number + 1, len(episode.steps))} of {len(episode.steps)}",
-            width,
-            INK,
-        )
-        if number < len(episode.steps):
+        left, top, count = _MARGIN + i * across, head + _LINE, len(episode.steps)
+        _write(draw, (left, head), f"{name}, step {min(number + 1, count)} of {count}", width, INK)
+        if number < count:
             step = episode.steps[number]
-            picture, text, color = decode_image(step.screenshot), step.plan or step.error or "", INK
-            actions = step.actions
-            text = text or "; ".join(action_label(action, picture.size) for action in actions)
+            picture, actions, color = step.image, step.actions, INK
+            text = step.plan or step.error or "; ".join(action_label(a, picture.size) for a in actions)
         else:
             outcome = {True: "solved", False: "not solved", None: "not checked"}[episode.success]
-            picture, text, actions = (
-                decode_image(episode.final_screenshot),
-                f"ended with {episode.stop}: {outcome}",
-                (),
-            )
-            color = GREEN if episode.success else VERMILION
-        sheet.paste(picture, (left, top + _LINE))
+            picture, actions = decode_image(episode.final_screenshot), ()
+            text, color = f"ended with {episode.stop}: {outcome}", GREEN if episode.success else VERMILION
+        sheet.paste(picture, (left, top))
         for action in actions:
             if action.x is not None:
-                _mark(draw, left + action.x * width, top + _LINE + action.y * height)
-        draw.rectangle((left - 1, top + _LINE - 1, left + width, top + _LINE + height), outline="#BBBBBB")
-        _write(draw, (left, top + _LINE + height + _MARGIN // 2), text, width, color)
+                _mark(draw, left + action.x * width, top + action.y * height)
+        draw.rectangle((left - 1, top - 1, left + width, top + height), outline="#BBBBBB")
+        _write(draw, (left, top + height + _MARGIN // 2), text, width, color)
     return sheet
 
 
@@ -115,6 +97,4 @@ def _write(draw: ImageDraw.ImageDraw, place: tuple[int, int], text: str, width: 
 @cache
 def _font() -> ImageFont.FreeTypeFont:
     """DejaVu Sans, which matplotlib brings along: the same letters on every machine."""
-    return ImageFont.truetype(
-        str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf"), _SIZE
-    )
+    return ImageFont.truetype(f"{matplotlib.get_data_path()}/fonts/ttf/DejaVuSans.ttf", _SIZE)

@@ -49,9 +49,7 @@ def favourite(group: Group) -> str:
 
 
 def most_varied(groups: Sequence[Group]) -> Group:
-    """The group that shows most: with a right plan among others, a label that has a point, many different
-    plans and rewards.
-    """
+    """The group with a right plan among others, a label with a point, and the most plans and rewards."""
 
     def variety(group: Group) -> tuple[bool, bool, int, int]:
         right = group.rewards.max() > 1.99 and np.ptp(group.rewards) > 0
@@ -72,24 +70,18 @@ def spread_of(groups: Sequence[Group]) -> pd.DataFrame:
 def plan_counts(groups: Mapping[str, Group]) -> pd.DataFrame:
     """How often each plan was sampled: a row for each plan, a column for each group (of one planner each)."""
     counts = {name: pd.Series(group.plans).value_counts() for name, group in groups.items()}
-    return (
-        pd.DataFrame(counts)
-        .fillna(0)
-        .astype(int)
-        .sort_values(list(groups)[-1], ascending=False)
-        .rename_axis("plan")
-    )
+    table = pd.DataFrame(counts).fillna(0).astype(int).rename_axis("plan")
+    return table.sort_values(list(groups)[-1], ascending=False)
 
 
 def paired_rewards(groups: Mapping[str, Sequence[Group]], resamples: int, seed: int = 0) -> pd.DataFrame:
     """Mean reward of two planners in the same states, and the change: 95 % interval and p value over states."""
-    first, second = (np.array([group.rewards.mean() for group in one]) for one in groups.values())
+    first, second = (np.array([group.rewards.mean() for group in drawn]) for drawn in groups.values())
     change = paired_difference([first / 2], [second / 2], np.random.default_rng(seed), resamples)
     means = dict(zip(groups, (first.mean().round(2), second.mean().round(2)), strict=True))
     interval = f"{2 * change.value:+.2f} [{2 * change.low:+.2f}, {2 * change.high:+.2f}]"
-    return pd.DataFrame(
-        {"states": len(first), **means, "change": interval, "p": round(change.p, 3)}, index=["reward (of 2)"]
-    )
+    row = {"states": len(first), **means, "change": interval, "p": round(change.p, 3)}
+    return pd.DataFrame(row, index=["reward (of 2)"])
 
 
 def reward_examples(reach: float) -> pd.DataFrame:
@@ -104,32 +96,26 @@ def reward_examples(reach: float) -> pd.DataFrame:
         ("scroll in the opposite direction", Action.scroll(0.5, 0.5, "up"), Action.scroll(0.5, 0.5, "down")),
         ("done too early", Action.done(), Action.click(0.3, 0.5)),
     ]
-    shown = [
-        (what, a_T.type.label, reward([action], [a_T], reach), reward([a_T], [a_T], reach))
-        for what, action, a_T in rows
+    rewards = [
+        (text, a_T.type.label, reward([a], [a_T], reach), reward([a_T], [a_T], reach)) for text, a, a_T in rows
     ]
-    return pd.DataFrame(shown, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
+    return pd.DataFrame(rewards, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 
 
 # ---- one step by hand ------------------------------------------------------------------------------------
 
 
 def tiny_agent() -> Agent:
-    """The base planner and the executor of the laptop, whatever models a run has: small enough for a step by
-    hand.
-    """
+    """The laptop's base planner and executor, whatever models a run has: small enough for a step by hand."""
     profile = load_profile("laptop")
     return load_agent(profile, "base", checkpoint_path(profile.models.planner))
 
 
 def step_table(group: Group, **logprobs: Tensor) -> pd.DataFrame:
-    """A row for each plan: plan, advantage, and its probability by each of the log-probabilities (plans x
-    tokens).
-    """
-    probabilities = {
-        name: torch.exp(value.detach().sum(dim=1)).cpu().numpy() for name, value in logprobs.items()
-    }
-    columns = {"plan": group.plans, "advantage": group.advantages.round(2)} | probabilities
+    """A row for each plan: plan, advantage, its probability by each of `logprobs` (plans x tokens)."""
+    columns = {"plan": group.plans, "advantage": group.advantages.round(2)}
+    for name, value in logprobs.items():
+        columns[name] = torch.exp(value.detach().sum(dim=1)).cpu().numpy()
     return pd.DataFrame(columns, index=range(1, len(group.plans) + 1))
 
 
@@ -139,11 +125,8 @@ def steps_by_hand(agent: DualAgent, group: Group, settings: SpecializeSettings, 
     Columns: loss, largest_ratio, outside (share of tokens with a ratio outside 1 ± ε), kl (mean over tokens)
     before the step; probability of each plan after it.
     """
-    planner, advantage, rows = (
-        trainable(agent.planner),
-        torch.tensor(group.advantages, dtype=torch.float32),
-        [],
-    )
+    planner, rows = trainable(agent.planner), []
+    advantage = torch.tensor(group.advantages, dtype=torch.float32)
     optimizer = torch.optim.Adam(planner.model.network.parameters(), lr=settings.learning_rate)
     now, is_token = token_logprobs(planner, group.state, group.plans)
     old = now.detach()

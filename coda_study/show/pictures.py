@@ -4,7 +4,6 @@ glance.
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, assert_never
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from sciencedesk.desk.desk import Element
 
 _MARK_SIZES = {"x": 11, "o": 19, "s": 19, ".": 7}  # points
+_DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 def action_label(action: Action, size: tuple[int, int]) -> str:
@@ -49,11 +49,8 @@ def draw_step(step: Step, ax: Axes | None = None) -> Figure:
     for action in step.actions:
         _mark(ax, action, image.size, VERMILION)
     placeless = [action_label(action, image.size) for action in step.actions if action.x is None]
-    ax.text(
-        *(0.5, 0.06), "\n".join(placeless), transform=ax.transAxes, ha="center", weight="bold",
-        color=VERMILION,
-        path_effects=OUTLINE,
-    )  # fmt: skip
+    style = {"color": VERMILION, "weight": "bold", "path_effects": OUTLINE}
+    ax.text(0.5, 0.06, "\n".join(placeless), transform=ax.transAxes, ha="center", **style)
     label = "; ".join(action_label(action, image.size) for action in step.actions) or "no action"
     if step.error:
         label = f"not an action: {_shorten(step.error, 90)}"
@@ -68,24 +65,17 @@ def strip(trajectory: Trajectory, columns: int = 4) -> Sheet:
     columns = min(columns, panels)
     rows = -(-panels // columns)
     sheet = Sheet(figsize=(3.3 * columns, 3.05 * rows + 0.5))
-    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
+    axes = _panels(sheet, panels, columns)
     for number, (ax, step) in enumerate(zip(axes, trajectory.steps, strict=False), start=1):
         draw_step(step, ax)
         ax.set_title(_wrap(f"{number}. {step.plan}", ax))
-    last = axes[panels - 1]
+    last = axes[-1]
     outcome = {True: "success", False: "no success", None: "not checked"}[trajectory.success]
-    _show(
-        last,
-        Image.open(io.BytesIO(trajectory.final_screenshot)),
-        f"Ended with {trajectory.stop.value}: {outcome}",
-    )
+    _show(last, decode_image(trajectory.final_screenshot), f"Ended with {trajectory.stop.value}: {outcome}")
     _below(last, f"answer: {trajectory.answer}" if trajectory.answer is not None else "", INK)
-    for ax in axes[panels:]:
-        ax.set_axis_off()
-    heading = (
-        f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}: {trajectory.instruction}"
-    )
-    sheet.suptitle(textwrap.fill(heading, 42 * columns), x=0.01, ha="left", fontsize=10, weight="bold")
+    episode = f"{trajectory.task_id}, planner {trajectory.planner}, run {trajectory.run}"
+    heading = textwrap.fill(f"{episode}: {trajectory.instruction}", 42 * columns)
+    sheet.suptitle(heading, x=0.01, ha="left", fontsize=10, weight="bold")
     return sheet
 
 
@@ -110,22 +100,18 @@ def group_rewards(
     sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))
     left, right = sheet.subplots(1, 2, width_ratios=[1.1, 1])
     _show(left, image, f"The actions that {len(actions)} plans led to")
-    places: dict[
-        tuple[float, float], list[str]
-    ] = {}  # plans whose actions start at about the same place share a label
+    # plans whose actions start at about the same place share a label
+    places: dict[tuple[float, float], list[str]] = {}
     for number, (action, color) in enumerate(zip(actions, colors, strict=True), start=1):
         if action is not None and action.x is not None:
             _mark(left, action, image.size, color)
             near = [place for place in places if np.hypot(place[0] - action.x, place[1] - action.y) < 0.04]
             places.setdefault(near[0] if near else (action.x, action.y), []).append(str(number))
     for (x, y), numbers in places.items():
-        point = (x * image.width, y * image.height)
-        flip = -1 if x > 0.85 else 1
-        left.annotate(
-            ", ".join(numbers), point, (9 * flip, 9), textcoords="offset points",
-            ha="left" if flip > 0 else "right",
-            fontsize=8, weight="bold", path_effects=OUTLINE, zorder=5,
-        )  # fmt: skip
+        point, offset = (x * image.width, y * image.height), (-9, 9) if x > 0.85 else (9, 9)
+        style = {"fontsize": 8, "weight": "bold", "path_effects": OUTLINE, "zorder": 5}
+        align = "right" if x > 0.85 else "left"
+        left.annotate(", ".join(numbers), point, offset, textcoords="offset points", ha=align, **style)
     if target is not None:
         _mark(left, target, image.size, GREEN, ring=True)
         _below(left, f"green: the labelled action a_T, {action_label(target, image.size)}", GREEN)
@@ -163,12 +149,10 @@ def _shorten(text: str, length: int) -> str:
 
 
 def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: bool = False) -> None:
-    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around its point and no
-    cross.
-    """
-    end = None
-    if action.x is None and action.type.optional:  # where the pointer is
+    """Draw an action that has a point on an image of `size`; with `ring`, a wide ring around the point."""
+    if action.x is None:
         return
+    x, y, end = action.x * size[0] - 0.5, action.y * size[1] - 0.5, None
     match action.type:
         case ActionType.CLICK:
             shapes = "x"
@@ -183,40 +167,26 @@ def _mark(ax: Axes, action: Action, size: tuple[int, int], color: object, ring: 
         case ActionType.DRAG:
             shapes, end = ".", (action.x2 * size[0] - 0.5, action.y2 * size[1] - 0.5)
         case ActionType.SCROLL:
-            step_x, step_y = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}[
-                action.direction
-            ]
-            x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
+            step_x, step_y = _DIRECTIONS[action.direction]
             shapes, end = ".", (x + 0.12 * size[1] * step_x, y + 0.12 * size[1] * step_y)
-        case ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP | ActionType.WAIT:
-            return
-        case ActionType.DONE | ActionType.FAIL | ActionType.ANS:
+        case (
+            ActionType.TYPE | ActionType.HOTKEY | ActionType.KEY_DOWN | ActionType.KEY_UP
+            | ActionType.WAIT | ActionType.DONE | ActionType.FAIL | ActionType.ANS
+        ):  # fmt: skip
             return
         case _:
             assert_never(action.type)
-    x, y = action.x * size[0] - 0.5, action.y * size[1] - 0.5
     if end:
-        arrow = {
-            "arrowstyle": "-|>",
-            "color": color,
-            "linewidth": 2,
-            "shrinkA": 0,
-            "shrinkB": 0,
-            "mutation_scale": 14,
-        }
-        ax.annotate("", end, (x, y), arrowprops=arrow | {"path_effects": OUTLINE})
+        arrow = {"arrowstyle": "-|>", "color": color, "linewidth": 2, "shrinkA": 0, "shrinkB": 0}
+        ax.annotate("", end, (x, y), arrowprops=arrow | {"mutation_scale": 14, "path_effects": OUTLINE})
+    style = {"markeredgewidth": 2.2, "color": color, "fillstyle": "none", "path_effects": OUTLINE}
     for shape in "o" if ring else shapes:
-        ax.plot(
-            *(x, y, shape), markersize=28 if ring else _MARK_SIZES[shape], markeredgewidth=2.2, color=color,
-            fillstyle="none", path_effects=OUTLINE,
-        )  # fmt: skip
+        ax.plot(x, y, shape, markersize=28 if ring else _MARK_SIZES[shape], **style)
 
 
 @styled
 def idea(trajectory: Trajectory) -> Sheet:
-    """The first step of an episode through the agent: screen, planner, executor, next screen; and what is
-    trained.
-    """
+    """An episode's first step: screen, planner, executor, next screen, and what is trained."""
     step, following = trajectory.steps[0], [later.screenshot for later in trajectory.steps[1:]]
     before, after = step.image, decode_image([*following, trajectory.final_screenshot][0])
     size = before.size
@@ -224,24 +194,19 @@ def idea(trajectory: Trajectory) -> Sheet:
     canvas = sheet.add_axes((0, 0, 1, 1))
     canvas.set(xlim=(0, 1), ylim=(0, 1))
     canvas.set_axis_off()
-    shown = ((0.01, before, "the screen, and the action"), (0.72, after, "the next screen"))
-    for left, picture, title in shown:
+    action = step.actions[0]
+    screens_shown = ((0.01, before, "the screen, and the action"), (0.72, after, "the next screen"))
+    for left, picture, title in screens_shown:
         ax = sheet.add_axes((left, 0.2, 0.27, 0.58))
-        _picture(ax, picture)
-        ax.set_title(title)
-        if picture is before and step.actions[0].x is not None:
-            ax.plot(
-                step.actions[0].x * size[0], step.actions[0].y * size[1], "x", color=VERMILION, ms=12, mew=2.5
-            )
+        _picture(ax, picture, title)
+        if picture is before and action.x is not None:
+            ax.plot(action.x * size[0], action.y * size[1], "x", color=VERMILION, ms=12, mew=2.5)
     canvas.text(0.01, 0.93, f"Task: {trajectory.instruction}", weight="bold")
     _box(canvas, (0.34, 0.62), BLUE, "Planner (trained)", step.plan)
     _box(canvas, (0.34, 0.1), GREY, "Executor (frozen)", action_text(step.actions, size))
-    for tail, head in (
-        ((0.285, 0.6), (0.33, 0.72)),
-        ((0.285, 0.36), (0.33, 0.24)),
-        ((0.67, 0.24), (0.715, 0.36)),
-    ):
-        _arrow(canvas, tail, head, INK, "-")
+    _arrow(canvas, (0.285, 0.6), (0.33, 0.72), INK, "-")
+    _arrow(canvas, (0.285, 0.36), (0.33, 0.24), INK, "-")
+    _arrow(canvas, (0.67, 0.24), (0.715, 0.36), INK, "-")
     _arrow(canvas, (0.42, 0.61), (0.42, 0.36), INK, "-")
     canvas.text(0.41, 0.485, "plan", ha="right", va="center")
     _arrow(canvas, (0.53, 0.36), (0.53, 0.61), VERMILION, "--")
@@ -256,23 +221,25 @@ def _box(ax: Axes, corner: tuple[float, float], color: str, title: str, text: st
 
 
 def _arrow(ax: Axes, tail: tuple[float, float], head: tuple[float, float], color: str, dashes: str) -> None:
-    ax.annotate(
-        "", head, tail, arrowprops={"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes}
-    )
+    arrow = {"arrowstyle": "-|>", "color": color, "lw": 1.6, "linestyle": dashes}
+    ax.annotate("", head, tail, arrowprops=arrow)
 
 
 @styled
 def screens(pictures: Mapping[str, Image.Image], columns: int = 2) -> Sheet:
     """Pictures under their titles, `columns` in a row."""
-    rows = -(-len(pictures) // columns)
-    sheet = Sheet(figsize=(5 * columns, 4 * rows))
-    axes = sheet.subplots(rows, columns, squeeze=False).flatten()
-    for ax, (title, picture) in zip(axes, pictures.items(), strict=False):
-        _picture(ax, picture)
-        ax.set_title(title)
-    for ax in axes[len(pictures) :]:
-        ax.set_axis_off()
+    sheet = Sheet(figsize=(5 * columns, 4 * -(-len(pictures) // columns)))
+    for ax, (title, picture) in zip(_panels(sheet, len(pictures), columns), pictures.items(), strict=True):
+        _picture(ax, picture, title)
     return sheet
+
+
+def _panels(sheet: Sheet, count: int, columns: int) -> list[Axes]:
+    """`count` axes of a grid, row by row; the rest of its last row stays empty."""
+    axes = sheet.subplots(-(-count // columns), columns, squeeze=False).flatten()
+    for ax in axes[count:]:
+        ax.set_axis_off()
+    return list(axes[:count])
 
 
 @styled
@@ -284,20 +251,12 @@ def draw_elements(image: Image.Image, elements: Sequence[Element]) -> Sheet:
     for number, element in enumerate(elements):
         x, y, w, h = element.box
         ax.add_patch(Rectangle((x - 0.5, y - 0.5), w, h, fill=False, ec=VERMILION, lw=1.2))
-        ax.text(
-            x + 1,
-            y + 1,
-            str(number),
-            va="top",
-            fontsize=7,
-            color=VERMILION,
-            weight="bold",
-            path_effects=OUTLINE,
-        )
+        style = {"fontsize": 7, "color": VERMILION, "weight": "bold", "path_effects": OUTLINE}
+        ax.text(x + 1, y + 1, str(number), va="top", **style)
     return sheet
 
 
-def _picture(ax: Axes, image: Image.Image) -> None:
+def _picture(ax: Axes, image: Image.Image, title: str = "") -> None:
     ax.imshow(image)
-    ax.set(xticks=[], yticks=[])
+    ax.set(xticks=[], yticks=[], title=title)
     ax.spines[:].set(visible=True, color="#BBBBBB")

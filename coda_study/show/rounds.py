@@ -22,19 +22,17 @@ BY_HAND = DATA / "generator" / "by_hand.json"
 def rounds_by_hand() -> tuple[list[Round], list[str]]:
     """Two rounds with replies that a person wrote in place of a model, and all messages of both, in order."""
     raw = read_json(BY_HAND)
-    replies = [reply for one in raw["rounds"] for reply in one["replies"]]
-    generator = Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"])
+    replies = [reply for written in raw["rounds"] for reply in written["replies"]]
+    generator, rounds = (
+        Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"]),
+        [],
+    )
     with TemporaryDirectory() as folder:
-        rounds = [
-            generator.next_round(Path(folder), [Feedback(**row) for row in one["outcomes"]], 0)
-            for one in raw["rounds"]
-        ]
-        messages = [
-            message["content"]
-            for path in sorted(Path(folder).glob("*/exchange.json"))
-            for message in read_json(path)
-        ]
-    return rounds, messages
+        for written in raw["rounds"]:
+            feedback = [Feedback(**row) for row in written["outcomes"]]
+            rounds.append(generator.next_round(Path(folder), feedback, 0))
+        exchanges = [read_json(path) for path in sorted(Path(folder).glob("*/exchange.json"))]
+    return rounds, [message["content"] for exchange in exchanges for message in exchange]
 
 
 def rounds_of(run: Run, app: str) -> list[Round]:
@@ -43,11 +41,9 @@ def rounds_of(run: Run, app: str) -> list[Round]:
 
 
 def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
-    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, and what this is
-    about.
-    """
+    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, because of what."""
     rows = []
-    for one in rounds:
-        rows += [(one.number, task.instruction, "accepted", "") for task in one.tasks]
-        rows += [(one.number, item.instruction, item.reason, item.detail) for item in one.dropped]
+    for drawn in rounds:
+        rows += [(drawn.number, task.instruction, "accepted", "") for task in drawn.tasks]
+        rows += [(drawn.number, task.instruction, task.reason, task.detail) for task in drawn.dropped]
     return pd.DataFrame(rows, columns=["round", "instruction", "outcome", "because of"])

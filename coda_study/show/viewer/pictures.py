@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import chain
 from os import cpu_count
 from typing import NamedTuple
 
@@ -57,31 +58,26 @@ class Pictures:
         for number, (_, app) in enumerate(self._files):
             apps.setdefault(app, []).append(number)
         with ThreadPoolExecutor(cpu_count()) as pool:  # Pillow's work is done outside of Python's lock
-            parts = pool.map(
-                lambda numbers: dict(zip(numbers, self._packed(numbers), strict=True)), apps.values()
-            )
-            packed = {number: picture for part in parts for number, picture in part.items()}
+            packed = dict(chain(*pool.map(lambda numbers: list(self._packed(numbers)), apps.values())))
         return [packed[number] for number in range(len(packed))]
 
-    def _packed(self, numbers: Sequence[int]) -> Iterator[Picture]:
-        """The pictures of one application."""
+    def _packed(self, numbers: Sequence[int]) -> Iterator[tuple[int, Picture]]:
+        """The pictures of one application, each with its number."""
         bases: deque[tuple[int, Image.Image]] = deque(maxlen=WHOLE)
         for number in numbers:
             file = self._files[number][0]
             with Image.open(io.BytesIO(file)) as opened:
-                if (
-                    opened.format == "JPEG"
-                ):  # its pixels are not exact, and it is smaller than any lossless file
-                    yield Picture("jpeg", file)
+                if opened.format == "JPEG":  # not exact, and smaller than any lossless file
+                    yield number, Picture("jpeg", file)
                     continue
                 picture = opened.convert("RGB")
             boxes = [(_changed(base, picture), known) for known, base in bases if base.size == picture.size]
             box, base = min(boxes, key=lambda found: _area(found[0]), default=((0, 0, *picture.size), None))
             if base is None or _area(box) > SHARE * picture.width * picture.height:
                 bases.append((number, picture))
-                yield Picture("webp", _webp(picture))
+                yield number, Picture("webp", _webp(picture))
             else:
-                yield Picture("webp", _webp(picture.crop(box)), base, *box[:2])
+                yield number, Picture("webp", _webp(picture.crop(box)), base, *box[:2])
 
 
 def _changed(base: Image.Image, picture: Image.Image) -> tuple[int, int, int, int]:

@@ -59,37 +59,30 @@ def test_a_demonstration_is_read_with_plans_actions_and_pictures(tmp_path):
     assert (first.instruction, first.success, first.stop) == ("sort the table", None, StopReason.FAIL)
     assert [step.actions for step in first.steps] == list(CODES.values())
     assert first.steps[1].plan == "thought 1\naction 1" and first.steps[1].reply == list(CODES)[1]
-    assert first.steps[2].screenshot == encode_image(screen(2)) and not any(
-        step.error for step in first.steps
-    )
+    assert first.steps[2].screenshot == encode_image(screen(2))
+    assert not any(step.error for step in first.steps)
     assert second.task_id == "agentnet/other" and second.stop is StopReason.STEP_LIMIT
 
 
 def test_code_that_is_no_action_is_kept_and_reported(tmp_path):
-    source, told = write(tmp_path / "net", demonstration(["os.system('id')", "computer.reboot()"])), []
-    convert(source, tmp_path / "ours.parquet", "coda", told.append)
+    codes, reported = ["os.system('id')", "computer.reboot()"], []
+    convert(write(tmp_path / "net", demonstration(codes)), tmp_path / "ours.parquet", "coda", reported.append)
     (read,) = load_trajectories(tmp_path / "ours.parquet")
-    assert [step.reply for step in read.steps] == ["os.system('id')", "computer.reboot()"] and len(told) == 2
+    assert [step.reply for step in read.steps] == codes and len(reported) == 2
     with pytest.raises(ActionError, match="off the screen"):
         read_code("pyautogui.click(x=1.5, y=0.5)", (1, 1))
 
 
 @pytest.mark.parametrize(
-    ("line", "fault"),
+    ("changes", "fault"),
     [
-        (
-            demonstration(CODES, traj=[{"index": 0, "image": "../../secret.png", "value": {"code": ""}}]),
-            "there is no picture",
-        ),
-        (
-            demonstration(CODES, traj=[{"index": 0, "image": "0.png", "value": {}}]),
-            "line 2, step 0: no value with code",
-        ),
-        (demonstration(CODES, instruction=None), "line 2: no traj, no task_id or no instruction"),
+        ({"traj": [{"image": "../../secret.png", "value": {"code": ""}}]}, "there is no picture"),
+        ({"traj": [{"image": "0.png", "value": {}}]}, "line 2, step 0: no value with code"),
+        ({"instruction": None}, "line 2: no traj, no task_id or no instruction"),
     ],
 )
-def test_what_is_not_as_it_should_be_is_named(tmp_path, line, fault):
-    source = write(tmp_path / "net", demonstration(CODES), line)
+def test_what_is_not_as_it_should_be_is_named(tmp_path, changes, fault):
+    source = write(tmp_path / "net", demonstration(CODES), demonstration(CODES, **changes))
     with pytest.raises(UserError, match=fault):
         convert(source, tmp_path / "ours.parquet", "coda")
     assert not (tmp_path / "ours.parquet").exists()

@@ -9,15 +9,8 @@ import pytest
 
 from coda_lib.errors import UserError
 from coda_lib.judge import JudgeScore
-from coda_study.formats.judgments import (
-    Problem,
-    load_annotations,
-    load_split,
-    percent,
-    read_judgment,
-    record,
-    score,
-)
+from coda_study.formats import judgments
+from coda_study.formats.judgments import Problem, load_annotations, load_split, percent, read_judgment, score
 
 JUDGE, AGENT = "qwen-2.5-vl-noaxtree", "GenericAgent-gpt-4o"
 
@@ -60,21 +53,14 @@ def folder(tmp_path):
     """Write the cases, a second opinion that contradicts the first on two of them, and judgments that nobody
     annotated.
     """
-    rows = [(task, label) for task, label, *_ in CASES] + [
-        ("webarena.1", "Unsuccessful"),
-        ("webarena.14", "Successful"),
-    ]
+    rows = [(task, label) for task, label, *_ in CASES]
+    rows += [("webarena.1", "Unsuccessful"), ("webarena.14", "Successful")]
     with (tmp_path / "annotations.csv").open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(
-            ["annotator_name", "benchmark", "task_id", "model_name", "exp_name", "trajectory_success"]
-        )
+        writer.writerow("annotator_name benchmark task_id model_name exp_name trajectory_success".split())
         writer.writerows(["A", task.split(".")[0], task, AGENT, "x", label] for task, label in rows)
-    extra = [
-        ("webarena.99", "", said("Successful"), None),
-        ("webarena.10_error", "", '{"error": "refused"}', None),
-    ]
-    for task, _, text, _ in CASES + extra:
+    unknown = ("webarena.99", "", said("Successful"), None)
+    for task, _, text, _ in [*CASES, unknown, ("webarena.10_error", "", '{"error": "refused"}', None)]:
         if text is not None:
             path = tmp_path / "judgments" / task.split(".")[0] / AGENT / JUDGE / f"{task}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -100,13 +86,8 @@ def test_the_figures_are_the_benchmarks_and_the_strict_ones_beside_them(folder):
     # strict: the failures 7, 9, 11, 13 as accepted, the successes 6, 8, 10, 12 as refused
     assert whole.strict == JudgeScore(trajectories=14, successes=8, true_positive=3, false_positive=5)
     assert [share.value for share in whole.shares()] == [3 / 4, 3 / 5, 3 / 8, 3 / 8]
-    assert whole.problems == {
-        "no verdict tag": 2,
-        "no reply": 2,
-        "missing": 1,
-        "unreadable": 2,
-        "unknown verdict": 1,
-    }
+    unread = {"no verdict tag": 2, "no reply": 2, "missing": 1, "unreadable": 2, "unknown verdict": 1}
+    assert whole.problems == unread
     assert whole.coverage == 6 / 14
 
 
@@ -153,11 +134,8 @@ def test_only_a_split_counts(folder):
         ("nnetnav", reply("Thought: good\nReward: 4"), (True, None)),
         ("nnetnav", reply("Thought: fair\nReward: 3"), (False, None)),
         ("nnetnav", reply("Thought: fair"), (False, Problem.NO_TAG)),
-        (
-            JUDGE,
-            said("1. Complete Failure"),
-            (True, Problem.UNKNOWN),
-        ),  # the mark 1 of another question, to the published scorer
+        # the mark 1 of another question, to the published scorer
+        (JUDGE, said("1. Complete Failure"), (True, Problem.UNKNOWN)),
         (JUDGE, said("2. Suboptimal"), (None, Problem.MARK)),  # the marks 2 to 4: neither yes nor no there
         (JUDGE, said("Somewhat successful"), (None, Problem.MARK)),
         (JUDGE, "[1, 2]", (None, Problem.UNREADABLE)),
@@ -177,23 +155,20 @@ def test_a_judge_that_calls_nothing_successful_has_precision_zero_of_none(tmp_pa
     path.write_text(said("Unsuccessful"))
     *_, whole = score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]).scores
     assert whole.published.precision is None and whole.published.recall is None and whole.coverage == 1
-    figures = record(score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]))["scores"][-1]
+    figures = judgments.record(score(tmp_path / "j", load_annotations(tmp_path / "a.csv")[0]))["scores"][-1]
     assert (figures["precision"], figures["recall"], figures["true_negative"]) == (0.0, 0.0, 1)
     assert {percent(share) for share in whole.shares()} == {"0.0 (of none)"}
+
+
+HEAD = "benchmark,model_name,task_id,trajectory_success"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("task_id,benchmark\n", "no column model_name, trajectory_success"),
-        (
-            "benchmark,model_name,task_id,trajectory_success\nb,m,t,\n",
-            "line 2: trajectory_success is '', which is no label",
-        ),
-        (
-            "benchmark,model_name,task_id,trajectory_success\nb,m,t,Yes\nb,m,u,Maybe\n",
-            "line 3: trajectory_success is 'Maybe'",
-        ),
+        (f"{HEAD}\nb,m,t,\n", "line 2: trajectory_success is '', which is no label"),
+        (f"{HEAD}\nb,m,t,Yes\nb,m,u,Maybe\n", "line 3: trajectory_success is 'Maybe'"),
     ],
 )
 def test_annotations_that_cannot_be_used_are_named(tmp_path, text, message):
@@ -203,35 +178,15 @@ def test_annotations_that_cannot_be_used_are_named(tmp_path, text, message):
 
 
 def test_the_command_prints_both_and_counts_what_it_left_out(folder, coda):
-    words = [
-        "judge",
-        "score",
-        "--judgments",
-        str(folder / "judgments"),
-        "--annotations",
-        str(folder / "annotations.csv"),
-    ]
+    annotations = ("--annotations", str(folder / "annotations.csv"))
+    words = ["judge", "score", "--judgments", str(folder / "judgments"), *annotations]
     code, shown, _ = coda(*words)
-    assert (
-        code == 0 and "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
-    )
+    assert code == 0
+    assert "75.0 [30.1, 95.4]" in shown and "37.5 [13.7, 69.4]" in shown and "missing 1" in shown
     table = shown[shown.index("As the published scorer") :].splitlines()
-    assert table[1].split() == [
-        "judge",
-        "benchmark",
-        "agent",
-        "n",
-        "accuracy",
-        "precision",
-        "recall",
-        "F1",
-        "NPV",
-        "TNR",
-    ]
-    assert (
-        table[4].split() == [JUDGE, "all", "all", "10", "50.0", "75.0", "60.0", "66.7", "50.0", "50.0"]
-        and AGENT not in shown
-    )
+    assert table[1].split() == "judge benchmark agent n accuracy precision recall F1 NPV TNR".split()
+    assert table[4].split() == f"{JUDGE} all all 10 50.0 75.0 60.0 66.7 50.0 50.0".split()
+    assert AGENT not in shown
     assert f"{JUDGE}  all          {AGENT}  10" in coda(*words, "--agents")[1]
     assert "not used: 1 trajectories that people are unsure of, 2 further annotations" in shown
     code, shown, _ = coda(*words, "--json")

@@ -20,10 +20,8 @@ def source(tmp_path):
     acts = [("Click 'Grid'.", Action.click(0.5, 0.25)), ("DONE", Action.done())]
     yes = made_up(1, acts, success=True, verdicts=(format_verdict(Verdict(True)), "no verdict"))
     no = replace(yes, run=1, success=False, verdicts=("no verdict",))
-    save_trajectories(
-        tmp_path / "ours.parquet",
-        [yes, no, replace(yes, task_id="gis/<b>", app="gis", success=None, verdicts=())],
-    )
+    unknown = replace(yes, task_id="gis/<b>", app="gis", success=None, verdicts=())
+    save_trajectories(tmp_path / "ours.parquet", [yes, no, unknown])
     return tmp_path / "ours.parquet"
 
 
@@ -34,14 +32,11 @@ def test_inspect_reads_a_sample_for_each_episode(source, tmp_path):
     assert read.status == "success" and read.results.scores[0].metrics["accuracy"].value == 0.5
     samples = {(sample.id, sample.epoch): sample for sample in read.samples}
     assert len(samples) == 3 and read.eval.model.startswith("coda/")
-    first, second, third = (
-        samples[key] for key in sorted(samples, key=lambda key: (key[0].startswith("gis"), key))
-    )
-    assert [one.scores["check"].value for one in (first, second, third)] == ["C", "I", "N"]
-    assert [one.scores["judge"].value for one in (first, second)] == [
-        "C",
-        "N",
-    ] and "judge" not in third.scores
+    keys = sorted(samples, key=lambda key: (key[0].startswith("gis"), key))
+    first, second, third = (samples[key] for key in keys)
+    assert [sample.scores["check"].value for sample in (first, second, third)] == ["C", "I", "N"]
+    assert [sample.scores["judge"].value for sample in (first, second)] == ["C", "N"]
+    assert "judge" not in third.scores
     assert [message.role for message in first.messages] == ["user", "assistant", "user", "assistant", "user"]
     picture, text = first.messages[0].content
     assert picture.image.startswith("data:image/png;base64,") and text.text == first.input

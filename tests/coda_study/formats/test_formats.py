@@ -23,11 +23,7 @@ ACTS = [
     Action.hotkey("ctrl c"),
     Action.type_text("it's \"x\"\n\ty\\"), Action.type_text("\n"), Action.hotkey("enter"), Action.wait(),
 ]  # fmt: skip
-ENDS = {
-    StopReason.DONE: Action.done(),
-    StopReason.FAIL: Action.fail(),
-    StopReason.ANS: Action.answer("5.5 km"),
-}
+ENDS = dict(zip(StopReason, (Action.done(), Action.fail(), Action.answer("5.5 km")), strict=False))
 FOREIGN = [name for name in WRITTEN if name != "coda" and FORMATS[name].read]  # Inspect's logs: test_evals.py
 
 
@@ -35,15 +31,14 @@ def everything():
     """Trajectories with every action, every end, several actions a step, none a step, no step at all, and no
     outcome.
     """
-    long = made_up(
-        1, [(f"plan {i}", act) for i, act in enumerate(ACTS)], success=False, stop=StopReason.STEP_LIMIT
-    )
+    acts = [(f"plan {i}", act) for i, act in enumerate(ACTS)]
+    long = made_up(1, acts, success=False, stop=StopReason.STEP_LIMIT)
     steps = long.steps
     broken = replace(steps[1], actions=(), error="not parsable", reply="?")
     many = replace(steps[2], actions=tuple(ACTS[:3]))
     ends = [
-        made_up(2 + i, [("end", act)], stop=stop, answer=act.text)
-        for i, (stop, act) in enumerate(ENDS.items())
+        made_up(i, [("end", act)], stop=stop, answer=act.text)
+        for i, (stop, act) in enumerate(ENDS.items(), 2)
     ]
     return [
         long, replace(long, task_id="gis/B-01", app="gis", steps=(steps[0], broken, many)), *ends,
@@ -99,12 +94,10 @@ def test_no_name_in_a_trajectory_leads_out_of_the_target(name, tmp_path):
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_a_conversion_that_fails_leaves_nothing(name, tmp_path):
+    other = replace(made_up(1), instruction="another")
     for ours, fault in (
         ([made_up(1), made_up(2), made_up(1)], "there twice"),
-        (
-            [made_up(1), replace(made_up(1), instruction="another")],
-            "run 0 of algebra/T-01 by script is there twice",
-        ),
+        ([made_up(1), other], "run 0 of algebra/T-01 by script is there twice"),
     ):
         save_trajectories(tmp_path / "a.parquet", ours)
         with pytest.raises(UserError, match=fault):
@@ -127,12 +120,7 @@ UNTYPABLE = ("Å", "50 µm at 37 °C", "a\nβ\t<", "\x07", "漢字 🧬", "x" * 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_cannot_be_typed_is_converted_all_the_same(name, tmp_path):
     """Of the laptop's biochem rollouts 395 in 608 hold such text: the model wrote it, and nothing was typed."""
-    acts = [
-        *map(Action.type_text, UNTYPABLE),
-        Action.hotkey("win d"),
-        Action.hotkey("ctrl alt delete"),
-        Action.hotkey("nokey"),
-    ]
+    acts = [*map(Action.type_text, UNTYPABLE), *map(Action.hotkey, ("win d", "ctrl alt delete", "nokey"))]
     ours = [made_up(1, [("plan", act) for act in acts], success=False, stop=StopReason.STEP_LIMIT)]
     save_trajectories(tmp_path / "a.parquet", ours)
     convert(tmp_path / "a.parquet", tmp_path / name, name)
@@ -188,13 +176,9 @@ def test_an_episode_of_scienceboard_as_its_tool_leaves_it_is_read(tmp_path):
     """With its log and requests beside it, by an agent that was given the accessibility tree alone."""
     click, written = "pyautogui.click(960, 540)", "pyautogui.write('5')"
     codes = (["pyautogui.press('enter')"], [click], [written, click], ["DONE"])
+    time = "250601120000"
     lines = [
-        {
-            "step_index": i,
-            "timestamp": "250601120000",
-            "actions": code,
-            "a11y_tree": f"step_{i}@250601120000.txt",
-        }
+        {"step_index": i, "timestamp": time, "actions": code, "a11y_tree": f"step_{i}@{time}.txt"}
         for i, code in enumerate(codes)
     ]
     folder = episode(tmp_path, lines, "1")
@@ -230,27 +214,20 @@ def test_a_partial_score_stays(tmp_path):
     episode(tmp_path / "in", lines, "0.5\n", "result.txt")
     (found,) = FORMATS["osworld"].read(tmp_path / "in")
     assert (found.success, found.score) == (False, 0.5)
-    for target, to in (
-        ("a.parquet", "coda"),
-        ("b", "osworld"),
-        ("c", "scienceboard"),
-        ("d", "agentrewardbench"),
-    ):
-        convert(tmp_path / "in", tmp_path / target, to)
-        convert(tmp_path / target, tmp_path / "back" / target, "osworld")
-        (result,) = (tmp_path / "back" / target).rglob("result.txt")
+    for to in ("coda", "osworld", "scienceboard", "agentrewardbench"):
+        convert(tmp_path / "in", tmp_path / to, to)
+        convert(tmp_path / to, tmp_path / "back" / to, "osworld")
+        (result,) = (tmp_path / "back" / to).rglob("result.txt")
         assert float(result.read_text()) == 0.5
 
 
 def test_the_picture_before_an_action_is_read_in_seagents_logs(tmp_path):
-    lines = [
-        {"step_num": i + 1, "action": "WAIT", "screenshot_file_before_exec": f"{i}.png"} for i in range(3)
-    ]
+    line = {"action": "WAIT", "screenshot_file_before_exec": "0.png"}
+    lines = [line | {"step_num": i + 1, "screenshot_file_before_exec": f"{i}.png"} for i in range(3)]
     episode(tmp_path, lines, "1", "result.txt")
     (found,) = FORMATS["osworld"].read(tmp_path)
-    assert [step.image.tobytes() for step in found.steps] == [
-        screen(i).tobytes() for i in range(3)
-    ] and found.success
+    assert [step.image.tobytes() for step in found.steps] == [screen(i).tobytes() for i in range(3)]
+    assert found.success
 
 
 def test_what_cannot_be_converted_is_named(coda, tmp_path):
@@ -274,10 +251,8 @@ def shown_by_osworld(root, action_space, observation, model):
 
 
 def test_osworlds_own_table_reads_what_is_written(tmp_path):
-    ours = [
-        made_up(i, task_id=f"gis/B-0{i}", app="gis", planner="base", run=0, success=i == 1)
-        for i in range(1, 4)
-    ]
+    ours = [replace(made_up(i, success=i == 1), task_id=f"gis/B-0{i}", app="gis") for i in range(1, 4)]
+    ours = [replace(trajectory, planner="base", run=0) for trajectory in ours]
     FORMATS["osworld"].write([*ours, replace(ours[0], run=1)], tmp_path)
     assert sorted(shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-0")["gis"]) == [0, 0, 1]
     assert shown_by_osworld(tmp_path, "pyautogui", "screenshot", "base-1") == {"gis": [1]}
@@ -287,20 +262,9 @@ def test_a_trajectory_of_agentrewardbench_is_read(tmp_path):
     folder = tmp_path / "webarena" / "GenericAgent"
     (folder / "run").mkdir(parents=True)
     (folder / "0.png").write_bytes(encode_image(screen(0)))
-    step = {
-        "url": "x",
-        "action": "click('a12')",
-        "reasoning": "because",
-        "screenshot_path": "0.png",
-        "axtree": "",
-    }
-    raw = {
-        "benchmark": "webarena",
-        "goal": "Buy it.",
-        "valid": True,
-        "summary_info": {"cum_reward": 1.0},
-        "steps": [step],
-    }
+    step = {"url": "x", "action": "click('a12')", "reasoning": "because", "screenshot_path": "0.png"}
+    raw = {"benchmark": "webarena", "goal": "Buy it.", "valid": True, "summary_info": {"cum_reward": 1.0}}
+    raw["steps"] = [step | {"axtree": ""}]
     (folder / "run" / "webarena.1.json").write_text(json.dumps(raw))
     (found,) = FORMATS["agentrewardbench"].read(tmp_path)
     assert (found.instruction, found.success, found.steps[0].reply) == ("Buy it.", True, "click('a12')")
@@ -335,9 +299,8 @@ def test_what_cannot_be_converted_is_said(coda, tmp_path):
         source, target, *rest = words
         code, _, said = coda("convert", str(tmp_path / source), str(tmp_path / target), *rest)
         assert code == 2 and message in said.replace("\n", " "), said
-    code, shown, _ = coda(
-        "convert", str(tmp_path / "a.parquet"), str(tmp_path / "logs"), "--to", "scienceboard"
-    )
+    source, target = str(tmp_path / "a.parquet"), str(tmp_path / "logs")
+    code, shown, _ = coda("convert", source, target, "--to", "scienceboard")
     assert code == 0 and "7 trajectories from coda to scienceboard" in shown
 
 

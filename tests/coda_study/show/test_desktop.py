@@ -18,16 +18,8 @@ from coda_lib.errors import UserError
 from coda_lib.paths import REFERENCE
 from coda_lib.trajectory import save_trajectories
 from coda_study.run import Run
-from coda_study.show.desktop import (
-    before_and_after,
-    outcomes,
-    played_on,
-    repeated,
-    requests,
-    study_table,
-    typing_task,
-)
-from sciencedesk.board.fake import FakeMachine
+from coda_study.show.desktop import before_and_after, outcomes, played_on, repeated, requests, study_table
+from sciencedesk.board.fake import FakeMachine, typing_task
 from sciencedesk.board.guest import Timing
 
 
@@ -62,24 +54,21 @@ def test_a_task_before_and_after_training_is_one_that_training_solves(tmp_path):
         with pytest.raises(UserError, match="coda reproduce --profile desktop"):
             shown(tmp_path)
     for system, solved in {"base": (True, False, False), "stage2": (True, False, True)}.items():
-        episodes = [
-            replace(made_up(number, success=success), app="PyMOL") for number, success in enumerate(solved)
-        ]
+        episodes = [made_up(number, success=success) for number, success in enumerate(solved)]
+        episodes = [replace(episode, app="PyMOL") for episode in episodes]
         save_trajectories(run.trajectories(system, "PyMOL"), episodes)
     counts, recording = before_and_after(tmp_path)
     assert counts.to_dict("index")["PyMOL"] == {"tasks": 3, "base": 1, "stage2": 2}
     pictures = Image.open(io.BytesIO(recording.data))
-    assert pictures.n_frames == 3 and recording._repr_html_().startswith(
-        '<img alt="a recording" src="data:image/webp;base64,UklGR'
-    )
+    html = '<img alt="a recording" src="data:image/webp;base64,UklGR'
+    assert pictures.n_frames == 3 and recording._repr_html_().startswith(html)
 
 
 def test_table_1_of_a_run_is_shown_as_it_is_stored():
     shown = study_table(REFERENCE / "laptop")
-    stored = pd.read_csv(REFERENCE / "laptop" / "tables" / "table1.csv").query(
-        "system == 'base' and application == 'algebra'"
-    )
-    (value,) = stored.query("metric == 'Average@8'")["value"]
+    stored = pd.read_csv(REFERENCE / "laptop" / "tables" / "table1.csv")
+    cell = "system == 'base' and application == 'algebra' and metric == 'Average@8'"
+    (value,) = stored.query(cell)["value"]
     assert f"{value:.1f}" in str(shown.loc[("Average@8", "Base planner → executor"), "Algebra"])
 
 

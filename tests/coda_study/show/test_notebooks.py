@@ -121,9 +121,8 @@ def test_it_imports_from_at_most_six_places_of_the_packages(path):
     imports = [node for cell in cells(path, "code") for node in ast.walk(ast.parse(cell.source))]
     modules = {node.module for node in imports if isinstance(node, ast.ImportFrom)}
     modules |= {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
-    assert len({module for module in modules if module.split(".")[0] in PACKAGES}) <= (
-        ALL_SOURCES if path.stem == "00_quickstart" else SOURCES
-    )
+    limit = ALL_SOURCES if path.stem == "00_quickstart" else SOURCES
+    assert len({module for module in modules if module.split(".")[0] in PACKAGES}) <= limit
 
 
 @every_story
@@ -159,9 +158,8 @@ def question():
 
 
 def agent(plans, replies):
-    return DualAgent(
-        Planner(ReplayModel(plans), Sampling()), Executor(ReplayModel(replies), Sampling()), "replay"
-    )  # fmt: skip
+    planner, executor = (ReplayModel(plans), Sampling()), (ReplayModel(replies), Sampling())
+    return DualAgent(Planner(*planner), Executor(*executor), "replay")
 
 
 def test_a_scripted_solution_is_an_episode_that_succeeds(episode, question):
@@ -186,9 +184,8 @@ def test_groups_reward_what_the_executor_did(episode):
     assert grpo.plan_counts({"a": group})["a"].sum() == 4
     poorer = replace(group, rewards=np.array([2, 2, 0, 0]))
     table = grpo.paired_rewards({"base": [poorer] * 3, "specialist": [group] * 3}, 100)
-    assert table.loc["reward (of 2)", ["base", "specialist"]].tolist() == [1, 0.5] and table[
-        "change"
-    ].item().startswith("-0.50")
+    assert table.loc["reward (of 2)", ["base", "specialist"]].tolist() == [1, 0.5]
+    assert table["change"].item().startswith("-0.50")
     assert grpo.most_varied([replace(group, rewards=np.ones(4)), group]) is group
 
 
@@ -204,31 +201,25 @@ def test_votes_count_what_is_no_verdict(episode):
         replace(episode, verdicts=(yes, yes, marred, "hm"), success=False),
     ]
     table = examples.vote_table(judged, RULE)
-    assert table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist() == [
-        [4, 4, 0, 3],
-        [3, 2, 1, 0],
-    ]
+    counts = table[["correct", "clean", "invalid", "labels"]].to_numpy().tolist()
+    assert counts == [[4, 4, 0, 3], [3, 2, 1, 0]]
     assert table["accepted"].tolist() == [True, False]
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
     row = examples.judge_by_grade(table, [task]).loc["A"]
     assert row[["trajectories", "successes", "accepted"]].tolist() == [2, 1, 1]
     assert row["precision"].startswith("100.0 [") and row["recall"].startswith("100.0 [")
-    assert examples.judge_by_grade(
-        table.assign(success=None), [task]
-    ).empty  # a generator's tasks have no check
+    # a generator's tasks have no check
+    assert examples.judge_by_grade(table.assign(success=None), [task]).empty
     assert examples.label_table({"algebra": judged}, RULE).loc["algebra"].tolist() == [2, 1, 1, 3, 3]
 
 
 def test_episodes_by_stop(episode):
     task = load_task(TASKS / "test" / "algebra" / "A-02.json")
-    table = examples.episode_table(
-        [episode, replace(episode, run=1, success=False, stop=StopReason.FAIL)], [task]
-    )
+    failed = replace(episode, run=1, success=False, stop=StopReason.FAIL)
+    table = examples.episode_table([episode, failed], [task])
     assert examples.by_stop(table).loc["DONE", ["episodes", "mean_steps", "successes"]].tolist() == [1, 3, 1]
-    assert table["grade"].tolist() == ["A", "A"] and table["unparsed"].tolist() == table["cut"].tolist() == [
-        0,
-        0,
-    ]
+    assert table["grade"].tolist() == ["A", "A"]
+    assert table["unparsed"].tolist() == table["cut"].tolist() == [0, 0]
 
 
 def test_success_by_grade_has_an_interval_even_where_nothing_succeeded():
@@ -311,9 +302,8 @@ def test_the_loss_of_eq_3_is_right():
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
-    return Planner(
-        LocalModel(save_tiny(tmp_path_factory.mktemp("models") / "planner")), Sampling(max_new_tokens=8)
-    )
+    model = LocalModel(save_tiny(tmp_path_factory.mktemp("models") / "planner"))
+    return Planner(model, Sampling(max_new_tokens=8))
 
 
 def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
@@ -329,12 +319,9 @@ def test_log_probabilities_are_those_of_the_plan_and_its_end(tiny, episode):
         for token in ids:
             logits = network(**inputs).logits[0, -1]
             expected.append(float(torch.log_softmax(logits, -1)[token]))
-            added = {
-                "input_ids": torch.tensor([[token]]),
-                "attention_mask": torch.ones(1, 1, dtype=torch.long),
-            }
-            added["mm_token_type_ids"] = torch.zeros(1, 1, dtype=inputs["mm_token_type_ids"].dtype)
-            inputs |= {name: torch.cat([inputs[name], value], dim=1) for name, value in added.items()}
+            added = {"input_ids": token, "attention_mask": 1, "mm_token_type_ids": 0}
+            for name, value in added.items():
+                inputs[name] = torch.cat([inputs[name], torch.full((1, 1), value).to(inputs[name])], dim=1)
         assert is_token[row].sum() == len(ids)
         assert logprobs[row][is_token[row] > 0].tolist() == pytest.approx(expected, abs=1e-4)
         inputs = encode(processor, [tiny.messages(state)])

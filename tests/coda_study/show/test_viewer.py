@@ -54,8 +54,8 @@ from coda_study.evaluation.votes import votes_of
 from coda_study.formats import convert
 from coda_study.run import Run
 from coda_study.show.viewer import Evidence, page, read_logs, read_run, write_folder, write_page
-from coda_study.show.viewer.evidence import TRAIN_TASKS
 from coda_study.show.viewer.pictures import Pictures
+from coda_study.show.viewer.sources import TRAIN_TASKS
 from sciencedesk.env import ScienceDesk
 from sciencedesk.script import read_step
 
@@ -174,9 +174,8 @@ def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown)
     shown.open(study.view)
     counted = 0
     links = list(dict.fromkeys(link for link, _ in cells))
-    read = [
-        seen for i in range(0, len(links), 20) for seen in shown.run(READ % json.dumps(links[i : i + 20]))
-    ]
+    parts = [links[i : i + 20] for i in range(0, len(links), 20)]
+    read = [seen for part in parts for seen in shown.run(READ % json.dumps(part))]
     seen_at = dict(zip(links, read, strict=True))
     for link, text in cells:
         values, heading = seen_at[link]["values"], seen_at[link]["heading"]
@@ -187,11 +186,8 @@ def test_every_linked_cell_of_the_report_is_what_its_episodes_give(study, shown)
             expected = list(values.values())
         else:
             expected = [values["difference"]]
-        assert any(abs(number(text) - number(value)) < 0.0501 for value in expected if value != "–"), (
-            link,
-            text,
-            expected,
-        )
+        distances = [abs(number(text) - number(value)) for value in expected if value != "–"]
+        assert any(distance < 0.0501 for distance in distances), (link, text, expected)
         counted += 1
     assert counted > 200  # Table 1, beside the paper, differences, greedy, claims, Table 2, votes, the judge
     assert complaints(shown, study.folder) == []
@@ -222,19 +218,10 @@ def test_a_step_two_sides_and_every_view_open_by_their_address(study, shown):
     assert shown.run("document.querySelectorAll('.sides .screen').length") == 2
     assert later(shown, "document.querySelector('.screen canvas').width") == 84
     shown.go("#/episode?set=train&system=base&task=gis/base-1&run=0&step=99")
-    assert shown.text(".where") == "the end" and "Votes of the run's judge" in shown.run(
-        "document.body.textContent"
-    )
-    for view in (
-        "#/episodes",
-        "#/difference",
-        "#/judges",
-        "#/groups",
-        "#/reward",
-        "#/about",
-        "#/nonsense?x=%",
-    ):
-        shown.go(view)
+    assert shown.text(".where") == "the end"
+    assert "Votes of the run's judge" in shown.run("document.body.textContent")
+    for view in ("episodes", "difference", "judges", "groups", "reward", "about", "nonsense?x=%"):
+        shown.go(f"#/{view}")
         assert shown.text("main")
         unnamed = "(one) => !(one.innerText || one.ariaLabel || one.labels?.length)"
         controls = f"[...document.querySelectorAll('button, select, input, a')].filter({unnamed})"
@@ -248,12 +235,8 @@ def test_hostile_text_does_nothing(shown, tmp_path):
     played = []
     for i, hostile in enumerate(HOSTILE):
         steps = tuple(replace(step, plan=text, reply=text, error=hostile) for step in made_up(i).steps)
-        fields = dict.fromkeys(names, hostile) | {
-            "steps": steps,
-            "verdicts": (hostile,),
-            "stop": StopReason.ANS,
-        }
-        played.append(replace(made_up(i), **fields))
+        fields = dict.fromkeys(names, hostile) | {"steps": steps, "verdicts": (hostile,)}
+        played.append(replace(made_up(i), **fields, stop=StopReason.ANS))
     save_trajectories(tmp_path / "logs.parquet", played)
     evidence = Evidence(text, lacks=HOSTILE, about=[(text, text)])
     read_logs(tmp_path / "logs.parquet", evidence)
@@ -301,17 +284,15 @@ def test_the_reward_of_the_page_is_that_of_the_kit(shown):
         ActionType.WAIT: Action.wait,
     }  # fmt: skip
     kinds = list(make)
-    pairs = [(make[a](), make[b]()) for a in kinds for b in (*kinds, *[a] * 20)] + [
-        (Action.drag(0.5, 0.5, 0.5, 0.5),) * 2
-    ]
+    pairs = [(make[a](), make[b]()) for a in kinds for b in (*kinds, *[a] * 20)]
+    pairs += [(Action.drag(0.5, 0.5, 0.5, 0.5),) * 2]
     plain = [[{k: v for k, v in vars(one).items() if v is not None} for one in pair] for pair in pairs]
     reach = [chance.choice([0.4, 2]) for _ in pairs]
     script = (page.WEB / "reward.js").read_text()
     cases = json.dumps([[*pair, r] for pair, r in zip(plain, reach, strict=True)])
     found = shown.run(f"(() => {{ {script}\nreturn {cases}.map((one) => similarity(...one)); }})()")
-    assert found == pytest.approx(
-        [similarity(a, b, r) for (a, b), r in zip(pairs, reach, strict=True)], abs=1e-9
-    )
+    expected = [similarity(a, b, r) for (a, b), r in zip(pairs, reach, strict=True)]
+    assert found == pytest.approx(expected, abs=1e-9)
 
 
 def test_the_scripts_make_no_markup_of_text():
@@ -386,11 +367,8 @@ def test_of_a_real_application_plans_and_actions_are_shown_where_its_screens_are
     evidence = Evidence("bare")
     read_run(bare, evidence)
     assert [episode["final"] is None for episode in evidence.episodes] == [False, True, True, True]
-    assert all(
-        step["plan"] and step["picture"] is None
-        for episode in evidence.episodes[1:]
-        for step in episode["steps"]
-    )
+    steps = [step for episode in evidence.episodes[1:] for step in episode["steps"]]
+    assert all(step["plan"] and step["picture"] is None for step in steps)
     assert "of 3 test episodes plans and actions are here, without screens" in " ".join(evidence.lacks)
     assert "only the outcome" not in " ".join(evidence.lacks)
 
@@ -403,10 +381,8 @@ def test_a_step_without_its_screen_says_so(bare, shown):
         write_page(evidence, bare.view),
         f"#/episode?task={last['task']}&set=test&system=base&run={last['run']}&step=1",
     )
-    assert (
-        shown.text(".screen") == "This screen is not kept."
-        and shown.text(".plan") == last["steps"][0]["plan"]
-    )
+    assert shown.text(".screen") == "This screen is not kept."
+    assert shown.text(".plan") == last["steps"][0]["plan"]
     assert re.search(r"\(\d+ %, 50 %\)", shown.text(".said"))
     first = evidence.episodes[0]
     shown.go(f"#/episode?task={first['task']}&set=test&system=base&run=0&step=1")
@@ -478,15 +454,11 @@ def test_two_runs_are_shown_on_one_page(study, coda, tmp_path):
 def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
-    places = {
-        "RUN": str(study.folder),
-        "NOTES": str(tmp_path / "full" / "mine.txt"),
-        "FULL": str(tmp_path / "full"),
-    }
-    code, _, said = coda(
-        "view", *[re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words]
-    )
-    assert code == 2 and fault in said and (tmp_path / "full" / "mine.txt").read_text() == "mine"
+    full = tmp_path / "full"
+    places = {"RUN": str(study.folder), "NOTES": str(full / "mine.txt"), "FULL": str(full)}
+    words = [re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words]
+    code, _, message = coda("view", *words)
+    assert code == 2 and fault in message and (tmp_path / "full" / "mine.txt").read_text() == "mine"
 
 
 def test_episodes_that_are_kept_without_screens_are_played_again(tmp_path) -> None:

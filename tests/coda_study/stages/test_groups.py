@@ -13,7 +13,7 @@ from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.trainer import ActionReward
 from coda_study.run import Run
 from coda_study.show.viewer import Evidence
-from coda_study.show.viewer.evidence import read_groups
+from coda_study.show.viewer.sources import read_groups
 from coda_study.stages.groups import EACH, KeepingReward
 
 G, STATES, STEPS = 4, 3, 9
