@@ -110,7 +110,6 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --set specialize.learning_rate=.nan", "learning_rate: Input should be a finite number"),
         ("reproduce --set specialize.beta=true", "beta: Input should be a valid number"),
         ("reproduce --set seed=2026-13-45", "'2026-13-45' is not a YAML value"),
-        ("episode gis/A-01 --executor=", "the name of the executor checkpoint is empty"),
         ("episode gis/A-01 --planner=", "the name of the planner checkpoint is empty"),
         ("reproduce --seeds 7 8 x", "--seeds 7 8 x: give whole numbers, as in --seeds 7 8 9"),
         ("reproduce --seeds --dry-run", "--seeds --dry-run: give whole numbers"),
@@ -127,7 +126,7 @@ def test_every_documented_command_can_be_typed():
         ),
         ("episode A-01", "'A-01' is not a task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` lists the tasks"),
-        ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
+        ("evaluate --set models.executor=data/none", "the executor checkpoint data/none is missing"),
         ("evaluate --app mars", "unknown application 'mars'"),
         ("evaluate --machines m.yaml", "--machines needs --on"),
         ("evaluate --on no-such-folder", "no task files in no-such-folder"),
@@ -341,7 +340,7 @@ def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_
 def scripted(monkeypatch):
     """Put an agent that says DONE at once in the place of any other."""
 
-    def agent(settings, planner, executor) -> DualAgent:
+    def agent(settings, planner) -> DualAgent:
         sampling = Sampling(**settings.planner.model_dump())
         thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
         return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
@@ -454,9 +453,8 @@ def _solved(tasks):
 
 @pytest.mark.parametrize(
     "command",
-    ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1",
-     "apps soak --minutes 0"],
-)  # fmt: skip
+    ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1"],
+)
 def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_path):
     """Before anything is played: `--save results` replaced all runs by a picture."""
     (tmp_path / "results").mkdir()
@@ -476,9 +474,11 @@ def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_pa
 
 @pytest.mark.parametrize(
     "command",
-    ["apps check", f"seeds {REFERENCE / 'laptop'}",
-     "judge run --trajectories . --endpoint http://localhost:9/v1 --model m"],
-)  # fmt: skip
+    [
+        f"seeds {REFERENCE / 'laptop'}",
+        "judge run --trajectories . --endpoint http://localhost:9/v1 --model m",
+    ],
+)
 def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
     (tmp_path / "file").write_text("precious")
     code, shown, errors = coda(*command.split(), "--save", str(tmp_path / "file"))
@@ -535,11 +535,11 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
 
     monkeypatch.setattr(network, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
     settings = load_profile("smoke", fake_checkpoints)
-    agent = chosen_agent(settings, None, None)
+    agent = chosen_agent(settings, None)
     assert agent.name == "base" and agent.planner.model.name == settings.models.planner
     assert agent.executor.sampling.max_new_tokens == settings.executor.max_new_tokens
     assert (
-        chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name
+        chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct").planner.model.name
         == "Qwen/Qwen2.5-VL-7B-Instruct"
     )
-    assert chosen_agent(settings, "none", None).name == "executor"
+    assert chosen_agent(settings, "none").name == "executor"
