@@ -112,6 +112,7 @@ READ: dict[str, tuple[str, str]] = {  # the file that is spoilt, and the command
     "key": ("key", f"{JUDGE} --api-key-file {{key}}"),
     "trajectory to judge": ("agentrewardbench/gis/script-0/coda/gis.A-01.json", JUDGE),
     "drawn tasks": ("drawn.json", "evaluate --tasks {drawn.json} --app gis"),
+    "profile of a run, its prices": ("run/profile.yaml", "usage {run}"),
     "ScienceBoard's task": ("board/KAlgebra/A-01.json", "tasks check {board}"),
     "ScienceBoard's task, to play": ("board/KAlgebra/A-01.json",
     "evaluate --on {board} --machines {machines.yaml}"),
