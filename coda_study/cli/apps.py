@@ -11,7 +11,8 @@ from typer import Argument, Exit, Option, Typer, confirm
 
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.errors import StageError, UserError
-from coda_study.cli.console import JsonOption, err, out, print_json, print_text, show
+from coda_study.cli.console import err, out, print_json, print_text, show
+from coda_study.cli.options import JsonOption
 
 apps_app = Typer(help="Real applications: install and check them.", no_args_is_help=True)
 KindsArgument = Annotated[list[str] | None, Argument(help=f"{', '.join(DESKTOP_APPS)}. Default: all.")]

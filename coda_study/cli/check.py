@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Exit
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
-    JsonOption,
-    ProfileOption,
-    SettingsOption,
-    err,
-    out,
-    print_json,
-    print_text,
-    run_of,
-    show,
-)
+from coda_study.cli.console import err, out, print_json, print_text, run_of, show
+from coda_study.cli.options import JsonOption, ProfileOption, SettingsOption
 
 if TYPE_CHECKING:
     from coda_lib.config import Profile

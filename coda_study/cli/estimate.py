@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
-from coda_study.cli.console import JsonOption, SettingsOption, print_json, print_text, show
+from coda_study.cli.console import print_json, print_text, show
+from coda_study.cli.options import JsonOption, SettingsOption
 
 if TYPE_CHECKING:
     from coda_study.estimate import Estimate, Workload

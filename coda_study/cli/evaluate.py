@@ -11,20 +11,15 @@ from rich.progress import Progress
 from typer import Exit, Option
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
+from coda_study.cli.console import applications, err, local_checkpoint, print_json, print_message, show
+from coda_study.cli.options import (
     AppOption,
     JsonOption,
     PlannerOption,
     ProfileOption,
     SeedOption,
     SettingsOption,
-    applications,
-    err,
-    local_checkpoint,
-    print_json,
-    print_message,
     save_option,
-    show,
 )
 
 if TYPE_CHECKING:

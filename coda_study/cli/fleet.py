@@ -12,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, Option, Typer
 
-from coda_study.cli.console import JsonOption, out, print_json
+from coda_study.cli.console import out, print_json
+from coda_study.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from coda_study.fleet.collect import Status

@@ -21,19 +21,8 @@ from typer.core import TyperCommand
 from coda_lib.errors import UserError, expected, one_line
 from coda_study.cli import apps, check, estimate, evaluate, fleet, play, study, tasks
 from coda_study.cli import view as viewer
-from coda_study.cli.console import (
-    JsonOption,
-    ProfileOption,
-    RunArgument,
-    SettingsOption,
-    local_checkpoint,
-    out,
-    print_json,
-    print_message,
-    print_text,
-    run_of,
-    show,
-)
+from coda_study.cli.console import local_checkpoint, out, print_json, print_message, print_text, run_of, show
+from coda_study.cli.options import JsonOption, ProfileOption, RunArgument, SettingsOption
 
 if TYPE_CHECKING:
     from coda_study.pipeline.drive import Outcome

@@ -10,19 +10,9 @@ from typer import Argument, Option, prompt
 
 from coda_lib.applications import ALL_APPS, DESKTOP_APPS
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
-    JsonOption,
-    PlannerOption,
-    ProfileOption,
-    SeedOption,
-    applications,
-    find_task,
-    print_json,
-    print_message,
-    print_text,
-    save_option,
-)
+from coda_study.cli.console import applications, find_task, print_json, print_message, print_text
 from coda_study.cli.evaluate import chosen_agent
+from coda_study.cli.options import JsonOption, PlannerOption, ProfileOption, SeedOption, save_option
 
 if TYPE_CHECKING:
     from coda_lib.task import Task

@@ -12,17 +12,8 @@ from typer import Argument, Exit, Option, Typer
 
 from coda_lib.errors import UserError
 from coda_lib.files import read_text, records, require_folder, safe_name
-from coda_study.cli.console import (
-    JsonOption,
-    RunArgument,
-    err,
-    print_json,
-    print_message,
-    print_text,
-    run_of,
-    save_option,
-    show,
-)
+from coda_study.cli.console import err, print_json, print_message, print_text, run_of, show
+from coda_study.cli.options import JsonOption, RunArgument, save_option
 
 RunsArgument = Annotated[
     list[str],

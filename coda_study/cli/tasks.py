@@ -14,21 +14,8 @@ from typer import Argument, Exit, Option, Typer
 from coda_lib.applications import ALL_APPS
 from coda_lib.errors import UserError
 from coda_lib.files import require_new
-from coda_study.cli.console import (
-    LAST_SEED,
-    AppOption,
-    JsonOption,
-    RunArgument,
-    applications,
-    err,
-    out,
-    print_json,
-    print_message,
-    print_text,
-    run_of,
-    save_option,
-    show,
-)
+from coda_study.cli.console import applications, err, out, print_json, print_message, print_text, run_of, show
+from coda_study.cli.options import LAST_SEED, AppOption, JsonOption, RunArgument, save_option
 
 if TYPE_CHECKING:
     from coda_lib.environment import Environment
