@@ -34,7 +34,8 @@ ADVICE = {
     ABSOLUTE: "the server undoes the client's resizing: the model sees the screen as it is",
     THOUSANDTH: "an older model, or its prompt: use one that writes pixels (UI-TARS 1.5)",
     FRACTION: "the model was trained on other coordinates: use another one",
-    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) to that of the checkpoint",
+    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) to that of "
+    "the checkpoint",
 }
 ENOUGH = 0.5  # share of hits from which a reading counts as that of the model
 ROLES = ("button", "tab", "field", "menu")
@@ -68,9 +69,10 @@ def check_grounding(
         picture = Image.fromarray(desk.reset(test_tasks(app)[0])[0]).resize(screen, Image.Resampling.LANCZOS)
         picture = picture if size == screen else picture.resize(size, Image.Resampling.BICUBIC)
         names = [element.name for element in desk.elements()]
-        asked = [e for e in desk.elements() if e.role in ROLES and names.count(e.name) == 1]
-        elements += asked
-        observations += [Observation(f"Click '{e.name}'.", (), picture, picture) for e in asked]
+        for element in desk.elements():
+            if element.role in ROLES and names.count(element.name) == 1:
+                elements.append(element)
+                observations.append(Observation(f"Click '{element.name}'.", (), picture, picture))
     plans = [observation.instruction for observation in observations]
     replies = executor.greedy().execute(observations, plans, seed=0)
     points = zip(map(point_of, replies), elements, strict=True)

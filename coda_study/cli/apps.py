@@ -20,18 +20,15 @@ KindsArgument = Annotated[list[str] | None, Argument(help=f"{', '.join(DESKTOP_A
 
 @apps_app.command("install")
 def apps_install() -> None:
-    """Install the four applications and the programs of their displays from Debian packages, after listing
-    them.
-    """
+    """Install the four applications and their displays' programs from Debian packages, after listing them."""
     from sciencedesk.real import app_class
     from sciencedesk.real.display import lacking
 
     classes = [app_class(kind) for kind in DESKTOP_APPS]
     wanted = {*lacking().values(), *(package for app in classes for package in app.needs.values())}
     if not shutil.which("apt-get"):
-        raise UserError(
-            f"apt-get of Debian or Ubuntu is missing; install these by other means: {' '.join(sorted(wanted))}"
-        )
+        packages = " ".join(sorted(wanted))
+        raise UserError(f"apt-get of Debian or Ubuntu is missing; install these by other means: {packages}")
     missing = sorted(name for name in wanted if not _installed(name))
     if not missing:
         out.print("all are installed: coda apps check")
@@ -89,7 +86,7 @@ def apps_soak(
     minutes: Annotated[float, Option(min=0, help="Duration in minutes.")] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Play the scripts of all tasks again and again; show failures, growth of memory and remaining processes."""
+    """Play the scripts of all tasks over and over; show failures, growth of memory and remaining processes."""
     from sciencedesk.real.checks import soak, soak_rows, strays
 
     before = set(strays())

@@ -59,16 +59,14 @@ def wanted() -> Profile:
     return load_profile(PROFILE, SETTINGS)
 
 
-def make(name: str = "check") -> Run:
-    """Run the study of the check from the beginning, in results/NAME.  Its lines of progress go to standard
-    error.
-    """
+def make() -> Run:
+    """Run the study of the check from the beginning, in results/check; progress goes to standard error."""
     from coda_study.pipeline import drive
     from coda_study.run import Run
     from sciencedesk.env import desk_class
 
     desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
-    made = Run(name)
+    made = Run("check")
     try:
         drive.reproduce(made, wanted(), drive.usable_cores(), fresh=True, console=err)
     except KeyboardInterrupt:

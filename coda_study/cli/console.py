@@ -63,9 +63,7 @@ def local_checkpoint(role: str, name: str) -> str:
 
 
 def applications(name: str | None, known: Sequence[str] = SPACE_APPS) -> tuple[str, ...]:
-    """The application with this name, or without a name those of Table 1.  UserError for one that is not
-    `known`.
-    """
+    """The application with this name, or without one those of Table 1.  UserError if it is not `known`."""
     if name is not None and name not in known:
         raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")
     return APPS if name is None else (name,)

@@ -19,9 +19,7 @@ def estimate(
     settings: SettingsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Estimate what a profile costs: memory, tokens, operations and hours, and what this machine lacks for
-    it.
-    """
+    """Estimate what a profile costs: memory, tokens, operations and hours, and what this machine lacks."""
     from coda_lib.config import load_profile
     from coda_study import estimate as costs
 

@@ -122,8 +122,9 @@ def evaluate(
     with ExitStack() as stack:
         # until the results are printed: no other call takes these episodes for its own, or deletes them
         for folder in folders:
-            refusal = f"another `coda evaluate` keeps its episodes in {folder}: wait for it, or name a folder with --keep"
-            stack.enter_context(locked(folder.with_name(f".{folder.name}.lock"), refusal))
+            other = f"another `coda evaluate` keeps its episodes in {folder}"
+            lock = folder.with_name(f".{folder.name}.lock")
+            stack.enter_context(locked(lock, f"{other}: wait for it, or name a folder with --keep"))
         tables = []
         with Progress(console=err, transient=True) as progress:
             for task_set, folder in zip_longest(sets, folders):
@@ -153,9 +154,7 @@ def _space_sets(profile: Profile, app: str | None, file: Path | None, limit: int
 def _play(
     task_set: TaskSet, agent: Agent, profile: Profile, folder: Path | None, progress: Progress
 ) -> DataFrame:
-    """The episodes of a task set as a table, `profile.evaluation_runs` of each task; a fleet keeps them in
-    `folder`.
-    """
+    """A table of a task set's episodes, `evaluation_runs` of each task; a fleet keeps them in `folder`."""
     from coda_lib.rollout import episodes, jobs
     from coda_study.fleet.tasksets import play_tasks
 
@@ -206,7 +205,7 @@ def _broken(table: DataFrame) -> list[str]:
 
 
 def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any]]:
-    """Average@k and Pass@k of a task set, with their intervals, on the tasks whose episodes have an outcome."""
+    """Average@k and Pass@k of a task set, with intervals, on the tasks whose episodes have an outcome."""
     from coda_study.evaluation import statistics
 
     whole, counts = table[~table["task_id"].isin(_broken(table))], {}

@@ -167,9 +167,7 @@ def serve(
     ] = None,
     options: Annotated[list[str] | None, Argument(help="After --: words of vLLM's own command line.")] = None,
 ) -> None:
-    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM with a GPU or --vllm, by transformers
-    without.
-    """
+    """Serve a model with OpenAI's chat API until Ctrl+C: by vLLM (with a GPU or --vllm) or transformers."""
     from coda_lib.config import Models, load_profile
     from coda_lib.models.server import served
 

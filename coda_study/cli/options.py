@@ -40,7 +40,5 @@ SeedOption = Annotated[
 
 
 def save_option(metavar: str, help: str, require: Callable[[Path], Path] = require_file) -> Any:
-    """An option that names what to write.  UserError of `require`, before anything is done, for what may not
-    be replaced.
-    """
+    """An option that names what to write; `require` refuses at once what may not be replaced."""
     return Option(metavar=metavar, help=help, callback=lambda path: path and require(path))

@@ -43,9 +43,7 @@ def audit(as_json: JsonOption = False) -> None:
 
 
 def claims(run_names: RunsArgument, as_json: JsonOption = False) -> None:
-    """Decide the paper's claims by a run, or several seeds together: supported, contradicted or undecided,
-    with the evidence.
-    """
+    """Decide the paper's claims by a run, or several seeds together, with the evidence."""
     from coda_study.evaluation.claims import decide_claims, load_claims, load_systems
     from coda_study.evaluation.paper import Provenance
     from coda_study.evaluation.votes import votes_and_rules
@@ -159,9 +157,7 @@ def judge_score(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Score judgments of AgentRewardBench as the benchmark does, and strictly: a missing verdict is a wrong
-    one.
-    """
+    """Score judgments of AgentRewardBench as the benchmark does, and with no verdict as a wrong one."""
     from coda_study.formats import judgments as arb
 
     if split and not splits:

@@ -52,9 +52,7 @@ def tasks_draw(
     save: Annotated[Path | None, save_option("FILE", "Write them for `coda evaluate --tasks`.")] = None,
     app_name: AppOption = None,
 ) -> None:
-    """Draw tasks from the task space: other values, wordings, starts and combinations than any other region
-    has.
-    """
+    """Draw tasks from the task space: values, wordings, starts and combinations that no other region has."""
     from sciencedesk.make import defaults
     from sciencedesk.space import draw, space, write_set
 
@@ -108,9 +106,7 @@ def tasks_check(
 
 
 def _prove(app: str, split: str, tasks: Sequence[Task], problems: list[str]) -> dict[str, Any]:
-    """Play each task by its script, and doing nothing: the counts as a row; what is wrong is added to
-    `problems`.
-    """
+    """Play each task by its script, and doing nothing: a row of counts.  Adds what is wrong to `problems`."""
     from sciencedesk import script
     from sciencedesk.make import environment
 
@@ -198,9 +194,7 @@ def convert(
 def export(
     run_name: RunArgument, folder: Annotated[Path, Argument(help="A new folder.", callback=require_new)]
 ) -> None:
-    """Write a run's judged trajectories, tasks and planners as a data set and model folders with cards;
-    nothing is sent.
-    """
+    """Write a run's judged trajectories, tasks and planners as a data set and models; nothing is sent."""
     from coda_study.formats.export import export as exported
 
     for name, count in exported(run_of(run_name), folder).items():

@@ -452,8 +452,7 @@ def _solved(tasks):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1"],
+    "command", ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1"]
 )
 def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_path):
     """Before anything is played: `--save results` replaced all runs by a picture."""
