@@ -91,17 +91,13 @@ def evaluate(
     chosen = load_profile(profile, tuple(settings or ()))
     fleet = chosen.fleet.model_copy(update=_given(workers=workers, ray=ray or None))
     chosen = chosen.model_copy(update=_given(seed=seed, evaluation_runs=runs, fleet=fleet))
+    exclusive = "--tasks are tasks of a task space, and --on is a folder of other ones: give one of them"
+    alone = not fleet.workers
     conflicts = (
-        (
-            tasks and on,
-            "--tasks are tasks of a task space, and --on is a folder of other ones: give one of them",
-        ),
+        (tasks and on, exclusive),
         (machines and not on, "--machines needs --on, the folder of the task files"),
-        (ray and not fleet.workers, "--ray needs --workers, their number"),
-        (
-            keep and not fleet.workers,
-            "--keep needs --workers: only a fleet saves its episodes while it plays",
-        ),
+        (ray and alone, "--ray needs --workers, their number"),
+        (keep and alone, "--keep needs --workers: only a fleet saves its episodes while it plays"),
     )
     for conflict, message in conflicts:
         if conflict:
