@@ -86,7 +86,7 @@ def apps_soak(
     minutes: Annotated[float, Option(min=0, help="Duration in minutes.")] = 60,
     as_json: JsonOption = False,
 ) -> None:
-    """Play the scripts of all tasks over and over; show failures, growth of memory and processes left over."""
+    """Play all tasks' scripts over and over; show failures, growth of memory and remaining processes."""
     from sciencedesk.real.checks import soak, soak_rows, strays
 
     before = set(strays())
