@@ -139,25 +139,25 @@ TARGETS: dict[str, Callable[[Path], Path]] = {
     "a link to nothing": lambda folder: folder / "lost",
     "a name of 300 letters": lambda folder: folder / ("x" * 300),
     "a path of 5,000 letters": lambda folder: folder.joinpath(*["x" * 200] * 25),
-    "the kernel's own disk": lambda here: Path("/proc/x"),
-    "a disk that nobody may write to": lambda here: Path("/sys/x"),
-    "below a device": lambda here: Path("/dev/null/x"),
+    "the kernel's own disk": lambda folder: Path("/proc/x"),
+    "a disk that nobody may write to": lambda folder: Path("/sys/x"),
+    "below a device": lambda folder: Path("/dev/null/x"),
 }
 
 
 @pytest.fixture
-def here(whole, tmp_path) -> Path:
+def folder(whole, tmp_path) -> Path:
     """Give a copy of that folder; its files are links to the same data until one is spoilt."""
-    here = tmp_path / "here"
-    shutil.copytree(whole, here, copy_function=os.link)
-    os.mkfifo(here / "pipe")
-    (here / "loop").symlink_to("loop")
-    (here / "lost").symlink_to("nowhere")
-    return here
+    folder = tmp_path / "folder"
+    shutil.copytree(whole, folder, copy_function=os.link)
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "lost").symlink_to("nowhere")
+    return folder
 
 
 @pytest.fixture
-def type_command(coda, here, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, str]]]:
+def type_command(coda, folder, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, str]]]:
     """Give a function that runs a command, in which {x} is the path of x in that folder; it has to end within
     a minute.
     """
@@ -167,7 +167,7 @@ def type_command(coda, here, monkeypatch) -> Iterator[Callable[[str], tuple[int,
 
     def run_command(command: str) -> tuple[int, str, str]:
         code, shown, errors = coda(
-            *(str(here / word[1:-1]) if word.startswith("{") else word for word in command.split())
+            *(str(folder / word[1:-1]) if word.startswith("{") else word for word in command.split())
         )
         return code, shown, errors.lstrip("\n")  # of a bar that has gone
 
@@ -187,9 +187,9 @@ def pairs() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "kind"), pairs())
-def test_a_bad_file_is_said_in_a_line(type_command, here, name, kind):
+def test_a_bad_file_is_said_in_a_line(type_command, folder, name, kind):
     path, command = READ[name]
-    spoil(here / path, kind)
+    spoil(folder / path, kind)
     code, shown, errors = type_command(command)
     # 0: of several files some are left out, and of some all contents are read
     assert code in (0, 1, 2), errors
@@ -201,11 +201,11 @@ def test_a_bad_file_is_said_in_a_line(type_command, here, name, kind):
 
 @pytest.mark.parametrize("command", WRITTEN)
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_bad_target_is_said_in_a_line(type_command, here, command, name):
-    before = sorted(here.rglob("*"))
-    code, _, errors = type_command(command.replace("{target}", str(TARGETS[name](here))))
+def test_a_bad_target_is_said_in_a_line(type_command, folder, command, name):
+    before = sorted(folder.rglob("*"))
+    code, _, errors = type_command(command.replace("{target}", str(TARGETS[name](folder))))
     assert code in (1, 2) and errors.startswith("error: ") and errors.count("\n") == 1, errors
-    assert sorted(here.rglob("*")) == before
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_the_documentation_has_the_counts():
