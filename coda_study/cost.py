@@ -33,8 +33,14 @@ class Network:
         """Side of an image token in pixels."""
         return self.config.vision_config.patch_size * self.config.vision_config.spatial_merge_size
 
+    @property
+    def _keys(self) -> int:
+        """Width of the keys (and of the values) of a layer."""
+        t = self.config.text_config
+        return t.num_key_value_heads * t.hidden_size // t.num_attention_heads
+
     def image_tokens(self, size: tuple[int, int]) -> int:
-        """Tokens of a picture of (width, height) after resizing (`models.chat.Sight`)."""
+        """Tokens of a picture of (width, height) after resizing (`models.chat.ResizeRule`)."""
         return (size[0] // self.patch) * (size[1] // self.patch)
 
     def vision_flops(self, size: tuple[int, int]) -> int:
@@ -53,12 +59,7 @@ class Network:
     def text_flops(self, tokens: int, logits: int, past: int = 0) -> int:
         """Operations of the forward pass of `tokens` after `past` cached ones; `logits` get logits."""
         t = self.config.text_config
-        head = t.hidden_size // t.num_attention_heads
-        layer = (
-            2 * t.hidden_size**2
-            + 2 * t.hidden_size * t.num_key_value_heads * head
-            + 3 * t.hidden_size * t.intermediate_size
-        )
+        layer = t.hidden_size * (2 * t.hidden_size + 2 * self._keys + 3 * t.intermediate_size)
         linear = tokens * t.num_hidden_layers * layer + logits * t.hidden_size * t.vocab_size
         return 2 * linear + 4 * t.num_hidden_layers * tokens * (past + tokens) * t.hidden_size
 
@@ -74,33 +75,18 @@ class Network:
     def adapter_parameters(self, rank: int) -> int:
         """Parameters of low-rank adapters on every linear layer of the language model."""
         t = self.config.text_config
-        side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
-        pairs = (
-            2 * (t.hidden_size + t.hidden_size)
-            + 2 * (t.hidden_size + side)
-            + 3 * (t.hidden_size + t.intermediate_size)
-        )
-        return rank * t.num_hidden_layers * pairs
+        inner = (t.hidden_size, t.hidden_size, self._keys, self._keys, *[t.intermediate_size] * 3)
+        return rank * t.num_hidden_layers * sum(t.hidden_size + size for size in inner)
 
     def activation_bytes(self, samples: int, tokens: int, logits: int, width: int = 2) -> int:
         """Peak bytes of a backward pass with gradient checkpointing: every layer's input, the inside of one
         layer with its gradients, and the logits of `logits` tokens of each sample, twice and in 32 bits.
         """
         t = self.config.text_config
-        side = t.num_key_value_heads * t.hidden_size // t.num_attention_heads
-        inside = 8 * t.hidden_size + 2 * side + 6 * t.intermediate_size
-        return samples * (
-            tokens * (t.num_hidden_layers * t.hidden_size + inside) * width + 2 * 4 * logits * t.vocab_size
-        )
+        inside = 8 * t.hidden_size + 2 * self._keys + 6 * t.intermediate_size
+        layers = tokens * (t.num_hidden_layers * t.hidden_size + inside) * width
+        return samples * (layers + 2 * 4 * logits * t.vocab_size)
 
-    def cache_bytes(self, tokens: int, width: int = 2) -> int:
-        """Keys and values of one sequence, `width` bytes each."""
-        t = self.config.text_config
-        return (
-            2
-            * width
-            * tokens
-            * t.num_hidden_layers
-            * t.num_key_value_heads
-            * (t.hidden_size // t.num_attention_heads)
-        )
+    def cache_bytes(self, tokens: int) -> int:
+        """Keys and values of one sequence, 16 bits each."""
+        return 2 * 2 * tokens * self.config.text_config.num_hidden_layers * self._keys

@@ -45,8 +45,10 @@ def drawn_tasks(app: str, count: int, grades: Mapping[str, float], seed: int) ->
 
 def held_out_tasks(run: Run, app: str) -> list[Task]:
     """The test tasks that a run evaluates on: all, or a seeded draw in a smaller profile."""
-    seed = stage_seed(run.explorer().profile(), "test tasks", app)
-    return _draw(test_tasks(app), run.profile().test_tasks, seed)
+    tasks, count = test_tasks(app), run.profile().test_tasks
+    if count is None or count >= len(tasks):
+        return tasks
+    return random.Random(stage_seed(run.explorer().profile(), "test tasks", app)).sample(tasks, count)
 
 
 def sealed_tasks(profile: Profile, app: str) -> list[Task]:
@@ -54,7 +56,3 @@ def sealed_tasks(profile: Profile, app: str) -> list[Task]:
     if not (wanted := profile.sealed):
         return []
     return draw(space(app), "test", wanted.tasks, wanted.seed, defaults(app))
-
-
-def _draw(tasks: list[Task], count: int | None, seed: int) -> list[Task]:
-    return tasks if count is None or count >= len(tasks) else random.Random(seed).sample(tasks, count)

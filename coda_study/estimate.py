@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
@@ -61,13 +61,13 @@ class Request:
     """One request to a model."""
 
     network: Network
-    words: int  # text tokens of the prompt
+    text: int  # text tokens of the prompt
     pictures: Sequence[tuple[int, int]]  # (width, height) in pixels after resizing
     reply: int  # tokens of the reply
 
     @property
     def prompt(self) -> int:
-        return self.words + sum(map(self.network.image_tokens, self.pictures))
+        return self.text + sum(map(self.network.image_tokens, self.pictures))
 
     @property
     def flops(self) -> float:
@@ -76,21 +76,6 @@ class Request:
     def pass_flops(self, passes: int = 1) -> float:
         """Operations of training passes over prompt and reply; logits are computed for the reply alone."""
         return passes * self.network.forward_flops(self.prompt + self.reply, self.pictures, self.reply + 1)
-
-
-def plan_request(planner: Network, hardware: Hardware) -> Request:
-    """The request for one plan: two screenshots, instructions and history."""
-    return Request(planner, hardware.prompt_tokens, [_resized(planner, hardware)] * 2, hardware.plan_tokens)
-
-
-def action_request(executor: Network, hardware: Hardware) -> Request:
-    """The request for one action: the same and the plan."""
-    words = hardware.prompt_tokens + hardware.plan_tokens
-    return Request(executor, words, [_resized(executor, hardware)] * 2, hardware.action_tokens)
-
-
-def _resized(reader: Network, hardware: Hardware) -> tuple[int, int]:
-    return ResizeRule(reader.patch, *hardware.pixels)(hardware.screen)
 
 
 @dataclass(frozen=True)
@@ -122,7 +107,7 @@ class Memory:
 
     @property
     def total(self) -> float:
-        return self.weights + self.gradients + self.optimizer + self.reference + self.working
+        return sum(astuple(self))
 
 
 @dataclass(frozen=True)
@@ -149,17 +134,9 @@ def estimate(profile: Profile) -> Estimate:
         )
     networks = {role: network(getattr(profile.models, role)) for role in ("planner", "executor", "judge")}
     run = _Run(profile, profile.hardware, networks)
-    step, memory, disk = run.grpo_step(), run.training_memory(), run.disk()
-    return Estimate(
-        profile,
-        networks,
-        step,
-        run.stages(step),
-        memory,
-        run.serving(),
-        disk,
-        tuple(run.missing(memory, disk)),
-    )
+    step, memory, serving, disk = run.grpo_step(), run.training_memory(), run.serving(), run.disk()
+    missing = tuple(run.missing(memory, serving, disk))
+    return Estimate(profile, networks, step, run.stages(step), memory, serving, disk, missing)
 
 
 class _Run:
@@ -171,26 +148,28 @@ class _Run:
         test = [task for app in profile.apps for task in test_tasks(app)[: profile.test_tasks]]
         self.explored = {planner: self._exploring(wanted) for planner, wanted in profile.explore.items()}
         self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
-        self.plans = plan_request(networks["planner"], hardware)
-        self.actions = action_request(networks["executor"], hardware)
-        screens = [_resized(networks["judge"], hardware)] * (
-            ceil(max(steps for _, steps in self.explored.values())) + 1
-        )
-        self.verdicts = Request(networks["judge"], hardware.prompt_tokens, screens, hardware.verdict_tokens)
+        h, longest = hardware, ceil(max(steps for _, steps in self.explored.values()))
+        # two screenshots, instructions and history; for an action the plan as well; for a verdict all screens
+        self.plans = self._request("planner", h.prompt_tokens, 2, h.plan_tokens)
+        self.actions = self._request("executor", h.prompt_tokens + h.plan_tokens, 2, h.action_tokens)
+        self.verdicts = self._request("judge", h.prompt_tokens, longest + 1, h.verdict_tokens)
         adapters, planner = profile.specialize.lora, networks["planner"]
         self.trained = planner.adapter_parameters(adapters) if adapters else planner.parameters  # in number
 
+    def _request(self, role: str, text: int, screens: int, reply: int) -> Request:
+        network = self.networks[role]
+        screen = ResizeRule(network.patch, *self.hardware.pixels)(self.hardware.screen)
+        return Request(network, text, [screen] * screens, reply)
+
     def _exploring(self, wanted: ExploreSettings) -> tuple[int, float]:
-        profile = self.profile
-        drawn = (
-            draw(space(a), "train", wanted.tasks, profile.seed, desk_class(a).defaults, wanted.grades)
-            for a in profile.apps
-        )
-        count, steps = self._episodes([task for tasks in drawn for task in tasks], wanted.runs)
-        if (
-            profile.models.generator
-        ):  # its tasks are not known yet: as many as it is asked for, of the same mean length
-            count = profile.generator.rounds * profile.generator.tasks * len(profile.apps) * wanted.runs
+        profile, seed, generator = self.profile, self.profile.seed, self.profile.generator
+        tasks = []
+        for app in profile.apps:
+            tasks += draw(space(app), "train", wanted.tasks, seed, desk_class(app).defaults, wanted.grades)
+        count, steps = self._episodes(tasks, wanted.runs)
+        if profile.models.generator:
+            # its tasks are not known yet: as many as it is asked for, of the same mean length
+            count = generator.rounds * generator.tasks * len(profile.apps) * wanted.runs
         return count, steps
 
     def _episodes(self, tasks: Sequence[Task], runs: int) -> tuple[int, float]:
@@ -205,31 +184,23 @@ class _Run:
     def _writing_s(self, request: Request, count: float, at_once: int) -> float:
         """Seconds of the passes over the weights that write `count` replies, `at_once` in each pass."""
         weights = HALF * request.network.parameters
-        return (
-            ceil(count / at_once) * request.reply * weights / (self.gpus * self.hardware.bandwidth_gbs * GB)
-        )
+        speed = self.gpus * self.hardware.bandwidth_gbs * GB
+        return ceil(count / at_once) * request.reply * weights / speed
 
     def generated(
         self, name: str, requests: Sequence[tuple[Request, float]], at_once: int, environments_s: float = 0.0
     ) -> Workload:
         flops = sum(request.flops * count for request, count in requests)
-        seconds = self._arithmetic_s(flops) + sum(
-            self._writing_s(request, count, at_once) for request, count in requests
-        )
-        read, written = (
-            sum(getattr(request, side) * count for request, count in requests) for side in ("prompt", "reply")
-        )
-        return Workload(name, flops, read, written, seconds, environments_s)
+        writing_s = sum(self._writing_s(request, count, at_once) for request, count in requests)
+        read = sum(request.prompt * count for request, count in requests)
+        written = sum(request.reply * count for request, count in requests)
+        return Workload(name, flops, read, written, self._arithmetic_s(flops) + writing_s, environments_s)
 
     def played(self, name: str, episodes: int, steps: float) -> Workload:
-        h = self.hardware
-        side_by_side = max(
-            1, self.profile.fleet.workers * self.profile.fleet.side_by_side or self.profile.concurrency
-        )
-        waited = episodes * (h.reset_s + steps * h.step_s) / side_by_side
-        return self.generated(
-            name, [(self.plans, episodes * steps), (self.actions, episodes * steps)], side_by_side, waited
-        )
+        fleet, count = self.profile.fleet, episodes * steps
+        at_once = max(1, fleet.workers * fleet.side_by_side or self.profile.concurrency)
+        waited = episodes * (self.hardware.reset_s + steps * self.hardware.step_s) / at_once
+        return self.generated(name, [(self.plans, count), (self.actions, count)], at_once, waited)
 
     def training(self, name: str, request: Request, count: float, passes: float) -> Workload:
         flops = count * request.pass_flops(passes)
@@ -244,12 +215,10 @@ class _Run:
     def rows(self) -> tuple[Request, int]:
         """A row of a training pass, and how many plans of one state it holds (with a shared prefix)."""
         settings, plans = self.profile.specialize, self.plans
-        together = (
-            min(settings.group_size, settings.at_once or settings.completions_per_step)
-            if settings.shared_prefix
-            else 1
-        )
-        return replace(plans, reply=together * (plans.reply + 1) if together > 1 else plans.reply), together
+        together = min(settings.group_size, settings.at_once or settings.completions_per_step)
+        if together == 1 or not settings.shared_prefix:
+            return plans, 1
+        return replace(plans, reply=together * (plans.reply + 1)), together
 
     def grpo_step(self) -> tuple[Workload, ...]:
         settings, plans, (rows, together) = self.profile.specialize, self.plans, self.rows
@@ -263,71 +232,55 @@ class _Run:
         )
 
     def stages(self, step: Sequence[Workload]) -> tuple[Workload, ...]:
-        profile, exploring = self.profile, []
+        profile, settings, stages = self.profile, self.profile.generalize, []
         times = profile.specialize.steps * len(profile.apps)
-        specialize = Workload(
-            "specialize",
-            *(
-                times * sum(getattr(phase, field) for phase in step)
-                for field in ("flops", "read", "written", "seconds")
-            ),
-        )
-        rows = profile.generalize.steps and profile.generalize.steps * profile.generalize.batch_size
+        fields = ("flops", "read", "written", "seconds")
+        specialize = (times * sum(getattr(phase, field) for phase in step) for field in fields)
+        specialize = Workload("specialize", *specialize)
         for planner, (episodes, steps) in self.explored.items():
-            name = "explore" if planner == "base" else f"explore, {planner}s"
-            judged = self.generated(
-                "judge", [(self.verdicts, episodes * profile.judge.votes)], profile.concurrency
+            stages.append(
+                self.played("explore" if planner == "base" else f"explore, {planner}s", episodes, steps)
             )
-            exploring += [
-                self.played(name, episodes, steps),
-                judged,
-                *([] if planner == "specialist" else [specialize]),
-            ]
-        rows = rows or profile.generalize.epochs * episodes * steps * self.hardware.kept
-        generalize = self.training("generalize", self.plans, rows, self.passes(profile.generalize))
-        return (*exploring, generalize, self.played("evaluate", *self.tested))
+            verdicts = [(self.verdicts, episodes * profile.judge.votes)]
+            stages.append(self.generated("judge", verdicts, profile.concurrency))
+            if planner != "specialist":
+                stages.append(specialize)
+        rows = settings.steps and settings.steps * settings.batch_size
+        rows = rows or settings.epochs * episodes * steps * self.hardware.kept
+        generalize = self.training("generalize", self.plans, rows, self.passes(settings))
+        return (*stages, generalize, self.played("evaluate", *self.tested))
 
     # -- memory and disk -------------------------------------------------------------------------------------
     def training_memory(self) -> Memory:
         """Weights, gradients and optimizer are sharded among the GPUs; each GPU works on its own samples."""
-        settings, net, plans, own = (
-            self.profile.specialize,
-            self.networks["planner"],
-            self.plans,
-            self.trained,
-        )
-        (row, together), each = self.rows, ceil(settings.completions_per_step / self.gpus)
-        at_once = ceil(min(each, settings.at_once or each) / together)
-        working = max(
-            net.activation_bytes(at_once, row.prompt + row.reply, row.reply),
-            each * net.cache_bytes(plans.prompt + plans.reply),
-        )
-        weights = HALF * net.parameters + WHOLE * own if settings.lora else WHOLE * own
-        reference = 0 if settings.lora or not settings.beta else WHOLE * net.parameters
-        shared = (weights, WHOLE * own, 2 * WHOLE * own, reference)
+        settings, network, plans = self.profile.specialize, self.networks["planner"], self.plans
+        (row, together), samples = self.rows, ceil(settings.completions_per_step / self.gpus)
+        at_once = ceil(min(samples, settings.at_once or samples) / together)
+        activations = network.activation_bytes(at_once, row.prompt + row.reply, row.reply)
+        working = max(activations, samples * network.cache_bytes(plans.prompt + plans.reply))
+        trained = WHOLE * self.trained
+        weights = HALF * network.parameters + trained if settings.lora else trained
+        reference = 0 if settings.lora or not settings.beta else WHOLE * network.parameters
+        shared = (weights, trained, 2 * trained, reference)
         return Memory(*(size / self.gpus for size in shared), working)
 
     def serving(self) -> dict[str, float]:
-        at_once = self.profile.concurrency
-        requests = {"planner": self.plans, "executor": self.actions, "judge": self.verdicts}
-        tokens = {role: at_once * (request.prompt + request.reply) for role, request in requests.items()}
-        return {
-            role: HALF * net.parameters + net.cache_bytes(tokens[role]) for role, net in self.networks.items()
-        }
+        sizes = {}
+        for role, request in (("planner", self.plans), ("executor", self.actions), ("judge", self.verdicts)):
+            cache = request.network.cache_bytes(self.profile.concurrency * (request.prompt + request.reply))
+            sizes[role] = HALF * request.network.parameters + cache
+        return sizes
 
     def disk(self) -> float:
         """Trained weights and trainer checkpoints of each specialist and the generalist; screenshots."""
-        trained = (
-            (len(self.profile.apps) + 1) * WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
-        )
-        screenshots = sum(
-            episodes * (steps + 1) for episodes, steps in (*self.explored.values(), self.tested)
-        )
-        return trained + screenshots * self.hardware.screenshot_kb * 1e3
+        planner = WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
+        played = (*self.explored.values(), self.tested)
+        screenshots = sum(episodes * (steps + 1) for episodes, steps in played)
+        return (len(self.profile.apps) + 1) * planner + screenshots * self.hardware.screenshot_kb * 1e3
 
-    def missing(self, memory: Memory, disk: float) -> list[str]:
+    def missing(self, memory: Memory, serving: dict[str, float], disk: float) -> list[str]:
         """What this machine lacks, one line each."""
-        h, gpus = self.hardware, torch.cuda.device_count()
+        h, gpus, node = self.hardware, torch.cuda.device_count(), self.hardware.gpus * self.hardware.memory_gb
         lacking = []
         if gpus < h.gpus:
             lacking.append(f"{h.gpus} × {h.gpu} on each of {h.nodes} nodes; here are {gpus} GPUs")
@@ -335,17 +288,12 @@ class _Run:
             lacking.append(
                 f"{memory.total / GB:.0f} GB on each GPU to train; a {h.gpu} has {h.memory_gb:g} GB"
             )
-        for role, needed in self.serving().items():
-            if needed > h.gpus * h.memory_gb * GB:
-                lacking.append(
-                    f"{needed / GB:.0f} GB to serve the {role}; a node has {h.gpus * h.memory_gb:g} GB"
-                )
+        for role, size in serving.items():
+            if size > node * GB:
+                lacking.append(f"{size / GB:.0f} GB to serve the {role}; a node has {node:g} GB")
         if (free := psutil.disk_usage(str(RESULTS.parent)).free) < disk:
             lacking.append(f"{disk / GB:.0f} GB of disk; {free / GB:.0f} GB are free")
-        wanted = {"vllm": "gpu", "peft": "scale", "ray": "scale"}
-        lacking += [
-            f"{name}: pip install --editable '.[{extra}]'"
-            for name, extra in wanted.items()
-            if not find_spec(name)
-        ]
+        for name, extra in (("vllm", "gpu"), ("peft", "scale"), ("ray", "scale")):
+            if not find_spec(name):
+                lacking.append(f"{name}: pip install --editable '.[{extra}]'")
         return lacking + ([] if shutil.which("nvidia-smi") else ["an NVIDIA driver"])

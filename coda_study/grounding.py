@@ -23,18 +23,19 @@ from sciencedesk.desk.elements import Element
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 from sciencedesk.env import ScienceDesk
 
+Point, Size = tuple[float, float], tuple[int, int]
 SCREEN = (1600, 1200)  # of the machine, (width, height) in pixels
-RIGHT, ABSOLUTE, THOUSANDTH, FRACTION, TWICE = (
-    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions", "pixels "
-    "of a picture resized twice",
+RIGHT, ABSOLUTE, THOUSANDTH, FRACTION = (
+    "pixels of the picture (right)", "pixels of the screen", "thousandths", "fractions",
 )  # fmt: skip
+TWICE = "pixels of a picture resized twice"
 ADVICE = {
     RIGHT: "nothing to do",
     ABSOLUTE: "the server undoes the client's resizing: the model sees the screen as it is",
     THOUSANDTH: "an older model, or its prompt: use one that writes pixels (UI-TARS 1.5)",
     FRACTION: "the model was trained on other coordinates: use another one",
-    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) "
-    "to that of the checkpoint",
+    TWICE: "the server resizes again: raise its limit of pixels (--mm-processor-kwargs of vLLM) to that of "
+    "the checkpoint",
 }
 ENOUGH = 0.5  # share of hits from which a reading counts as that of the model
 ROLES = ("button", "tab", "field", "menu")
@@ -54,32 +55,32 @@ class Grounding:
     @property
     def verdict(self) -> str | None:
         """The reading with the most hits, the right one before others; None if none has enough."""
-        best = max(self.hits, key=lambda reading: self.hits[reading])  # the first of equals
+        best = max(self.hits, key=self.hits.get)  # the first of equals
         return best if self.hits[best] >= ENOUGH * self.asked else None
 
 
 def check_grounding(
-    executor: Executor, fit: Fit, screen: tuple[int, int] = SCREEN, apps: Sequence[str] = APPS
+    executor: Executor, fit: Fit, screen: Size = SCREEN, apps: Sequence[str] = APPS
 ) -> Grounding:
     """Ask for a click on every named button of the first screens, resized by `fit` as the model sees them."""
-    size, shown = fit(screen), []
+    size, elements, observations = fit(screen), [], []
     for app in apps:
         desk = ScienceDesk(app)
         picture = Image.fromarray(desk.reset(test_tasks(app)[0])[0]).resize(screen, Image.Resampling.LANCZOS)
         picture = picture if size == screen else picture.resize(size, Image.Resampling.BICUBIC)
         names = [element.name for element in desk.elements()]
-        shown += [(picture, e) for e in desk.elements() if e.role in ROLES and names.count(e.name) == 1]
-    seen = [Observation(f"Click '{element.name}'.", (), picture, picture) for picture, element in shown]
-    replies = executor.greedy().execute(seen, [f"Click '{element.name}'." for _, element in shown], seed=0)
-    written = [
-        (point, element)
-        for reply, (_, element) in zip(replies, shown, strict=True)
-        if (point := point_of(reply))
-    ]
-    return judge_points(written, len(shown), size, screen)
+        for element in desk.elements():
+            if element.role in ROLES and names.count(element.name) == 1:
+                elements.append(element)
+                observations.append(Observation(f"Click '{element.name}'.", (), picture, picture))
+    plans = [observation.instruction for observation in observations]
+    replies = executor.greedy().execute(observations, plans, seed=0)
+    points = zip(map(point_of, replies), elements, strict=True)
+    written = [(point, element) for point, element in points if point]
+    return judge_points(written, len(elements), size, screen)
 
 
-def point_of(reply: str) -> tuple[float, float] | None:
+def point_of(reply: str) -> Point | None:
     """The point that a reply names, in whatever coordinates; the middle of a box."""
     call = _POINT.search(reply)
     numbers = [float(number) for number in _NUMBERS.findall(call[1])] if call else []
@@ -91,12 +92,7 @@ def point_of(reply: str) -> tuple[float, float] | None:
     return None
 
 
-def judge_points(
-    written: Sequence[tuple[tuple[float, float], Element]],
-    asked: int,
-    size: tuple[int, int],
-    screen: tuple[int, int],
-) -> Grounding:
+def judge_points(written: Sequence[tuple[Point, Element]], asked: int, size: Size, screen: Size) -> Grounding:
     """The hits of points in each reading, on a picture of `size` of a screen of `screen` (width, height)."""
     factor = tuple(
         median([point[axis] / (element.center[axis] * size[axis]) for point, element in written] or [0.0])

@@ -13,16 +13,14 @@ _LIVE = re.compile(  # in Markdown: HTML, links, code, cells of tables, and ever
     r"<(?=[A-Za-z/!?])|(?<=\])[(\[:]|&(?=[#A-Za-z])|[`|\\\x00-\x1f\x7f\x85\u2028\u2029]"
 )
 _TAGS = frozenset(
-    "a b blockquote br caption code col colgroup dd details div dl dt em h1 h2 h3 h4 h5 h6 hr i li ol p "
-    "pre s small span strong"
-    " sub summary sup table tbody td tfoot th thead tr u ul".split()
+    "a b blockquote br caption code col colgroup dd details div dl dt em h1 h2 h3 h4 h5 h6 hr i li ol p pre "
+    "s small span strong sub summary sup table tbody td tfoot th thead tr u ul".split()
 )
 _SPANS = ["colspan", "rowspan", "scope"]
 _ATTRIBUTES = {"*": ["class", "style"], "a": ["href", "title"], "td": _SPANS, "th": _SPANS}
 _STYLES = [
     "background", "background-color", "border", "color", "font", "font-size", "font-style", "font-weight",
-    "line-height",
-    "padding", "text-align", "text-decoration", "white-space", "word-break",
+    "line-height", "padding", "text-align", "text-decoration", "white-space", "word-break",
 ]  # fmt: skip
 
 

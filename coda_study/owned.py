@@ -29,7 +29,6 @@ BELONGS = {  # kind of folder: what the kit puts in it
     "fleet": frozenset(("episodes", "about.json", "status.json")),
     "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge")),
 }  # fmt: skip
-PREVIEW = ".snakemake"  # what a preview leaves in a folder that is not made yet
 
 
 def kind_of(folder: Path) -> str | None:
@@ -51,10 +50,9 @@ def is_free(folder: Path) -> bool:
     """Whether nothing of anybody is in a folder: it is not there, or is empty."""
     if not folder.is_dir():
         return not os.path.lexists(folder)
+    # a preview leaves .snakemake in a folder that is not made yet, a killed process half a mark
     names = [path.name for path in folder.iterdir()]
-    return all(
-        name == PREVIEW or final_name(name) == MARK != name for name in names
-    )  # a killed process may leave half a mark
+    return all(name == ".snakemake" or final_name(name) == MARK != name for name in names)
 
 
 def claim(folder: Path, kind: str) -> None:
@@ -65,17 +63,14 @@ def claim(folder: Path, kind: str) -> None:
         fault = f"holds something else and has no mark of this kit ({MARK})"
         raise UserError(f"{display(folder)} {fault}: name another folder, or empty it")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(
-        folder / MARK,
-        f"{kind}\nThe command coda made this folder, and removes in it what it put there itself.\n",
-    )
+    note = "The command coda made this folder, and removes in it what it put there itself."
+    write_text(folder / MARK, f"{kind}\n{note}\n")
 
 
 def belongs(path: Path) -> bool:
     """Whether the kit put a path there: the nearest marked folder above it is of a kind with such a part."""
-    real = (
-        Path(os.path.realpath(path.parent)) / path.name
-    )  # a link on the way leads elsewhere; one in the end is the thing
+    # a link on the way leads elsewhere; one in the end is the thing
+    real = Path(os.path.realpath(path.parent)) / path.name
     owner = next((folder for folder in real.parents if kind_of(folder)), None)
     if owner is None or in_reference(real.parent):
         return False

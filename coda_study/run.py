@@ -14,6 +14,11 @@ from coda_lib.paths import REFERENCE, RESULTS, checkpoint_path, display
 from coda_study.owned import MARK, claim, is_free, kind_of
 
 
+def _at(path: str) -> property:
+    """A path in the run's folder."""
+    return property(lambda run: run.folder / path)
+
+
 @dataclass(frozen=True)
 class Run:
     """The files of one run. `name` is a folder under results/, or an absolute path of a folder elsewhere."""
@@ -31,11 +36,26 @@ class Run:
     def folder(self) -> Path:
         return RESULTS / self.name
 
+    profile_file = _at("profile.yaml")
+    votes = _at("judged/votes.parquet")  # every vote of the judge, where it is kept without the trajectories
+    generalist = _at("generalist")  # checkpoint folder
+    base_models = _at("base_models")  # working folder of the appendix that trains the base models
+    usage = _at("usage")  # what served models were asked, a file for each stage
+    tables = _at("tables")
+    table1 = _at("tables/table1.md")
+    seeds = _at("seeds")  # the tables over several seeds of the run's study
+    figures = _at("figures")
+    claims = _at("claims.json")
+    report = _at("report.html")
+    view = _at("view.html")  # the page of the run's episodes, which the report's tables lead to
+    manifest = _at("manifest.json")
+    timings = _at("timings.json")  # seconds that each stage took when it last ended well; kept by --fresh
+    notebooks = _at("notebooks")  # executed copies
+
     def profile(self, default: str = "laptop") -> Profile:
         """The profile stored with the run, overrides included; before that, profiles/<default>.yaml."""
-        return (
-            read_profile(self.profile_file) if os.path.lexists(self.profile_file) else load_profile(default)
-        )
+        stored = os.path.lexists(self.profile_file)
+        return read_profile(self.profile_file) if stored else load_profile(default)
 
     def store(self, profile: Profile) -> None:
         """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked
@@ -52,28 +72,14 @@ class Run:
             self.require_marked()
         write_text(self.profile_file, text)
 
-    @property
-    def marked(self) -> bool:
-        """Whether the kit made the folder as that of a run."""
-        return kind_of(self.folder) == "run"
-
     def require_marked(self) -> None:
-        """UserError unless the kit made the folder."""
-        if not self.marked:
-            mark = self.folder / MARK
-            raise UserError(
-                f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}; choose "
-                "another name with --run"
-                + (
-                    f" (is it a run of an earlier version? Then: echo run > {mark})"
-                    if self.profile_file.exists()
-                    else ""
-                )
-            )
-
-    @property
-    def profile_file(self) -> Path:
-        return self.folder / "profile.yaml"
+        """UserError unless the kit made the folder as that of a run."""
+        if kind_of(self.folder) == "run":
+            return
+        fault = f"{display(self.folder)} is not the folder of a run: it has no mark {MARK}"
+        earlier = f" (is it a run of an earlier version? Then: echo run > {self.folder / MARK})"
+        hint = earlier if self.profile_file.exists() else ""
+        raise UserError(f"{fault}; choose another name with --run{hint}")
 
     def explorer(self, profile: Profile | None = None) -> Run:
         """The run whose draw of tasks, base rollouts and judgments this one uses: itself, or `explored`."""
@@ -97,11 +103,6 @@ class Run:
         """Precision and recall of the judge against the environment's own check, as JSON."""
         return self._explored(planner) / "judged" / planner / f"{app}.json"
 
-    @property
-    def votes(self) -> Path:
-        """Every vote of the run's judge as one small table, where it is kept without the trajectories."""
-        return self.folder / "judged" / "votes.parquet"
-
     def judges(self, app: str) -> Path:
         """The votes behind Table 2: of several judges, on a mix of the run's trajectories."""
         return self.folder / "judges" / f"{app}.parquet"
@@ -113,10 +114,6 @@ class Run:
     def groups(self, app: str, planner: str = "specialist") -> Path:
         """Some GRPO groups of that training, a file for each optimizer step that is looked at."""
         return self.specialist(app, planner) / "groups"
-
-    @property
-    def generalist(self) -> Path:
-        return self.folder / "generalist"
 
     def label_votes(self, app: str) -> Path:
         """The votes of Table 2's judges on the base planner's rollouts, for ablations of the labels."""
@@ -137,11 +134,6 @@ class Run:
     def transfer(self, app: str) -> Path:
         """The episodes with new executors, or in an application that nothing was trained on."""
         return self.folder / "ablations" / "transfer" / f"{app}.parquet"
-
-    @property
-    def base_models(self) -> Path:
-        """Working folder of the appendix that trains the base models."""
-        return self.folder / "base_models"
 
     def evaluation(self, system: str, app: str) -> Path:
         return self.folder / "evaluation" / system / f"{app}.parquet"
@@ -166,75 +158,25 @@ class Run:
         """Where the episodes of a stage are kept one by one while a fleet plays them."""
         return self.folder / "fleet" / purpose / system / app
 
-    @property
-    def usage(self) -> Path:
-        """What served models were asked, a file for each stage."""
-        return self.folder / "usage"
-
-    @property
-    def tables(self) -> Path:
-        return self.folder / "tables"
-
-    @property
-    def table1(self) -> Path:
-        return self.tables / "table1.md"
-
-    @property
-    def seeds(self) -> Path:
-        """The tables over several seeds of the run's study."""
-        return self.folder / "seeds"
-
-    @property
-    def figures(self) -> Path:
-        return self.folder / "figures"
-
-    @property
-    def claims(self) -> Path:
-        return self.folder / "claims.json"
-
-    @property
-    def report(self) -> Path:
-        return self.folder / "report.html"
-
-    @property
-    def view(self) -> Path:
-        """The page of the run's episodes, which the report's tables lead to."""
-        return self.folder / "view.html"
-
-    @property
-    def manifest(self) -> Path:
-        return self.folder / "manifest.json"
-
-    @property
-    def timings(self) -> Path:
-        """Seconds that each stage took when it last ended well; kept by --fresh."""
-        return self.folder / "timings.json"
-
-    @property
-    def notebooks(self) -> Path:
-        """Executed copies of the notebooks."""
-        return self.folder / "notebooks"
-
     def stage_record(self, stage: str) -> Path:
         """What is known of a stage ('explore/base/gis'): state, times, memory, hashes of files."""
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:
-        """Return the checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system
-        of Table 1.
-
-        Systems: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the
+        """The checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system of
+        Table 1: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the
         generalist).
         """
-        if planner in ("specialist", "stage1"):
-            return str(self.specialist(app))
-        if planner == "round1":
-            return str(self.specialist(app, planner))
-        if planner in ("generalist", "stage2"):
-            return str(self.generalist)
-        if planner == "executor":
-            return None
-        if planner == "base":
-            return checkpoint_path(self.profile().models.planner)
+        match planner:
+            case "executor":
+                return None
+            case "base":
+                return checkpoint_path(self.profile().models.planner)
+            case "specialist" | "stage1":
+                return str(self.specialist(app))
+            case "round1":
+                return str(self.specialist(app, planner))
+            case "generalist" | "stage2":
+                return str(self.generalist)
         known = "base, executor, round1, specialist, generalist, stage1 or stage2"
         raise UserError(f"unknown planner or system {planner!r}: choose {known}")

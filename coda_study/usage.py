@@ -12,8 +12,6 @@ from coda_lib.files import read_json, reading, write_json
 from coda_lib.models.chat import ChatModel
 from coda_study.run import Run
 
-MILLION = 1_000_000
-
 
 def note_usage(run: Run, stage: str, **models: ChatModel) -> None:
     """Keep the usage of a stage's served models, by role, in usage/{stage}.json; no file if all are local."""
@@ -30,12 +28,12 @@ def usage_table(run: Run) -> pd.DataFrame:
         with reading(path, "usage"):
             for role, used in read_json(path).items():
                 rows.append({"stage": stage, "role": role} | used | {"cost": _cost(used, prices.get(role))})
-    return pd.DataFrame(
-        rows, columns=["stage", "role", "requests", "prompt_tokens", "completion_tokens", "cost"]
-    )
+    columns = ["stage", "role", "requests", "prompt_tokens", "completion_tokens", "cost"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def _cost(used: Mapping[str, Any], price: tuple[float, float] | None) -> float | None:
-    return (
-        (used["prompt_tokens"] * price[0] + used["completion_tokens"] * price[1]) / MILLION if price else None
-    )
+    """The cost at prices of a million tokens read and written."""
+    if price is None:
+        return None
+    return (used["prompt_tokens"] * price[0] + used["completion_tokens"] * price[1]) / 1_000_000

@@ -5,21 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Exit
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
-    ExecutorOption,
-    JsonOption,
-    ProfileOption,
-    SettingsOption,
-    err,
-    local_checkpoint,
-    out,
-    print_json,
-    run_of,
-    show,
-)
+from coda_study.cli.console import err, out, print_json, print_text, run_of, show
+from coda_study.cli.options import JsonOption, ProfileOption, SettingsOption
 
 if TYPE_CHECKING:
     from coda_lib.config import Profile
@@ -28,8 +18,7 @@ if TYPE_CHECKING:
 
 def check(
     run: Annotated[
-        str | None,
-        typer.Argument(metavar="[RUN]", help="Compare this finished run of the check; do not make one."),
+        str | None, Argument(metavar="[RUN]", help="Compare this finished run of the check; do not make one.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,25 +35,20 @@ def check(
             f"run {made.name} has other settings than the check: leave its name out, and a run is made"
         )
     lines = [*values.compare_tables(), *values.compare(expected, values.measure(made))]
+    off = sum(not line.ok for line in lines)
     if as_json:
         print_json([line._asdict() for line in lines])
     else:
-        show(
-            ("", "what", "expected", "measured", "tolerance"),
-            (("ok" if line.ok else "off", *line[:4]) for line in lines),
-        )
-        off = sum(not line.ok for line in lines)
+        rows = (("ok" if line.ok else "off", *line[:4]) for line in lines)
+        show(("", "what", "expected", "measured", "tolerance"), rows)
         out.print(f"\n{f'{off} of ' if off else 'all '}{len(lines)} lines are {'off' if off else 'ok'}")
         if off:
             note = (
                 "off after others are ok: docs/reproducibility.md, 'A quick check', says what the lines mean"
             )
-            out.print(
-                f"expected values: commit {expected['commit']}, {expected['processor']}; {note}",
-                soft_wrap=True,
-            )
-    if not all(line.ok for line in lines):
-        raise typer.Exit(1)
+            print_text(f"expected values: commit {expected['commit']}, {expected['processor']}; {note}")
+    if off:
+        raise Exit(1)
 
 
 def wanted() -> Profile:
@@ -75,32 +59,24 @@ def wanted() -> Profile:
     return load_profile(PROFILE, SETTINGS)
 
 
-def make(name: str = "check") -> Run:
-    """Run the study of the check from the beginning, in results/NAME.  Its lines of progress go to standard
-    error.
-    """
+def make() -> Run:
+    """Run the study of the check from the beginning, in results/check; progress goes to standard error."""
     from coda_study.pipeline import drive
     from coda_study.run import Run
     from sciencedesk.env import desk_class
 
     desk_class("algebra")  # UserError now, not in the middle of the run, if Qt cannot be loaded
-    made = Run(name)
+    made = Run("check")
     try:
         drive.reproduce(made, wanted(), drive.usable_cores(), fresh=True, console=err)
     except KeyboardInterrupt:
         err.print("stopped; the same command starts over")
-        raise typer.Exit(130) from None
+        raise Exit(130) from None
     return made
 
 
 def grounding(
-    executor: ExecutorOption = None,
-    profile: ProfileOption = "paper",
-    width: Annotated[
-        int, typer.Option(min=336, help="Of the screen in pixels; it is three quarters as high.")
-    ] = 1600,
-    settings: SettingsOption = None,
-    as_json: JsonOption = False,
+    profile: ProfileOption = "paper", settings: SettingsOption = None, as_json: JsonOption = False
 ) -> None:
     """Ask an executor to click known buttons: how many it hits, and if few, in which coordinates it writes.
 
@@ -110,21 +86,14 @@ def grounding(
     from coda_lib.executor import Executor
     from coda_study.grounding import ADVICE, RIGHT, check_grounding
 
-    checkpoint = local_checkpoint("executor", executor) if executor else None
-    model = Executor.load(load_profile(profile, tuple(settings or ())), checkpoint)
-    found = check_grounding(model, model.model.resize_rule, (width, width * 3 // 4))
-    advice = (
-        ADVICE[found.verdict]
-        if found.verdict
-        else "no reading fits: is it an executor, and does it see the picture?"
-    )
+    model = Executor.load(load_profile(profile, tuple(settings or ())))
+    found = check_grounding(model, model.model.resize_rule)
+    advice = ADVICE.get(found.verdict, "no reading fits: is it an executor, and does it see the picture?")
     if as_json:
         print_json(asdict(found) | {"verdict": found.verdict, "advice": advice})
     else:
-        show(
-            ("coordinates read as", "hits"),
-            ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items()),
-        )
-        out.print(f"{found.verdict or 'nothing fits'}: {advice}", markup=False, soft_wrap=True)
+        rows = ((name, f"{hits} of {found.asked}") for name, hits in found.hits.items())
+        show(("coordinates read as", "hits"), rows)
+        print_text(f"{found.verdict or 'nothing fits'}: {advice}")
     if found.verdict != RIGHT:
-        raise typer.Exit(1)
+        raise Exit(1)

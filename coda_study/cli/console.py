@@ -1,20 +1,18 @@
-"""What the commands share: consoles, options, and the names of runs, applications and tasks."""
+"""What the commands share: how they print, and the names of runs, applications and tasks."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from coda_lib.applications import APPS, SPACE_APPS
 from coda_lib.errors import UserError
-from coda_lib.files import require_file, require_folder
 
 if TYPE_CHECKING:
     from coda_lib.task import Task
@@ -22,47 +20,15 @@ if TYPE_CHECKING:
 
 out, err = Console(highlight=False), Console(stderr=True, highlight=False)
 
-LAST_SEED = 2**32 - 1  # as in `config`, which --help does without
 
-RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")
-]
-ProfileOption = Annotated[
-    str,
-    typer.Option(
-        help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper."
-    ),
-]
-AppOption = Annotated[str | None, typer.Option("--app", help=f"One application: {', '.join(SPACE_APPS)}.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for a script to read.")]
-PlannerOption = Annotated[
-    str | None,
-    typer.Option(
-        help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."
-    ),
-]
-ExecutorOption = Annotated[
-    str | None, typer.Option(help="Executor checkpoint (path or hub name). Default: the profile's.")
-]
-SettingsOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Change the profile, e.g. specialize.steps=10."),
-]
-SeedOption = Annotated[
-    int | None, typer.Option(min=0, max=LAST_SEED, help="Seed of the sampling. Default: the profile's.")
-]
+def print_text(*parts: object, console: Console = out) -> None:
+    """Print text as it is: nothing in it is markup, and no line is broken at the terminal's width."""
+    console.print(*parts, markup=False, soft_wrap=True)
 
 
-def save_option(metavar: str, help: str) -> Any:
-    """An option that names a file to write.  UserError, before anything is done, for what may not be
-    replaced.
-    """
-    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_file(path))
-
-
-def save_folder_option(metavar: str, help: str) -> Any:
-    """An option that names a folder to write in.  UserError, before anything is done, for what is no folder."""
-    return typer.Option(metavar=metavar, help=help, callback=lambda path: path and require_folder(path))
+def print_message(text: str) -> None:
+    """Print a line of text to standard error."""
+    print_text(text, console=err)
 
 
 def show(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
@@ -97,9 +63,7 @@ def local_checkpoint(role: str, name: str) -> str:
 
 
 def applications(name: str | None, known: Sequence[str] = SPACE_APPS) -> tuple[str, ...]:
-    """The application with this name, or without a name those of Table 1.  UserError for one that is not
-    `known`.
-    """
+    """The application with this name, or without one those of Table 1.  UserError if it is not `known`."""
     if name is not None and name not in known:
         raise UserError(f"unknown application {name!r}: choose one of {', '.join(known)}")
     return APPS if name is None else (name,)

@@ -7,24 +7,19 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from rich.progress import Progress
+from typer import Exit, Option
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
+from coda_study.cli.console import applications, err, local_checkpoint, print_json, print_message, show
+from coda_study.cli.options import (
     AppOption,
-    ExecutorOption,
     JsonOption,
     PlannerOption,
     ProfileOption,
     SeedOption,
     SettingsOption,
-    applications,
-    err,
-    local_checkpoint,
-    print_json,
     save_option,
-    show,
 )
 
 if TYPE_CHECKING:
@@ -38,44 +33,38 @@ if TYPE_CHECKING:
 def evaluate(
     planner: PlannerOption = None,
     app_name: AppOption = None,
-    executor: ExecutorOption = None,
     profile: ProfileOption = "laptop",
-    runs: Annotated[
-        int | None, typer.Option(min=1, help="k: runs of each task. Default: the profile's.")
-    ] = None,
+    runs: Annotated[int | None, Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
     tasks: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks of data/tasks/test."
         ),
     ] = None,
     first: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="Only the first N tasks of an application.")
+        int | None, Option(min=1, metavar="N", help="Only the first N tasks of an application.")
     ] = None,
     seed: SeedOption = None,
     on: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications."
-        ),
+        Option(metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications."),
     ] = None,
     machines: Annotated[
-        Path | None, typer.Option(metavar="YAML", help="Play the files of --on in these virtual machines.")
+        Path | None, Option(metavar="YAML", help="Play the files of --on in these virtual machines.")
     ] = None,
     leave_out: Annotated[
-        bool, typer.Option(help="Leave out task files of --on that cannot be read, and say which.")
+        bool, Option(help="Leave out task files of --on that cannot be read, and say which.")
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's."),
+        Option(min=1, help="Processes of a fleet that plays the episodes. Default: the profile's."),
     ] = None,
     ray: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local')."),
+        str | None, Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local').")
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends."
         ),
     ] = None,
@@ -95,81 +84,115 @@ def evaluate(
     from coda_lib.config import load_profile
     from coda_lib.files import locked, safe_name, write_table
     from coda_lib.paths import RESULTS
-    from coda_lib.rollout import episodes, jobs
     from coda_study.fleet.collect import Collection
-    from coda_study.fleet.sources import board_sets, space_sets
-    from coda_study.fleet.tasksets import play_tasks
-    from sciencedesk.space import check_split, read_set
+    from coda_study.fleet.sources import board_sets
+    from sciencedesk.space import check_split
 
     chosen = load_profile(profile, tuple(settings or ()))
-    fleet = chosen.fleet.model_copy(
-        update={name: value for name, value in (("workers", workers), ("ray", ray)) if value}
+    fleet = chosen.fleet.model_copy(update=_given(workers=workers, ray=ray or None))
+    chosen = chosen.model_copy(update=_given(seed=seed, evaluation_runs=runs, fleet=fleet))
+    exclusive = "--tasks are tasks of a task space, and --on is a folder of other ones: give one of them"
+    alone = not fleet.workers
+    conflicts = (
+        (tasks and on, exclusive),
+        (machines and not on, "--machines needs --on, the folder of the task files"),
+        (ray and alone, "--ray needs --workers, their number"),
+        (keep and alone, "--keep needs --workers: only a fleet saves its episodes while it plays"),
     )
-    k, limit = runs or chosen.evaluation_runs, first or (None if tasks else chosen.test_tasks)
-    seed = chosen.seed if seed is None else seed
-    if tasks and on:
-        raise UserError(
-            "--tasks are tasks of a task space, and --on is a folder of other ones: give one of them"
-        )
-    if machines and not on:
-        raise UserError("--machines needs --on, the folder of the task files")
-    if ray and not fleet.workers:
-        raise UserError("--ray needs --workers, their number")
-    if keep and not fleet.workers:
-        raise UserError("--keep needs --workers: only a fleet saves its episodes while it plays")
+    for conflict, message in conflicts:
+        if conflict:
+            raise UserError(message)
+    limit = first or (None if tasks else chosen.test_tasks)
     if on:
-        sets = board_sets(on, machines, limit, _tell if leave_out else None)
+        sets = board_sets(on, machines, limit, print_message if leave_out else None)
     else:
-        drawn = read_set(tasks) if tasks else None
-        apps = chosen.apps if drawn is None else tuple(dict.fromkeys(task.app for task in drawn))
-        sets = space_sets(applications(app_name) if app_name else apps, limit, drawn)
-    agent = chosen_agent(chosen, planner, executor)
+        sets = _space_sets(chosen, app_name, tasks, limit)
+    agent = chosen_agent(chosen, planner)
     if not on and planner != "none":
         for task_set in sets:
             check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
-    sets = [
-        each.fitted(resize_rule_of(agent)) if each.threads else each for each in sets
-    ]  # threads: a screen of its own size
-    folders = (
-        [(keep or RESULTS / "fleet") / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
-    )
+    # applications with threads have a screen of their own size
+    sets = [task_set.fitted(resize_rule_of(agent)) if task_set.threads else task_set for task_set in sets]
+    home = keep or RESULTS / "fleet"
+    folders = [home / safe_name(task_set.name) for task_set in sets] if fleet.workers else []
     with ExitStack() as stack:
-        for folder in (
-            folders
-        ):  # until the results are printed: no other call takes these episodes for its own, or deletes them
-            refusal = f"another `coda evaluate` keeps its episodes in {folder}: wait for it, or name a folder with --keep"
-            stack.enter_context(locked(folder.with_name(f".{folder.name}.lock"), refusal))
+        # until the results are printed: no other call takes these episodes for its own, or deletes them
+        for folder in folders:
+            other = f"another `coda evaluate` keeps its episodes in {folder}"
+            lock = folder.with_name(f".{folder.name}.lock")
+            stack.enter_context(locked(lock, f"{other}: wait for it, or name a folder with --keep"))
         tables = []
         with Progress(console=err, transient=True) as progress:
             for task_set, folder in zip_longest(sets, folders):
-                bar = progress.add_task(task_set.name, total=len(task_set.tasks) * k)
-                played = play_tasks(
-                    task_set, agent, jobs(task_set.tasks, k), seed, chosen.concurrency, chosen.step_limit,
-                    fleet, folder,
-                    progress=lambda done, total, bar=bar: progress.update(bar, completed=done),
-                    report=_tell,
-                )  # fmt: skip
-                tables.append(episodes(played, task_set.tasks, agent.name, seed))
+                tables.append(_play(task_set, agent, chosen, folder, progress))
                 if save:
                     write_table(save, pd.concat(tables))
-        rows = [
-            row for task_set, table in zip(sets, tables, strict=True) for row in _measures(task_set, table, k)
-        ]
-        broken = sorted({task for table in tables for task in _broken(table)})
-        _print(rows, {"planner": agent.name, "seed": seed, "runs": k, "broken": broken}, as_json)
-        if broken:  # a fleet's folder stays, so that the next call goes on
-            again = "the same command plays their broken episodes again" if folders else "play them again"
-            _tell(
-                f"{len(broken)} tasks are not in the table, because an environment broke: "
-                f"{', '.join(broken)}; {again}"
-            )
-            raise typer.Exit(1)
+        _report(sets, tables, agent.name, chosen, as_json)
         for folder in () if keep else folders:
             Collection(folder).clear()
 
 
-def _tell(message: str) -> None:
-    err.print(message, markup=False, soft_wrap=True)
+def _given(**options: Any) -> dict[str, Any]:
+    """The options that are set."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _space_sets(profile: Profile, app: str | None, file: Path | None, limit: int | None) -> list[TaskSet]:
+    """The tasks of a file of `coda tasks draw`, or the test tasks, of one application or of all."""
+    from coda_study.fleet.sources import space_sets
+    from sciencedesk.space import read_set
+
+    drawn = read_set(file) if file else None
+    apps = profile.apps if drawn is None else tuple(dict.fromkeys(task.app for task in drawn))
+    return space_sets(applications(app) if app else apps, limit, drawn)
+
+
+def _play(
+    task_set: TaskSet, agent: Agent, profile: Profile, folder: Path | None, progress: Progress
+) -> DataFrame:
+    """A table of a task set's episodes, `evaluation_runs` of each task; a fleet keeps them in `folder`."""
+    from coda_lib.rollout import episodes, jobs
+    from coda_study.fleet.tasksets import play_tasks
+
+    todo = jobs(task_set.tasks, profile.evaluation_runs)
+    bar = progress.add_task(task_set.name, total=len(todo))
+
+    def on_progress(done: int, total: int) -> None:
+        progress.update(bar, completed=done)
+
+    how = (profile.seed, profile.concurrency, profile.step_limit, profile.fleet, folder)
+    played = play_tasks(task_set, agent, todo, *how, progress=on_progress, report=print_message)
+    return episodes(played, task_set.tasks, agent.name, profile.seed)
+
+
+def _report(
+    sets: list[TaskSet], tables: list[DataFrame], planner: str, profile: Profile, as_json: bool
+) -> None:
+    """Print the results; exit code 1 if an environment broke."""
+    k, played = profile.evaluation_runs, list(zip(sets, tables, strict=True))
+    rows = [row for task_set, table in played for row in _measures(task_set, table, k)]
+    broken = sorted({task for table in tables for task in _broken(table)})
+    if as_json:
+        about = {"planner": planner, "seed": profile.seed, "runs": k, "broken": broken}
+        print_json(about | {"results": rows})
+    else:
+        cells = []
+        for row in rows:
+            tasks = f"{row['tasks']} of {row['of']}" if "of" in row else row["tasks"]
+            value, low, high = (100 * row[name] for name in ("value", "low", "high"))
+            cells.append((row["app"], row["metric"], tasks, f"{value:.1f} [{low:.1f}, {high:.1f}]"))
+        show(("application", "metric", "tasks", "percent [95 % interval]"), cells)
+    if broken:  # a fleet's folder stays, so that the next call goes on
+        again = (
+            "the same command plays their broken episodes again"
+            if profile.fleet.workers
+            else "play them again"
+        )
+        print_message(
+            f"{len(broken)} tasks are not in the table, because an environment broke: "
+            f"{', '.join(broken)}; {again}"
+        )
+        raise Exit(1)
 
 
 def _broken(table: DataFrame) -> list[str]:
@@ -178,7 +201,7 @@ def _broken(table: DataFrame) -> list[str]:
 
 
 def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any]]:
-    """Average@k and Pass@k of a task set, with their intervals, on the tasks whose episodes have an outcome."""
+    """Average@k and Pass@k of a task set, with intervals, on the tasks whose episodes have an outcome."""
     from coda_study.evaluation import statistics
 
     whole, counts = table[~table["task_id"].isin(_broken(table))], {}
@@ -186,41 +209,22 @@ def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any
         return []
     if task_set.unreadable or len(whole) < len(table):
         counts = {"of": len(task_set.tasks) + task_set.unreadable, "unreadable": task_set.unreadable}
-    rows, matrix = [], statistics.success_matrix(whole)
-    for metric, scores in (
-        ("Average", statistics.task_average(matrix)),
-        ("Pass", statistics.task_pass(matrix, k)),
-    ):
+    matrix = statistics.success_matrix(whole)
+    metrics = {"Average": statistics.task_average(matrix), "Pass": statistics.task_pass(matrix, k)}
+    rows = []
+    for metric, scores in metrics.items():
         estimate = statistics.mean_over_tasks([scores])
-        rows.append({"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(matrix), **counts,
-                     "value": estimate.value, "low": estimate.low, "high": estimate.high})  # fmt: skip
+        interval = {name: getattr(estimate, name) for name in ("value", "low", "high")}
+        about = {"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(matrix)}
+        rows.append(about | counts | interval)
     return rows
 
 
-def _print(rows: list[dict[str, Any]], about: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(about | {"results": rows})
-        return
-    for row in rows:
-        row["tasks"] = f"{row['tasks']} of {row['of']}" if "of" in row else row["tasks"]
-        row["percent"] = "{:.1f} [{:.1f}, {:.1f}]".format(
-            *(100 * row[name] for name in ("value", "low", "high"))
-        )
-    columns = ("app", "metric", "tasks", "percent")
-    show(
-        ("application", "metric", "tasks", "percent [95 % interval]"),
-        ([row[name] for name in columns] for row in rows),
-    )
-
-
-def chosen_agent(settings: Profile, planner: str | None, executor: str | None) -> Agent:
-    """The agent of a profile, with other checkpoints where they are given; planner 'none' gives the executor
-    alone.
-    """
+def chosen_agent(settings: Profile, planner: str | None) -> Agent:
+    """The agent of a profile, with another planner where it is given; 'none' gives the executor alone."""
     from coda_lib.agent import load_agent
 
-    acting = local_checkpoint("executor", settings.models.executor if executor is None else executor)
+    executor = local_checkpoint("executor", settings.models.executor)
     given = settings.models.planner if planner is None else planner
-    return load_agent(
-        settings, planner or "base", None if planner == "none" else local_checkpoint("planner", given), acting
-    )
+    checkpoint = None if planner == "none" else local_checkpoint("planner", given)
+    return load_agent(settings, planner or "base", checkpoint, executor)

@@ -6,20 +6,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
+from typer import Argument, Option, Typer
 
-from coda_study.cli.console import JsonOption, out, print_json
+from coda_study.cli.console import out, print_json
+from coda_study.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from coda_study.fleet.collect import Status
 
-fleet_app = typer.Typer(
-    help="Episodes on many environments at once, by many processes.", no_args_is_help=True
-)
+fleet_app = Typer(help="Episodes on many environments at once, by many processes.", no_args_is_help=True)
 
 _REFRESH_S = 1.0  # of --watch
 
@@ -32,9 +31,9 @@ def _fleet() -> None:
 @fleet_app.command("status")
 def fleet_status(
     folder: Annotated[
-        Path, typer.Argument(help="Folder of its episodes, such as results/RUN/fleet/explore/base/gis.")
+        Path, Argument(help="Folder of its episodes, such as results/RUN/fleet/explore/base/gis.")
     ],
-    watch: Annotated[bool, typer.Option("--watch", help="Refresh until the fleet has ended.")] = False,
+    watch: Annotated[bool, Option("--watch", help="Refresh until the fleet has ended.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the status of a fleet: finished episodes, speed, faults, and its workers."""
@@ -57,30 +56,14 @@ def fleet_status(
 
 def _view(status: Status) -> Group:
     rest = status.total - status.done
-    ahead = f", about {rest / status.rate:.0f} minutes left" if status.alive and status.rate else ""
-    state = (
-        f"running{ahead}"
-        if status.alive
-        else "ended"
-        if not rest
-        else "stopped; the same command goes on from here"
-    )
-    table = Table(
-        "worker",
-        "where",
-        "environments",
-        "under way",
-        "finished",
-        "starts",
-        "last fault",
-        box=None,
-        pad_edge=False,
-    )
+    state = "stopped; the same command goes on from here" if rest else "ended"
+    if status.alive:
+        state = f"running, about {rest / status.rate:.0f} minutes left" if status.rate else "running"
+    counts = ("environments", "under_way", "finished", "starts")
+    columns = (name.replace("_", " ") for name in counts)
+    table = Table("worker", "where", *columns, "last fault", box=None, pad_edge=False)
     for worker in status.workers:
-        counts = (worker[name] for name in ("environments", "under_way", "finished", "starts"))
-        table.add_row(str(worker["number"]), worker["where"], *map(str, counts), Text(worker["fault"] or ""))
-    return Group(
-        f"{status.done} of {status.total} episodes, {status.rate:.1f} a minute, {status.faults} faults: "
-        f"{state}",
-        table,
-    )
+        numbers = (str(worker[name]) for name in counts)
+        table.add_row(str(worker["number"]), worker["where"], *numbers, Text(worker["fault"] or ""))
+    speed = f"{status.rate:.1f} a minute, {status.faults} faults"
+    return Group(f"{status.done} of {status.total} episodes, {speed}: {state}", table)

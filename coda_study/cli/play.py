@@ -6,24 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option, prompt
 
 from coda_lib.applications import ALL_APPS, DESKTOP_APPS
 from coda_lib.errors import UserError
-from coda_study.cli.console import (
-    ExecutorOption,
-    JsonOption,
-    PlannerOption,
-    ProfileOption,
-    SeedOption,
-    applications,
-    err,
-    find_task,
-    out,
-    print_json,
-    save_option,
-)
+from coda_study.cli.console import applications, find_task, print_json, print_message, print_text
 from coda_study.cli.evaluate import chosen_agent
+from coda_study.cli.options import JsonOption, PlannerOption, ProfileOption, SeedOption, save_option
 
 if TYPE_CHECKING:
     from coda_lib.task import Task
@@ -32,13 +21,10 @@ if TYPE_CHECKING:
 
 def episode(
     task: Annotated[
-        str, typer.Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")
+        str, Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")
     ],
     planner: PlannerOption = None,
-    executor: ExecutorOption = None,
-    beside: Annotated[
-        str | None, typer.Option(help="A second planner, which plays the task as well.")
-    ] = None,
+    beside: Annotated[str | None, Option(help="A second planner, which plays the task as well.")] = None,
     profile: ProfileOption = "laptop",
     seed: SeedOption = None,
     save: Annotated[
@@ -63,51 +49,53 @@ def episode(
         raise UserError(
             "two planners are shown side by side in a recording: give --save a name that ends with .webp"
         )
-    seed, played = settings.seed if seed is None else seed, {}
-    for name in (planner, *([beside] if beside else [])):
-        agent = chosen_agent(settings, name, executor)
+    seed, trajectories = settings.seed if seed is None else seed, {}
+    for name in (planner, beside) if beside else (planner,):
+        agent = chosen_agent(settings, name)
         make = partial(environment, wanted.app, resize_rule_of(agent) if wanted.app in DESKTOP_APPS else None)
-        (played[agent.name],) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
-    told = [{"stop": str(one.stop), "success": one.success, "steps": _steps(one)} for one in played.values()]
+        (trajectories[agent.name],) = rollout(
+            agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit
+        )
     if as_json:
-        others = {"beside": told[1]} if beside else {}
-        print_json({"task": wanted.id, "seed": seed} | told[0] | others)
+        first, *second = map(_record, trajectories.values())
+        print_json({"task": wanted.id, "seed": seed} | first | ({"beside": second[0]} if second else {}))
     else:
-        out.print(f"{wanted.id}: {wanted.instruction}", markup=False)
-        for name, one in zip(played, told, strict=True):
+        print_text(f"{wanted.id}: {wanted.instruction}")
+        for name, trajectory in trajectories.items():
             if beside:
-                out.print(f"planner {name}", markup=False)
-            for number, step in enumerate(one["steps"], 1):
-                out.print(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}", markup=False)
-            out.print(f"ended with {one['stop']}: {_outcome(wanted, one['success'])}", markup=False)
+                print_text(f"planner {name}")
+            for number, step in enumerate(_record(trajectory)["steps"], 1):
+                print_text(f"{number:3} {step['plan']}\n    → {step['error'] or step['action']}")
+            print_text(f"ended with {trajectory.stop}: {_outcome(wanted, trajectory.success)}")
     if save:
         from coda_lib.files import atomic_path, write_bytes
         from coda_study.show.film import film
         from coda_study.show.pictures import strip
 
         if filmed:
-            write_bytes(save, film(played))
+            write_bytes(save, film(trajectories))
         else:
             with atomic_path(save) as temporary:
-                strip(next(iter(played.values()))).savefig(temporary, format="png")
-        err.print(f"wrote {save}", markup=False)
+                strip(next(iter(trajectories.values()))).savefig(temporary, format="png")
+        print_message(f"wrote {save}")
 
 
-def _steps(played: Trajectory) -> list[dict[str, Any]]:
-    """Plan, action and fault of each step of an episode."""
+def _record(trajectory: Trajectory) -> dict[str, Any]:
+    """Stop, success, and plan, action and fault of each step of an episode."""
     from coda_lib.grammar import action_text
 
-    return [
+    steps = [
         {"plan": step.plan, "action": action_text(step.actions, step.image.size), "error": step.error}
-        for step in played.steps
+        for step in trajectory.steps
     ]
+    return {"stop": str(trajectory.stop), "success": trajectory.success, "steps": steps}
 
 
 def desk(
-    app_name: Annotated[str, typer.Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
+    app_name: Annotated[str, Argument(metavar="APP", help=f"One of {', '.join(ALL_APPS)}.")],
     task: Annotated[
         str | None,
-        typer.Option(help="Start in the first state of this task, and say whether it is solved in the end."),
+        Option(help="Start in the first state of this task, and say whether it is solved in the end."),
     ] = None,
 ) -> None:
     """Open an application of ScienceDesk as a window, to use it by hand."""
@@ -120,10 +108,10 @@ def desk(
     from sciencedesk.window import by_hand
 
     if wanted:
-        out.print(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished", markup=False)
-    solved = by_hand(name, wanted, ask=lambda: typer.prompt("your answer", default="", show_default=False))
+        print_text(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished")
+    solved = by_hand(name, wanted, ask=lambda: prompt("your answer", default="", show_default=False))
     if wanted:
-        out.print(_outcome(wanted, solved), markup=False)
+        print_text(_outcome(wanted, solved))
 
 
 def _outcome(task: Task, solved: bool | None) -> str:

@@ -5,34 +5,34 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from coda_lib.errors import UserError
 from coda_lib.files import require_file, require_folder
-from coda_study.cli.console import applications, out, run_of
+from coda_study.cli.console import applications, print_text, run_of
 
 
 def view(
     sources: Annotated[
         list[str],
-        typer.Argument(
+        Argument(
             metavar="RUN|FILE...",
             help="Runs (names under results/, or folders), trajectories, logs of others.",
         ),
     ],
     save: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             metavar="FILE.html|DIR",
             help="One file with everything, or a folder with the pictures beside the page.",
         ),
     ] = None,
     apps: Annotated[
-        list[str] | None, typer.Option("--app", help="Only this application of a run; may be given twice.")
+        list[str] | None, Option("--app", help="Only this application of a run; may be given twice.")
     ] = None,
     train_tasks: Annotated[
         int,
-        typer.Option(
+        Option(
             metavar="N",
             help="Train tasks of each planner and application shown step by step; -1: all.",
             min=-1,
@@ -52,8 +52,10 @@ def view(
     runs = {source: run_of(source) for source in sources if _is_run(Path(source))}
     home = runs[sources[0]] if save is None and len(sources) == len(runs) == 1 else None
     target = save or Path("view.html")
-    one_file = target.suffix == ".html"
-    (require_file if one_file else require_folder)(target)
+    require, write = (
+        (require_file, write_page) if target.suffix == ".html" else (require_folder, write_folder)
+    )
+    require(target)
     names = [runs[source].folder.name if source in runs else Path(source).name for source in sources]
     evidence = Evidence(", ".join(names))
     for source, name in zip(sources, names, strict=True):
@@ -63,17 +65,15 @@ def view(
         else:
             read_logs(Path(source), evidence, prefix)
     if not evidence.episodes:
-        raise UserError(
-            f"{', '.join(sources)}: no episodes are kept there{' of ' + ', '.join(chosen) if chosen else ''}"
-        )
-    page = (
-        write_beside(evidence, home) if home else (write_page if one_file else write_folder)(evidence, target)
-    )
+        of_apps = f" of {', '.join(chosen)}" if chosen else ""
+        raise UserError(f"{', '.join(sources)}: no episodes are kept there{of_apps}")
+    page = write_beside(evidence, home) if home else write(evidence, target)
     for text in evidence.lacks:
-        out.print(text, markup=False, soft_wrap=True)
+        print_text(text)
     played = sum("steps" in episode for episode in evidence.episodes)
-    kept = f"{len(evidence.episodes):,} episodes, {played:,} of them step by step, {len(evidence.pictures):,} screenshots"
-    out.print(f"{display(page)}: {kept}, {page.stat().st_size / 1e6:.1f} MB", markup=False, soft_wrap=True)
+    counts = f"{len(evidence.episodes):,} episodes, {played:,} of them step by step"
+    size = f"{len(evidence.pictures):,} screenshots, {page.stat().st_size / 1e6:.1f} MB"
+    print_text(f"{display(page)}: {counts}, {size}")
 
 
 def _is_run(path: Path) -> bool:

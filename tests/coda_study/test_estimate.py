@@ -69,9 +69,8 @@ def test_a_step_of_stage_1_is_what_torch_counts(tiny_planner, tiny_executor, tmp
     planner, acting = (
         Network(load_network(path, False, "cpu").config) for path in (tiny_planner, tiny_executor)
     )
-    words = round(step["num_tokens"] / PLANS - step["completions/mean_length"]) - 2 * planner.image_tokens(
-        SIZE
-    )
+    prompt = round(step["num_tokens"] / PLANS - step["completions/mean_length"])
+    words = prompt - 2 * planner.image_tokens(SIZE)
     plans = Request(planner, words, [SIZE] * 2, TOKENS)
     actions = Request(acting, words + TOKENS, [SIZE] * 2, TOKENS)
     predicted = PLANS * (
@@ -110,8 +109,8 @@ def test_a_training_pass_holds_what_torch_allocates(layers, inner, samples, toke
     learn()  # the gradients are there from now on
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
         learn()
-    events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
-    most = max(accumulate(one.nbytes() for one in sorted(events, key=lambda one: one.start_ns())))
+    events = [event for event in seen.profiler.kineto_results.events() if event.name() == "[memory]"]
+    most = max(accumulate(event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())))
     assert Network(trained.config).activation_bytes(samples, tokens, logits, width=4) == pytest.approx(
         most, rel=0.15
     )

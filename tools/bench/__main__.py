@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import JsonOption, err, out, print_json, show
+from coda_study.cli.console import err, out, print_json, show
+from coda_study.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from tools.bench.fleet import Scale

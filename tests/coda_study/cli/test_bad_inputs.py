@@ -28,14 +28,14 @@ from sciencedesk.space import draw, space, write_set
 def whole(tmp_path_factory) -> Path:
     """Give a folder of everything that a command reads, as it should be."""
     root = tmp_path_factory.mktemp("whole")
-    run, there = Run(str(root / "run")), REFERENCE / "laptop"
+    run, reference = Run(str(root / "run")), REFERENCE / "laptop"
     run.store(load_profile("laptop", ("apps=[gis]", "ablations={}", "bootstrap_resamples=50")))
     for name in ("evaluation/*/gis.parquet", "judges/gis.parquet", "tables/*", "figures/*.svg"):
-        for path in there.glob(name):
-            target = run.folder / path.relative_to(there)
+        for path in reference.glob(name):
+            target = run.folder / path.relative_to(reference)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
-    votes = pd.read_parquet(there / "judged" / "votes.parquet")
+    votes = pd.read_parquet(reference / "judged" / "votes.parquet")
     run.votes.parent.mkdir()
     votes[votes["app"] == "gis"].to_parquet(run.votes, index=False)
     (run.usage / "explore").mkdir(parents=True)
@@ -59,15 +59,9 @@ def whole(tmp_path_factory) -> Path:
     shutil.copy(DATA / "machines.example.yaml", root / "machines.yaml")
     (root / "fleet").mkdir()
     status = {
-        "master": 1,
-        "began": 0.0,
-        "updated": 1.0,
-        "total": 2,
-        "before": 0,
-        "done": 1,
-        "faults": 0,
+        "master": 1, "began": 0.0, "updated": 1.0, "total": 2, "before": 0, "done": 1, "faults": 0,
         "workers": [],
-    }
+    }  # fmt: skip
     (root / "fleet" / "status.json").write_text(json.dumps(status))
     (root / "key").write_text("secret")
     write_set(root / "drawn.json", "test", 1, draw(space("gis"), "test", 2, 1, desk_class("gis").defaults))
@@ -112,7 +106,7 @@ READ: dict[str, tuple[str, str]] = {  # the file that is spoilt, and the command
     "key": ("key", f"{JUDGE} --api-key-file {{key}}"),
     "trajectory to judge": ("agentrewardbench/gis/script-0/coda/gis.A-01.json", JUDGE),
     "drawn tasks": ("drawn.json", "evaluate --tasks {drawn.json} --app gis"),
-    "drawn tasks, to check": ("drawn.json", "tasks check {drawn.json}"),
+    "profile of a run, its prices": ("run/profile.yaml", "usage {run}"),
     "ScienceBoard's task": ("board/KAlgebra/A-01.json", "tasks check {board}"),
     "ScienceBoard's task, to play": ("board/KAlgebra/A-01.json",
     "evaluate --on {board} --machines {machines.yaml}"),
@@ -137,33 +131,33 @@ WRITTEN = (
     "reproduce --profile smoke --until quickstart --run {target}",
 )
 TARGETS: dict[str, Callable[[Path], Path]] = {
-    "below a file": lambda here: here / "key" / "x",
-    "below a pipe": lambda here: here / "pipe" / "x",
-    "a pipe": lambda here: here / "pipe",
-    "a loop of links": lambda here: here / "loop",
-    "below a loop of links": lambda here: here / "loop" / "x",
-    "a link to nothing": lambda here: here / "lost",
-    "a name of 300 letters": lambda here: here / ("x" * 300),
-    "a path of 5,000 letters": lambda here: here.joinpath(*["x" * 200] * 25),
-    "the kernel's own disk": lambda here: Path("/proc/x"),
-    "a disk that nobody may write to": lambda here: Path("/sys/x"),
-    "below a device": lambda here: Path("/dev/null/x"),
+    "below a file": lambda folder: folder / "key" / "x",
+    "below a pipe": lambda folder: folder / "pipe" / "x",
+    "a pipe": lambda folder: folder / "pipe",
+    "a loop of links": lambda folder: folder / "loop",
+    "below a loop of links": lambda folder: folder / "loop" / "x",
+    "a link to nothing": lambda folder: folder / "lost",
+    "a name of 300 letters": lambda folder: folder / ("x" * 300),
+    "a path of 5,000 letters": lambda folder: folder.joinpath(*["x" * 200] * 25),
+    "the kernel's own disk": lambda folder: Path("/proc/x"),
+    "a disk that nobody may write to": lambda folder: Path("/sys/x"),
+    "below a device": lambda folder: Path("/dev/null/x"),
 }
 
 
 @pytest.fixture
-def here(whole, tmp_path) -> Path:
+def folder(whole, tmp_path) -> Path:
     """Give a copy of that folder; its files are links to the same data until one is spoilt."""
-    here = tmp_path / "here"
-    shutil.copytree(whole, here, copy_function=os.link)
-    os.mkfifo(here / "pipe")
-    (here / "loop").symlink_to("loop")
-    (here / "lost").symlink_to("nowhere")
-    return here
+    folder = tmp_path / "folder"
+    shutil.copytree(whole, folder, copy_function=os.link)
+    os.mkfifo(folder / "pipe")
+    (folder / "loop").symlink_to("loop")
+    (folder / "lost").symlink_to("nowhere")
+    return folder
 
 
 @pytest.fixture
-def said(coda, here, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, str]]]:
+def type_command(coda, folder, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, str]]]:
     """Give a function that runs a command, in which {x} is the path of x in that folder; it has to end within
     a minute.
     """
@@ -171,18 +165,17 @@ def said(coda, here, monkeypatch) -> Iterator[Callable[[str], tuple[int, str, st
     def late(*_: object) -> None:
         raise AssertionError("the command does not end")
 
-    def said(command: str) -> tuple[int, str, str]:
+    def run_command(command: str) -> tuple[int, str, str]:
         code, shown, errors = coda(
-            *(str(here / word[1:-1]) if word.startswith("{") else word for word in command.split())
+            *(str(folder / word[1:-1]) if word.startswith("{") else word for word in command.split())
         )
         return code, shown, errors.lstrip("\n")  # of a bar that has gone
 
-    monkeypatch.setattr(
-        "openai.OpenAI._calculate_retry_timeout", lambda *_, **__: 0.0
-    )  # before a dead server is asked again
+    # before a dead server is asked again
+    monkeypatch.setattr("openai.OpenAI._calculate_retry_timeout", lambda *_, **__: 0.0)
     before = signal.signal(signal.SIGALRM, late)
     signal.alarm(60)
-    yield said
+    yield run_command
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
 
@@ -194,13 +187,12 @@ def pairs() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("name", "kind"), pairs())
-def test_a_bad_file_is_said_in_a_line(said, here, name, kind):
+def test_a_bad_file_is_said_in_a_line(type_command, folder, name, kind):
     path, command = READ[name]
-    spoil(here / path, kind)
-    code, shown, errors = said(command)
-    assert code in (0, 1, 2), (
-        errors
-    )  # 0: of several files some are left out, and of some all contents are read
+    spoil(folder / path, kind)
+    code, shown, errors = type_command(command)
+    # 0: of several files some are left out, and of some all contents are read
+    assert code in (0, 1, 2), errors
     if code == 2:
         assert errors.startswith("error: ") and errors.count("\n") == 1, errors
     if code == 1 and kind != "nothing":  # the other files of a folder are read where one is not there
@@ -209,20 +201,17 @@ def test_a_bad_file_is_said_in_a_line(said, here, name, kind):
 
 @pytest.mark.parametrize("command", WRITTEN)
 @pytest.mark.parametrize("name", TARGETS)
-def test_a_bad_target_is_said_in_a_line(said, here, command, name):
-    before = sorted(here.rglob("*"))
-    code, _, errors = said(command.replace("{target}", str(TARGETS[name](here))))
+def test_a_bad_target_is_said_in_a_line(type_command, folder, command, name):
+    before = sorted(folder.rglob("*"))
+    code, _, errors = type_command(command.replace("{target}", str(TARGETS[name](folder))))
     assert code in (1, 2) and errors.startswith("error: ") and errors.count("\n") == 1, errors
-    assert sorted(here.rglob("*")) == before
+    assert sorted(folder.rglob("*")) == before
 
 
 def test_the_documentation_has_the_counts():
     page = (REPO / "docs" / "reliability.md").read_text()
     assert f"{len(READ)} files that commands read, each replaced by {len(OBJECTS)} things" in page
-    assert (
-        f"a third of {len(CONTENTS)} contents" in page
-        and f"| {len(pairs())} |" in page
-        and len(pairs()) >= 500
-    )
+    assert f"a third of {len(CONTENTS)} contents" in page
+    assert f"| {len(pairs())} |" in page and len(pairs()) >= 500
     assert f"{len(WRITTEN)} commands that write, each with {len(TARGETS)} targets" in page
     assert f"| {len(WRITTEN) * len(TARGETS)} |" in page

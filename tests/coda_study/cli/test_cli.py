@@ -40,22 +40,10 @@ from sciencedesk import script
 
 
 def test_help_is_quick_and_names_the_commands(coda):
-    heavy = {
-        "torch",
-        "transformers",
-        "pandas",
-        "numpy",
-        "snakemake",
-        "papermill",
-        "PySide6",
-        "yaml",
-        "coda_lib.config",
-    }
+    heavy = {*"torch transformers pandas numpy snakemake papermill PySide6 yaml coda_lib.config".split()}
     code = f"import sys, coda_study.cli.main; print(*sorted({heavy!r} & set(sys.modules)))"
-    assert (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        == "\n"
-    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "\n"
     code, shown, _ = coda("--help")
     assert code == 0
     for command in ("reproduce", "tasks", "episode", "desk", "evaluate"):
@@ -110,7 +98,6 @@ def test_every_documented_command_can_be_typed():
         ("reproduce --set specialize.learning_rate=.nan", "learning_rate: Input should be a finite number"),
         ("reproduce --set specialize.beta=true", "beta: Input should be a valid number"),
         ("reproduce --set seed=2026-13-45", "'2026-13-45' is not a YAML value"),
-        ("episode gis/A-01 --executor=", "the name of the executor checkpoint is empty"),
         ("episode gis/A-01 --planner=", "the name of the planner checkpoint is empty"),
         ("reproduce --seeds 7 8 x", "--seeds 7 8 x: give whole numbers, as in --seeds 7 8 9"),
         ("reproduce --seeds --dry-run", "--seeds --dry-run: give whole numbers"),
@@ -127,7 +114,7 @@ def test_every_documented_command_can_be_typed():
         ),
         ("episode A-01", "'A-01' is not a task: write APP/TASK"),
         ("episode gis/Z-99", "unknown task 'gis/Z-99'; `coda tasks list --app gis` lists the tasks"),
-        ("episode gis/A-01 --executor data/none", "the executor checkpoint data/none is missing"),
+        ("evaluate --set models.executor=data/none", "the executor checkpoint data/none is missing"),
         ("evaluate --app mars", "unknown application 'mars'"),
         ("evaluate --machines m.yaml", "--machines needs --on"),
         ("evaluate --on no-such-folder", "no task files in no-such-folder"),
@@ -211,18 +198,8 @@ def test_a_run_ends_by_naming_what_it_wrote(coda, monkeypatch, tmp_path):
         return pipeline.Outcome(42, 3723.4, (run.table1, run.report))
 
     monkeypatch.setattr(pipeline, "reproduce", reproduce)
-    words = [
-        "--profile",
-        "smoke",
-        "--run",
-        run.name,
-        "--cores",
-        "3",
-        "--set",
-        "specialize.steps=9",
-        "--fresh",
-    ]
-    code, shown, _ = coda("reproduce", *words)
+    options = "--profile smoke --cores 3 --set specialize.steps=9 --fresh --run".split()
+    code, shown, _ = coda("reproduce", *options, run.name)
     assert code == 0
     assert seen == {"run": run, "steps": 9, "cores": 3, "until": "results", "fresh": True}
     assert shown.splitlines()[1:] == [
@@ -240,26 +217,13 @@ def test_dry_run(coda, fake_notebooks, fake_checkpoints, tmp_path):
 
 def test_dry_run_of_several_seeds(coda, fake_notebooks, fake_checkpoints, tmp_path):
     words = [word for change in fake_checkpoints for word in ("--set", change)]
-    words += [
-        "--profile",
-        "smoke",
-        "--run",
-        str(tmp_path / "run"),
-        "--notebooks",
-        str(fake_notebooks),
-        "--dry-run",
-    ]
-    code, shown, _ = coda(
-        "reproduce", *words, "--set", "apps=[gis]", "--seeds", "7", "8", "--until", "specialize"
-    )
+    words += ["--profile", "smoke", "--run", str(tmp_path / "run"), "--notebooks", str(fake_notebooks)]
+    more = "--dry-run --set apps=[gis] --seeds 7 8 --until specialize".split()
+    code, shown, _ = coda("reproduce", *words, *more)
     stages = ["explore/base/gis", "judge/base/gis", "specialize/specialist/gis"]
     assert code == 0 and not (tmp_path / "run" / "profile.yaml").exists()
-    assert shown.split() == [
-        f"{tmp_path}/run:",
-        *stages,
-        f"{tmp_path}/run-seed8:",
-        "specialize/specialist/gis",
-    ]
+    second = [f"{tmp_path}/run-seed8:", "specialize/specialist/gis"]
+    assert shown.split() == [f"{tmp_path}/run:", *stages, *second]
 
 
 def test_tasks_list(coda):
@@ -275,35 +239,19 @@ def test_tasks_check(coda, monkeypatch):
     code, shown, _ = coda("tasks", "check", "--app", "biochem", "--json")
     checked, count = json.loads(shown), len(test_tasks("biochem"))
     assert code == 0 and checked["problems"] == []
-    assert checked["splits"][0] == {
-        "app": "biochem",
-        "split": "test",
-        "tasks": count,
-        "solved": count,
-        "idle": 0,
-    }
+    row = {"app": "biochem", "split": "test", "tasks": count, "solved": count, "idle": 0}
+    assert checked["splits"][0] == row
     solve = script.solve
     monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
     code, shown, _ = coda("tasks", "check", "--app", "biochem")
-    assert (
-        code == 1
-        and f"{count} test tasks" in shown
-        and shown.endswith("problems:\nbiochem/A-01: not solved by its script\n")
-    )
+    assert code == 1 and f"{count} test tasks" in shown
+    assert shown.endswith("problems:\nbiochem/A-01: not solved by its script\n")
 
 
 def test_tasks_check_says_what_is_wrong_with_a_task_written_by_hand(coda, monkeypatch):
     goal = {"type": "state", "key": "grid", "value": True}
-    task = Task(
-        "gis/A-90",
-        "gis",
-        "A",
-        "Turn the grid on.",
-        5,
-        (),
-        (goal,),
-        solution=({"click": "View"}, {"click": "Grid"}),
-    )
+    solution = ({"click": "View"}, {"click": "Grid"})
+    task = Task("gis/A-90", "gis", "A", "Turn the grid on.", 5, (), (goal,), solution=solution)
     wrong = {
         "gis/A-91: its script has 2 steps, and then an end; the limit is 2": {"steps": 2},
         "gis/A-91: not solved by its script": {"solution": ({"click": "View"},)},
@@ -341,7 +289,7 @@ def test_without_a_name_only_the_check_of_tasks_takes_in_software_that_no_model_
 def scripted(monkeypatch):
     """Put an agent that says DONE at once in the place of any other."""
 
-    def agent(settings, planner, executor) -> DualAgent:
+    def agent(settings, planner) -> DualAgent:
         sampling = Sampling(**settings.planner.model_dump())
         thinking = Planner(ReplayModel(lambda conversation: "Thought: DONE"), sampling)
         return DualAgent(thinking, Executor(ReplayModel([]), sampling), planner or "base")
@@ -353,11 +301,8 @@ def scripted(monkeypatch):
 def test_episode(coda, scripted, tmp_path):
     code, shown, errors = coda("episode", "algebra/A-01", "--save", str(tmp_path / "steps.png"))
     assert code == 0 and errors == f"wrote {tmp_path / 'steps.png'}\n"
-    assert (
-        shown.startswith("algebra/A-01: ")
-        and "  1 DONE\n" in shown
-        and "ended with DONE: not solved" in shown
-    )
+    assert shown.startswith("algebra/A-01: ")
+    assert "  1 DONE\n" in shown and "ended with DONE: not solved" in shown
     assert Image.open(tmp_path / "steps.png").width > 300
     code, shown, _ = coda("episode", "algebra/A-01", "--seed", "3", "--json")
     played = json.loads(shown)
@@ -376,16 +321,14 @@ def test_an_episode_of_two_planners_is_recorded_side_by_side(coda, scripted, tmp
 
 
 def test_evaluate(coda, scripted, tmp_path):
-    words = "evaluate --app astron --runs 2 --first 3 --profile smoke --save".split() + [
-        str(tmp_path / "e.parquet")
-    ]
+    words = "evaluate --app astron --runs 2 --first 3 --profile smoke --save".split()
+    words.append(str(tmp_path / "e.parquet"))
     code, shown, _ = coda(*words, "--json")
     measured = json.loads(shown)
     assert code == 0 and measured["runs"] == 2 and measured["planner"] == "base"
     assert [row["metric"] for row in measured["results"]] == ["Average@2", "Pass@2"]
-    assert all(
-        row["value"] == 0 and abs(row["low"]) < 1e-9 and 0 < row["high"] < 1 for row in measured["results"]
-    )
+    for row in measured["results"]:
+        assert row["value"] == 0 and abs(row["low"]) < 1e-9 and 0 < row["high"] < 1
     assert len(pd.read_parquet(tmp_path / "e.parquet")) == 6
     code, shown, _ = coda(*words)
     assert "astron" in shown and "Pass@2" in shown and "0.0 [0.0, " in shown
@@ -423,14 +366,10 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
         UserError, match="A-01.json is no JSON file, or is damaged.*--leave-out plays the others"
     ):
         sources.board_sets(tmp_path)
-    told = []
-    (found,) = sources.board_sets(tmp_path, leave_out=told.append)
-    assert (
-        found.unreadable == 1
-        and len(found.tasks) == 16
-        and "left out: " in told[0]
-        and "A-01.json" in told[0]
-    )
+    messages = []
+    (found,) = sources.board_sets(tmp_path, leave_out=messages.append)
+    assert found.unreadable == 1 and len(found.tasks) == 16
+    assert "left out: " in messages[0] and "A-01.json" in messages[0]
     row = cli_evaluate._measures(found, _solved(found.tasks), 1)[0]
     assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
 
@@ -453,10 +392,8 @@ def _solved(tasks):
 
 
 @pytest.mark.parametrize(
-    "command",
-    ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1",
-     "apps soak --minutes 0"],
-)  # fmt: skip
+    "command", ["episode algebra/A-01", "evaluate", "tasks draw --region test --count 1 --seed 1"]
+)
 def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_path):
     """Before anything is played: `--save results` replaced all runs by a picture."""
     (tmp_path / "results").mkdir()
@@ -465,20 +402,19 @@ def test_what_is_no_plain_file_is_not_saved_over(coda, scripted, command, tmp_pa
     os.mkfifo(tmp_path / "pipe")
     for name, kind in (("results", "a folder"), ("link", "a link"), ("pipe", "a pipe")):
         code, shown, errors = coda(*command.split(), "--save", str(tmp_path / name))
-        assert (
-            code == 2
-            and shown == ""
-            and f"{name} is {kind} and is not replaced by a file: name a new file" in errors
-        )
+        assert code == 2 and shown == ""
+        assert f"{name} is {kind} and is not replaced by a file: name a new file" in errors
     assert coda(*command.split(), "--save", str(tmp_path / "link" / "x"))[0] == 2
     assert (tmp_path / "results" / "run").read_text() == "precious" and (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize(
     "command",
-    ["apps check", f"seeds {REFERENCE / 'laptop'}",
-     "judge run --trajectories . --endpoint http://localhost:9/v1 --model m"],
-)  # fmt: skip
+    [
+        f"seeds {REFERENCE / 'laptop'}",
+        "judge run --trajectories . --endpoint http://localhost:9/v1 --model m",
+    ],
+)
 def test_what_is_no_folder_is_not_saved_into(coda, command, tmp_path):
     (tmp_path / "file").write_text("precious")
     code, shown, errors = coda(*command.split(), "--save", str(tmp_path / "file"))
@@ -517,9 +453,8 @@ def test_evaluate_deletes_no_episodes_but_its_own_fleets(coda, scripted, kept, t
     code, shown, _ = coda(*words)
     assert code == 0 and "astron" in shown and (kept / "episodes" / "A-01.0.parquet").exists()
     (kept / "fault").touch()
-    assert (
-        coda(*words, "--workers", "2")[0] == 2 and (kept / "episodes" / "A-01.0.parquet").exists()
-    )  # the next call goes on
+    # the next call goes on
+    assert coda(*words, "--workers", "2")[0] == 2 and (kept / "episodes" / "A-01.0.parquet").exists()
     (kept / "fault").unlink()
     with Collection(kept).held({}):
         code, shown, errors = coda(*words, "--workers", "2")
@@ -535,11 +470,9 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
 
     monkeypatch.setattr(network, "LocalModel", lambda path, batch_size: ReplayModel([], name=path))
     settings = load_profile("smoke", fake_checkpoints)
-    agent = chosen_agent(settings, None, None)
+    agent = chosen_agent(settings, None)
     assert agent.name == "base" and agent.planner.model.name == settings.models.planner
     assert agent.executor.sampling.max_new_tokens == settings.executor.max_new_tokens
-    assert (
-        chosen_agent(settings, "Qwen/Qwen2.5-VL-7B-Instruct", None).planner.model.name
-        == "Qwen/Qwen2.5-VL-7B-Instruct"
-    )
-    assert chosen_agent(settings, "none", None).name == "executor"
+    qwen = "Qwen/Qwen2.5-VL-7B-Instruct"
+    assert chosen_agent(settings, qwen).planner.model.name == qwen
+    assert chosen_agent(settings, "none").name == "executor"
