@@ -1,20 +1,18 @@
-"""Tasks that base models learn from, as how-tos and demonstrations: drawn from the train region of an
-application's space.
-"""
+"""Tasks that base models learn from, as how-tos and demonstrations, drawn from the train regions."""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cache
 from itertools import islice
+from random import Random
 
 from PIL import Image
 
 from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
-from base_models.walks import Transition, perform, random_step, screenshot
+from base_models.walks import Walk, perform, random_step, screenshot
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.action import Action
 from coda_lib.applications import DESKTOP_APPS
@@ -27,48 +25,41 @@ from sciencedesk.make import defaults
 from sciencedesk.script import ScriptError, to_plan
 from sciencedesk.space import draw_with_aims, space
 
-Lesson = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
-
+SampledTask = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 
 # A real application has fewer tasks of one or two steps (KAlgebra 492 of grade B, GRASS GIS 731 of grade A)
-_LESSONS = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares of the grades
-_OF_THE_JUDGE = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
+_PLANNER_GRADES = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares
+_JUDGE_GRADES = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
 
 
 @cache
-def lessons(app: str) -> tuple[Lesson, ...]:
-    """The planner's tasks."""
-    return _drawn(app, "train", 1_600 if app in DESKTOP_APPS else 3_000, 0, _LESSONS)
+def planner_tasks(app: str) -> tuple[SampledTask, ...]:
+    """The tasks that the planner learns from."""
+    return _sampled(app, "train", 1_600 if app in DESKTOP_APPS else 3_000, 0, _PLANNER_GRADES)
 
 
 @cache
-def judge_lessons(app: str) -> tuple[Lesson, ...]:
-    """The judge's tasks."""
-    return _drawn(app, "train", 1_200 if app in DESKTOP_APPS else 1_500, 1, _OF_THE_JUDGE)
-
-
-def judge_tasks(app: str) -> list[Task]:
-    """The tasks of `judge_lessons`."""
-    return [task for _, task in judge_lessons(app)]
+def judge_tasks(app: str) -> tuple[SampledTask, ...]:
+    """The tasks that the judge learns from."""
+    return _sampled(app, "train", 1_200 if app in DESKTOP_APPS else 1_500, 1, _JUDGE_GRADES)
 
 
 @cache
-def unseen_lessons(app: str) -> tuple[Lesson, ...]:
+def development_tasks(app: str) -> tuple[SampledTask, ...]:
     """Tasks of the development region, for the figures of the cards."""
-    return _drawn(app, "development", 200, 2, _LESSONS)
+    return _sampled(app, "development", 200, 2, _PLANNER_GRADES)
 
 
-def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float]) -> tuple[Lesson, ...]:
+def _sampled(app: str, region: str, count: int, seed: int, mix: dict[str, float]) -> tuple[SampledTask, ...]:
     return tuple(draw_with_aims(space(app), region, count, seed, defaults(app), mix))
 
 
-def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
-    """The other lessons that differ from this one in a value or in one goal (all others where there are
-    none).
-    """
-    words, others = lesson[1].instruction.split(), [other for other in others if other[1].id != lesson[1].id]
+def similar_tasks(sampled: SampledTask, others: Sequence[SampledTask]) -> list[SampledTask]:
+    """The other tasks that differ from this one in a value or in one goal (all others where none does)."""
+    words = sampled[1].instruction.split()
+    others = [other for other in others if other[1].id != sampled[1].id]
 
-    def is_near(other: Lesson) -> bool:
+    def is_near(other: SampledTask) -> bool:
         theirs = other[1].instruction.split()
         return len(theirs) == len(words) and sum(a != b for a, b in zip(words, theirs, strict=True)) <= 2
 
@@ -92,7 +83,7 @@ def planned_row(
     return Row(planner_messages(state, PROMPTS), plan)
 
 
-def how_to_row(task: Task, rng: random.Random) -> Row:
+def how_to_row(task: Task, rng: Random) -> Row:
     """A step of a task's script, given the steps before it and no picture: the text of a manual."""
     plans = [*map(to_plan, task.solution), *([] if task.ans else ["DONE"])]
     i = rng.randrange(len(plans))
@@ -100,12 +91,7 @@ def how_to_row(task: Task, rng: random.Random) -> Row:
 
 
 def demonstrate(
-    env: Environment,
-    parts: Sequence[Aim],
-    task: Task,
-    rng: random.Random,
-    slips: float,
-    unsolved: bool = False,
+    env: Environment, parts: Sequence[Aim], task: Task, rng: Random, slips: float, unsolved: bool = False
 ) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
@@ -142,20 +128,16 @@ def demonstrate(
     return decisions
 
 
-def _decisions(task: Task, steps: Sequence[Transition]) -> list[Hindsight]:
-    return [
-        Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)
-    ]
+def _decisions(task: Task, steps: Walk) -> list[Hindsight]:
+    ask = task.instruction
+    return [Hindsight(ask, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
 
 
 def demonstrations(
     app: str, count: int, slips: float, seed: int | str, unsolved: bool = False
 ) -> list[list[Hindsight]]:
-    """The decisions of `count` demonstrations that solved their task, or with `unsolved` of any.
-
-    EnvironmentFault as in `through_faults`.
-    """
-    rng = random.Random(f"demonstrations of {app} {seed}")
+    """The decisions of `count` demonstrations that solved their task, or any.  Faults as in `through_faults`."""
+    rng, tasks = Random(f"demonstrations of {app} {seed}"), planner_tasks(app)
     with closing(opened(app)) as env:
-        tried = through_faults(lambda: demonstrate(env, *rng.choice(lessons(app)), rng, slips, unsolved))
+        tried = through_faults(lambda: demonstrate(env, *rng.choice(tasks), rng, slips, unsolved))
         return list(islice(filter(None, tried), count))
