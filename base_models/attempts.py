@@ -77,9 +77,6 @@ class Attempt:
         return judge_messages(question.instruction, pictures, question.answer, PROMPTS, self.plans)
 
 
-# -- attempts of one application ---------------------------------------------------------------------------
-
-
 class AttemptMaker:
     """Makes attempts of one application, from a random walk; it tells how often each aim holds by chance."""
 
@@ -125,11 +122,7 @@ class AttemptMaker:
         return self._with_more(list(questions.values()), after, effects, pictures, plans, rng)
 
     def script(self, sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> Attempt:
-        """An attempt by script, in three of five cases with a fault, in three of ten with a redundant step.
-
-        Faults: an aim of a composition or a step is left out, the script of another value is played, the
-        script ends early, random steps replace the rest of it or all of it.
-        """
+        """An attempt by script, in three of five cases with a fault, in three of ten with a redundant step."""
         parts, task = sampled
         script, first_error = _with_fault(parts, task, [other for _, other in others], rng)
         steps = list(enumerate(script))

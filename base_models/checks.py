@@ -140,11 +140,9 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
 def unseen_attempts(
     walk: Walk, played: Sequence[Trajectory], count: int, seed: str
 ) -> dict[str, list[Attempt]]:
-    """What judges are measured on in the application of a walk, by kind.
+    """What judges are measured on in the application of a walk, by kind.  Faults as in `through_faults`.
 
-    The kinds are `count` stretches of it, `count` attempts by script, the rollouts `played`, and those of
-    them that are `paired`.  Scripts and rollouts are at tasks of the development region.  EnvironmentFault as
-    in `through_faults`.
+    Scripts and the rollouts `played` are at tasks of the development region.
     """
     maker, rng = AttemptMaker(walk), Random(f"unseen attempts {walk[0].app} {seed}")
     unseen = development_tasks(maker.app)

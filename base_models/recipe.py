@@ -33,8 +33,6 @@ ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it
 ONWARD = CHECKPOINTS / "executor"  # what the first part of real applications begins with
 
-# -- parts --------------------------------------------------------------------------------------------------
-
 
 def train_all(
     folder: Path, apps: Sequence[str], scale: float = 1.0, publish: bool = False,

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from base_models import hindsight
 from base_models.attempts import Attempt, AttemptMaker
-from base_models.copying import draw_value_row
 from base_models.hindsight import Hindsight
 from base_models.rows import (
     LabelledScreen,
@@ -25,9 +24,9 @@ from base_models.rows import (
     moving,
 )  # fmt: skip
 from base_models.synthetic_screens import draw_page
-from base_models.text_attempts import names, renamed
-from base_models.training_tasks import how_to_row, planner_tasks
-from base_models.walks import Walk, Walks, by_goal, typed_words, unambiguous
+from base_models.text_attempts import renamed
+from base_models.training_tasks import draw_value_row, how_to_row, planner_tasks
+from base_models.walks import Walk, Walks, by_goal, names, typed_words, unambiguous
 from sciencedesk.goals import Aim
 
 BATCH = 32  # rows a step
@@ -119,9 +118,7 @@ def page_sampler(walks: Walks) -> Sampler:
 
 
 def pointing_sampler(walks: Walks) -> Sampler:
-    """Plans about what is on a screen with their actions: about each thing that is not always at one place,
-    and six others.  Four of five screens have more than three such things.
-    """
+    """Plans about each thing on a screen that is not always at one place, and six others, with their actions."""
     screens = [moving(walk) for walk in walks]
     crowded = [[drawn for drawn in of_walk if len(drawn[1]) > 3] or of_walk for of_walk in screens]
 

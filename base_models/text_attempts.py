@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
 from random import Random
 
@@ -17,7 +17,6 @@ from base_models.walks import random_step
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.environment import Environment
 from sciencedesk.script import ScriptError, to_action, to_plan
-from sciencedesk.space import aims_of
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _FAILED = 0.65  # share of the failed attempts that stay, so that about as many succeed as fail
@@ -45,13 +44,10 @@ def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
 def _play(
     env: Environment, sampled: SampledTask, others: Sequence[SampledTask], rng: Random
 ) -> tuple[Attempt, bool]:
-    """An attempt by script with random steps, and whether it solves the task.
-
-    One in four plays the script of a task like it.  One in five at a composition leaves out one of its aims.
-    """
+    """An attempt by script with random steps, and whether it solves the task."""
     parts, task = sampled
     played = task if rng.random() < 0.75 else rng.choice(similar_tasks(sampled, others))[1]
-    script = list(played.solution)
+    script = list(played.solution)  # one in four plays that of a task like it
     if len(parts) > 1 and rng.random() < 0.2:  # all aims but one
         missing = rng.randrange(len(parts))
         script = [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
@@ -86,19 +82,10 @@ def _play(
     return Attempt((b"",) * len(plans), (Question(task.instruction, answer, reply),), tuple(plans)), success
 
 
-@cache
-def names(app: str) -> tuple[str, ...]:
-    """The values of an application's goals that stand for nothing but themselves."""
-    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
-
-
 def renamed(attempt: Attempt, others: tuple[str, ...], rng: Random) -> Attempt:
-    """The attempt's first question with other names, alike in instruction, plans and reply.
-
-    A question task stays as it is: its answer depends on the name.
-    """
+    """The attempt's first question with other names, alike in instruction, plans and reply."""
     question = attempt.questions[0]
-    if question.instruction.endswith("?"):
+    if question.instruction.endswith("?"):  # the answer depends on the name
         return attempt
     effects, held, ruling = question.reply.split("\n", 2)
     old = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))

@@ -82,6 +82,12 @@ def hotkeys(app: str) -> tuple[str, ...]:
     return tuple(sorted({step["press"] for step in steps if "press" in step} | {"esc"}))
 
 
+@cache
+def names(app: str) -> tuple[str, ...]:
+    """The values of an application's goals that stand for nothing but themselves."""
+    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
+
+
 def random_settings(app: str, defaults: dict[str, Any], rng: Random) -> dict[str, Any]:
     """Settings to start from: those of a task, and values of three random goals and their set-ups."""
     settings: dict[str, Any] = draw_starts(space(app), (), rng) if has_space(app) else {}
@@ -146,9 +152,9 @@ def unambiguous(elements: Iterable[Element]) -> list[Element]:
 
 
 def random_walk(desk: Window, rng: Random) -> Iterator[Transition]:
-    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings.
+    """Random steps without end; after `WALK_LENGTH` steps or a fault the application starts anew.
 
-    So it does after a fault.  EnvironmentFault after `FAULTS` of them with no step between.
+    EnvironmentFault after `FAULTS` of them with no step between.
     """
     faults = 0
     for number in count(1):

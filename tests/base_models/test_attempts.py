@@ -14,9 +14,9 @@ from base_models.hindsight import reached
 from base_models.replies import NOTHING, held, needless
 from base_models.rows import READING
 from base_models.sources import JUDGE_BATCH, RULINGS, judge_sampler, ruling_sampler
-from base_models.text_attempts import names, renamed, tasks_by_size, text_attempts
+from base_models.text_attempts import renamed, tasks_by_size, text_attempts
 from base_models.training_tasks import judge_tasks
-from base_models.walks import Transition, screenshot
+from base_models.walks import Transition, names, screenshot
 from coda_lib.action import Action
 from coda_lib.applications import APPS
 from coda_lib.judge import Verdict, parse_verdict

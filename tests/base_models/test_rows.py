@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from base_models.copying import draw_value_row
 from base_models.hindsight import (
     achievements,
     distracted,
@@ -20,7 +19,14 @@ from base_models.hindsight import (
 )
 from base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
 from base_models.sources import GROUP, SCREENS, UNSURE, executor_sampler, how_to_sampler, planner_sampler
-from base_models.training_tasks import demonstrate, demonstrations, how_to_row, judge_tasks, planner_tasks
+from base_models.training_tasks import (
+    demonstrate,
+    demonstrations,
+    draw_value_row,
+    how_to_row,
+    judge_tasks,
+    planner_tasks,
+)
 from base_models.walks import by_goal, typed_words
 from coda_lib.applications import APPS
 from coda_lib.grammar import parse_actions
