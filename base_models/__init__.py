@@ -6,7 +6,7 @@ PUBLIC = {  # module: names
     "walks": ["collect", "typed_words"],
     "rows": ["grounding_row"],
     "hindsight": ["hindsights", "planner_row"],
-    "training_tasks": ["alike", "demonstrations", "judge_lessons"],
+    "training_tasks": ["demonstrations", "judge_tasks", "similar_tasks"],
     "attempts": ["AttemptMaker"],
     "checks": ["grounding"],
     "recipe": ["train_all"],

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from itertools import islice
+from random import Random
 from typing import Any, NamedTuple
 
 from base_models.attempts import Attempt, AttemptMaker, by_task
 from base_models.hindsight import hindsights, planner_row
 from base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
-from base_models.sources import Walks
-from base_models.training_tasks import alike, demonstrate, unseen_lessons
-from base_models.walks import Transition, typed_words
+from base_models.training_tasks import demonstrate, development_tasks, similar_tasks
+from base_models.walks import Transition, Walk, Walks, typed_words
 from base_models.windows import opened, through_faults
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.grammar import parse_actions
@@ -24,40 +22,31 @@ from coda_lib.trajectory import Trajectory, decode_image
 
 GREEDY = Sampling(temperature=0.0, max_new_tokens=40)
 _AT_ONCE = 100  # attempts judged in one batch
-Texts = Callable[[str], Sequence[str]]  # the texts to type in an application
 
 
-def unseen_words(app: str) -> list[str]:
-    """The texts of the development region that training never types."""
-    return sorted({*typed_words(app, "development")} - {*typed_words(app)})
-
-
-def grounding(
-    model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int, texts: Texts = unseen_words
-) -> dict[str, Any]:
-    """Shares of clicks inside the named element, on screens that are not `known` from training, and of exact
-    texts, also unseen.
+def grounding(model: ChatModel, walks: Walks, known: set[bytes], samples: int, seed: int) -> dict[str, Any]:
+    """Shares of clicks inside the named element, on screens that are not `known`, and of exact unseen texts.
 
     `click_inside_APP` is the share in one application, where there are several.  `click_moving` is that among
     rows of lists, drawn objects and handles, which are not always at one place; `click_swapped` is that of
     clicks with the screenshot of another state: it must be lower for a model that looks.
     """
-    rng = random.Random(seed)
+    rng = Random(seed)
     unseen = [[t for t in walk if t.screen not in known] for walk in walks]
     drawn = []
     while len(drawn) < samples:
         transition = rng.choice(rng.choice([walk for walk in unseen if walk]))
-        drawn.append((transition, grounding_row(transition, rng, texts(transition.app), even=True)))
+        texts = {*typed_words(transition.app, "development")} - {*typed_words(transition.app)}
+        drawn.append((transition, grounding_row(transition, rng, sorted(texts), even=True)))
     rows = [row for _, row in drawn]
     clicks, typed = _hits(model, drawn, rows)
-    blind, _ = _hits(model, drawn, _swapped(rows, walks, rng))
-    screens = sum(len({t.screen for t in walk}) for walk in unseen)
+    blind, _ = _hits(model, drawn, _swapped(rows, _screens(walks), rng))
     apps, moving = [walk[0].app for walk in walks], [click.inside for click in clicks if click.moving]
     by_app = {
         f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps
     }
     return {
-        "unseen_screens": screens, "clicks": len(clicks),
+        "unseen_screens": sum(len({t.screen for t in walk}) for walk in unseen), "clicks": len(clicks),
         "click_inside": _share([click.inside for click in clicks]),
         **(by_app if len(apps) > 1 else {}),
         **({"click_moving": _share(moving)} if moving else {}),
@@ -67,16 +56,11 @@ def grounding(
 
 
 class _Click(NamedTuple):
-    """An action with a point: is its target not always at one place, and does it lie inside?"""
+    """Whether an action points at what is not always at one place, and lies inside what is named."""
 
     app: str
     moving: bool
     inside: bool
-
-
-def _swapped(rows: Sequence[Row], walks: Walks, rng: random.Random) -> list[Row]:
-    screens = [transition.screen for walk in walks for transition in walk]
-    return [swap_pictures(row, lambda: decode_image(rng.choice(screens))) for row in rows]
 
 
 def _hits(
@@ -84,9 +68,8 @@ def _hits(
 ) -> tuple[list[_Click], list[bool]]:
     """The actions with a point, and whether each typed text is right."""
     clicks, typed = [], []
-    for (transition, row), reply in zip(
-        drawn, model.generate([r.messages for r in rows], GREEDY, 0), strict=True
-    ):
+    replies = model.generate([row.messages for row in rows], GREEDY, 0)
+    for (transition, row), reply in zip(drawn, replies, strict=True):
         (right,) = parse_actions(row.reply, SIZE)
         try:
             actions = parse_actions(reply, SIZE)
@@ -96,9 +79,8 @@ def _hits(
             typed.append(actions == (right,))
         elif right.x is not None:
             moving = any(e.role in MOVING and _is_middle(e, (right.x, right.y)) for e in transition.elements)
-            is_inside = (
-                len(actions) == 1 and actions[0].type == right.type and _inside(transition, right, actions[0])
-            )
+            is_same_type = [action.type for action in actions] == [right.type]
+            is_inside = is_same_type and _inside(transition, right, actions[0])
             clicks.append(_Click(transition.app, moving, is_inside))
     return clicks, typed
 
@@ -126,14 +108,15 @@ def _is_middle(element: Any, point: tuple[float, float]) -> bool:
 
 
 def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[str, Any]:
-    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy), and with
-    swapped pictures; `script_exact` is that of the scripts' steps at tasks of the development region, whose
-    values are unseen.
+    """Share of decisions in hindsight on new walks that the base planner plans exactly so (greedy).
+
+    `plan_swapped` is that with swapped pictures, `script_exact` that of the scripts' steps at tasks of the
+    development region, whose values are unseen.
     """
-    rng = random.Random(seed)
-    pools = [hindsights(walk[0].app, walk) for walk in walks]
-    rows = [planner_row(rng.choice(rng.choice([pool for pool in pools if pool]))) for _ in range(samples)]
-    swapped = _swapped(rows, walks, rng)
+    rng = Random(seed)
+    pools = [pool for walk in walks if (pool := hindsights(walk[0].app, walk))]
+    rows = [planner_row(rng.choice(rng.choice(pools))) for _ in range(samples)]
+    swapped = _swapped(rows, _screens(walks), rng)
     scripts = [row for walk in walks for row in _script_rows(walk[0].app, samples // len(walks), rng)]
     return {
         "decisions": samples, "plan_exact": _exact(model, rows), "plan_swapped": _exact(model, swapped),
@@ -141,10 +124,10 @@ def planning(model: ChatModel, walks: Walks, samples: int, seed: int) -> dict[st
     }  # fmt: skip
 
 
-def _script_rows(app: str, count: int, rng: random.Random) -> list[Row]:
+def _script_rows(app: str, count: int, rng: Random) -> list[Row]:
     env, rows = opened(app), []
     while len(rows) < count:
-        rows += map(planner_row, demonstrate(env, *rng.choice(unseen_lessons(app)), rng, slips=0.0))
+        rows += map(planner_row, demonstrate(env, *rng.choice(development_tasks(app)), rng, slips=0.0))
     env.close()
     return rows[:count]
 
@@ -155,26 +138,25 @@ def _exact(model: ChatModel, rows: Sequence[Row]) -> float:
 
 
 def unseen_attempts(
-    walk: Sequence[Transition], played: Sequence[Trajectory], count: int, seed: str
+    walk: Walk, played: Sequence[Trajectory], count: int, seed: str
 ) -> dict[str, list[Attempt]]:
-    """What judges are measured on in the application of a walk, by kind: `count` stretches of it, `count`
-    attempts by script, the rollouts `played`, and those of them that are `paired`.
+    """What judges are measured on in the application of a walk, by kind.  Faults as in `through_faults`.
 
-    Scripts and rollouts are at tasks of the development region.  EnvironmentFault as in `through_faults`.
+    Scripts and the rollouts `played` are at tasks of the development region.
     """
-    maker, rng = AttemptMaker(walk), random.Random(f"unseen attempts {walk[0].app} {seed}")
-    unseen = unseen_lessons(maker.app)
-    by_id = {lesson[1].id: lesson for lesson in unseen}
+    maker, rng = AttemptMaker(walk), Random(f"unseen attempts {walk[0].app} {seed}")
+    unseen = development_tasks(maker.app)
+    by_id = {sampled[1].id: sampled for sampled in unseen}
 
     def by_script() -> Attempt:
-        lesson = rng.choice(unseen)
-        return maker.script(lesson, alike(lesson, unseen), rng)
+        sampled = rng.choice(unseen)
+        return maker.script(sampled, similar_tasks(sampled, unseen), rng)
 
-    def again(trajectory: Trajectory) -> Attempt:
+    def replayed(trajectory: Trajectory) -> Attempt:
         return next(through_faults(lambda: maker.rollout(trajectory, by_id[trajectory.task_id], rng)))
 
     with closing(maker.env):
-        rollouts = {(trajectory.task_id, trajectory.run): again(trajectory) for trajectory in played}
+        rollouts = {(trajectory.task_id, trajectory.run): replayed(trajectory) for trajectory in played}
         return {
             "walk": [maker.stretch(rng) for _ in range(count)],
             "script": list(islice(through_faults(by_script), count)),
@@ -184,32 +166,28 @@ def unseen_attempts(
 
 
 def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: int) -> dict[str, Any]:
-    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped
-    pictures.
+    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped pictures.
 
     The words of a task tell how often it is solved, so a judge can be right about rollouts without looking;
     about `paired` ones they tell nothing.
     """
-    rng, figures = random.Random(seed), {}
+    rng, figures = Random(seed), {}
     for kind, of_kind in attempts.items():
         truth, verdicts, blind = [], [], []
         pictures = [picture for attempt in of_kind for picture in attempt.pictures]
-        another = partial(rng.choice, pictures)
         for start in range(0, len(of_kind), _AT_ONCE):  # thousands of decoded screens take gigabytes
             rows = [attempt.rows[0] for attempt in of_kind[start : start + _AT_ONCE]]
             truth += [parse_verdict(row.reply).correct for row in rows]
             verdicts += _verdicts(model, rows)
-            blind += _verdicts(
-                model, [swap_pictures(row, lambda another=another: decode_image(another())) for row in rows]
-            )
+            blind += _verdicts(model, _swapped(rows, pictures, rng))
         figures |= {
             f"{kind}s": len(of_kind),
             f"{kind}_successes": _share(truth),
             f"{kind}_invalid": verdicts.count(None),
-            f"{kind}_accuracy": _share([v == t for v, t in zip(verdicts, truth, strict=True)]),
+            f"{kind}_accuracy": _accuracy(verdicts, truth),
             f"{kind}_precision": _share([t for v, t in zip(verdicts, truth, strict=True) if v]),
             f"{kind}_recall": _recall(verdicts, truth),
-            f"{kind}_accuracy_swapped": _share([v == t for v, t in zip(blind, truth, strict=True)]),
+            f"{kind}_accuracy_swapped": _accuracy(blind, truth),
             f"{kind}_recall_swapped": _recall(blind, truth),
         }
     return figures
@@ -223,10 +201,22 @@ def paired(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
     ]
 
 
+def _screens(walks: Walks) -> list[bytes]:
+    return [transition.screen for walk in walks for transition in walk]
+
+
+def _swapped(rows: Sequence[Row], pictures: Sequence[bytes], rng: Random) -> list[Row]:
+    return [swap_pictures(row, lambda: decode_image(rng.choice(pictures))) for row in rows]
+
+
 def _verdicts(model: ChatModel, rows: Sequence[Row]) -> list[bool | None]:
     sampling = Sampling(0.0, 1.0, SAMPLING.max_new_tokens)
     verdicts = [read_verdict(reply) for reply in model.generate([row.messages for row in rows], sampling, 0)]
     return [verdict and verdict.correct for verdict in verdicts]
+
+
+def _accuracy(verdicts: Sequence[bool | None], truth: Sequence[bool]) -> float:
+    return _share([v == t for v, t in zip(verdicts, truth, strict=True)])
 
 
 def _recall(verdicts: Sequence[bool | None], truth: Sequence[bool]) -> float:

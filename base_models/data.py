@@ -1,17 +1,17 @@
-"""What the base models learn from, and how much of it: walks, demonstrations, attempts and rollouts, kept in
-files.
+"""What the base models learn from, and how much of it: walks, demonstrations, attempts and rollouts.
 
-An interrupted recipe goes on with the next file.
+They are kept in files: an interrupted recipe goes on with the next file.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import chain, product, starmap
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from base_models.attempts import Attempt, Question, labelled_attempts
@@ -20,8 +20,8 @@ from base_models.hindsight import Hindsight
 from base_models.sources import UNSURE
 from base_models.store import cached
 from base_models.text_attempts import text_attempts
-from base_models.training_tasks import demonstrations, judge_tasks, unseen_lessons
-from base_models.walks import Transition, collect
+from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
+from base_models.walks import Transition, Walk, Walks, collect
 from base_models.windows import Made, opened
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
@@ -53,8 +53,7 @@ class Recipe:
     values: int = 1_000  # steps of 48 values to copy
     planner: int = 1_000  # steps of 32 rows
     rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
-    # tasks of the development region an application that it tries, for the judges' figures
-    unseen: int = 1_500
+    unseen: int = 1_500  # tasks of the development region an application, for the judges' figures
     tries: int = 3  # episodes at each
     attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
     in_words: int = 9_000  # attempts in words an application
@@ -78,19 +77,13 @@ class Recipe:
 
 DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
     walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000,
-    demonstrations=300,
-    judged_walk=3_000, rollouts=50, unseen=30, tries=2, attempts=160, in_words=150, scripts=60,
-    rulings=400, screens=400, base_judge=200, judge=600, samples=600,
+    demonstrations=300, judged_walk=3_000, rollouts=50, unseen=30, tries=2, attempts=160, in_words=150,
+    scripts=60, rulings=400, screens=400, base_judge=200, judge=600, samples=600,
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {
-    "walks": 500,
-    "test_walks": 500,
-    "demonstrations": 50,
-    "in_words": 100,
-    "scripts": 50,
-    "attempts": 100,
-}
+    "walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100,
+}  # fmt: skip
 _PIECE = 50  # tasks of rollouts
 # of random steps in demonstrations on real applications: with 60 % one in twelve on KAlgebra solved its task,
 # at 5 s each
@@ -111,11 +104,15 @@ def _side_by_side(make: Callable[..., Made], jobs: Sequence[tuple[Any, ...]]) ->
 
 @dataclass(frozen=True)
 class Data:
-    """What a recipe learns from, one list an application; what takes long to make is in `folder`."""
+    """What the parts of a recipe learn from, one list an application, stored in `folder` if it takes long."""
 
     folder: Path
     apps: Sequence[str]
     recipe: Recipe
+
+    @property
+    def is_real(self) -> bool:
+        return are_real(self.apps)
 
     def _stored(self, name: str, make: Callable[[], Any]) -> Any:
         return cached(self.folder / f"{name}.parquet", make, KINDS)
@@ -128,32 +125,27 @@ class Data:
         Those of real applications, which are programs of their own, come in pieces, each with its own seed,
         made side by side.
         """
-        if not are_real(self.apps):
-            return [
-                self._stored(f"{name}/{app}", lambda app=app: make(app, count, seed)) for app in self.apps
-            ]
+        if not self.is_real:
+            return [self._stored(f"{name}/{app}", partial(make, app, count, seed)) for app in self.apps]
         size = _PIECES[name]
 
-        def piece(app: str, start: int) -> list[Any]:
-            return self._stored(
-                f"{name}/{start:06}/{app}", lambda: make(app, min(size, count - start), f"{seed}/{start}")
-            )
+        def piece(start: int, app: str) -> list[Any]:
+            part = partial(make, app, min(size, count - start), f"{seed}/{start}")
+            return self._stored(f"{name}/{start:06}/{app}", part)
 
-        starts = range(0, count, size)
-        pieces = _side_by_side(piece, [(app, start) for start in starts for app in self.apps])
-        return [
-            [each for piece in pieces[i :: len(self.apps)] for each in piece] for i in range(len(self.apps))
-        ]
+        pieces = _side_by_side(piece, list(product(range(0, count, size), self.apps)))
+        width = len(self.apps)
+        return [list(chain.from_iterable(pieces[i::width])) for i in range(width)]
 
     @cached_property
-    def walks(self) -> list[list[Transition]]:
+    def walks(self) -> Walks:
         return self._made("walks", self.recipe.walk, SEED, collect)
 
     @cached_property
-    def judged_walks(self) -> list[list[Transition]]:
+    def judged_walks(self) -> Walks:
         """The beginnings of the walks; of real applications whole pieces are made, and no others."""
         length = self.recipe.judged_walk
-        if are_real(self.apps):
+        if self.is_real:
             pieces = -(-length // _PIECES["walks"]) * _PIECES["walks"]
             walks = self._made("walks", min(pieces, self.recipe.walk), SEED, collect)
         else:
@@ -161,15 +153,15 @@ class Data:
         return [walk[:length] for walk in walks]
 
     @cached_property
-    def test_walks(self) -> list[list[Transition]]:
+    def test_walks(self) -> Walks:
         return self._made("test_walks", self.recipe.test_walk, SEED + 1, collect)
 
     @property
     def demonstrations(self) -> list[list[list[Hindsight]]]:
-        slips, unsolved = (_SLIPS, True) if are_real(self.apps) else (UNSURE, False)
+        slips = _SLIPS if self.is_real else UNSURE
 
         def make(app: str, count: int, seed: int | str) -> list[list[Hindsight]]:
-            return demonstrations(app, count, slips, seed, unsolved)
+            return demonstrations(app, count, slips, seed, self.is_real)
 
         return self._made("demonstrations", self.recipe.demonstrations, SEED, make)
 
@@ -186,9 +178,9 @@ class Data:
         return self._labelled("attempts", self.recipe.attempts, SEED, self.rollouts())
 
     def _labelled(
-        self, name: str, count: int, seed: int, played: Sequence[list[Trajectory]]
+        self, name: str, count: int, seed: int, rollouts: Sequence[list[Trajectory]]
     ) -> list[list[Attempt]]:
-        known = dict(zip(self.apps, zip(self.judged_walks, played, strict=True), strict=True))
+        known = dict(zip(self.apps, zip(self.judged_walks, rollouts, strict=True), strict=True))
 
         def make(app: str, count: int, seed: int | str) -> list[Attempt]:
             return labelled_attempts(*known[app], count, seed)
@@ -197,67 +189,57 @@ class Data:
 
     def unseen_attempts(self) -> dict[str, list[Attempt]]:
         """The attempts that the figures of both judges rest on, by kind."""
-        size, pieces = _PIECE if are_real(self.apps) else self.recipe.unseen, []
+        size, pieces = _PIECE if self.is_real else self.recipe.unseen, []
         for app, walk, played in zip(self.apps, self.test_walks, self.rollouts(unseen=True), strict=True):
             tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
             for start in range(0, len(tasks), size):
-                of_these = [
-                    trajectory for trajectory in played if trajectory.task_id in tasks[start : start + size]
-                ]
-                pieces.append((f"{start:06}/{app}", walk, of_these))
+                part = [rollout for rollout in played if rollout.task_id in tasks[start : start + size]]
+                pieces.append((f"{start:06}/{app}", walk, part))
         count = max(1, self.recipe.samples // 3 // len(pieces))
 
-        def piece(
-            name: str, walk: Sequence[Transition], played: Sequence[Trajectory]
-        ) -> dict[str, list[Attempt]]:
+        def piece(name: str, walk: Walk, played: Sequence[Trajectory]) -> dict[str, list[Attempt]]:
             made = partial(unseen_attempts, walk, played, count, f"{SEED + 1}/{name}")
             return self._stored(f"unseen_attempts/{name}", made)
 
         pieces.sort(key=lambda piece: piece[0])  # side by side are different applications
-        parts = _side_by_side(piece, pieces) if are_real(self.apps) else [piece(*each) for each in pieces]
+        parts = _side_by_side(piece, pieces) if self.is_real else list(starmap(piece, pieces))
         return {kind: [attempt for part in parts for attempt in part[kind]] for kind in parts[0]}
 
     def rollouts(self, unseen: bool = False) -> list[list[Trajectory]]:
-        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region,
-        for the figures.
+        """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region.
 
         It tries each task several times: only both outcomes of a task show what tells them apart.
         """
         suffix = "-unseen" if unseen else ""
-        tasks = {app: self._tried(app, unseen) for app in self.apps}
-        if not are_real(self.apps):
+        tasks = {app: self._drawn_tasks(app, unseen) for app in self.apps}
+        if not self.is_real:
             return [self._played(app, f"{app}{suffix}", tasks[app]) for app in self.apps]
+        starts = range(0, max(map(len, tasks.values())), _PIECE)
         pieces = [
             (app, f"{app}{suffix}/{start:06}", tasks[app][start : start + _PIECE], 1)
-            for start in range(0, max(map(len, tasks.values())), _PIECE)
-            for app in self.apps
+            for start, app in product(starts, self.apps)
             if tasks[app][start:]
         ]
         played: dict[str, list[Trajectory]] = {app: [] for app in self.apps}
         for (app, *_), piece in zip(pieces, _side_by_side(self._played, pieces), strict=True):
-            played[app] += [
-                trajectory for trajectory in piece if trajectory.stop is not StopReason.ENVIRONMENT_ERROR
-            ]
+            played[app] += [rollout for rollout in piece if rollout.stop is not StopReason.ENVIRONMENT_ERROR]
         return list(played.values())
 
-    def _tried(self, app: str, unseen: bool) -> list[Task]:
-        tasks = [task for _, task in unseen_lessons(app)] if unseen else judge_tasks(app)
+    def _drawn_tasks(self, app: str, unseen: bool) -> list[Task]:
+        tasks = [task for _, task in (development_tasks if unseen else judge_tasks)(app)]
         count = self.recipe.unseen if unseen else self.recipe.rollouts
-        return random.Random(f"rollouts of {app}").sample(tasks, min(count, len(tasks)))
+        return Random(f"rollouts of {app}").sample(tasks, min(count, len(tasks)))
 
     def _played(self, app: str, name: str, tasks: Sequence[Task], concurrency: int = 64) -> list[Trajectory]:
         path = self.folder / "rollouts" / f"{name}.parquet"
         if not path.exists():
-            agent = trained_agent(self.folder, "base", "desktop" if are_real([app]) else "laptop")
-            play = jobs(tasks, self.recipe.tries)
-            save_trajectories(
-                path, rollout(agent, play, partial(opened, app), SEED, concurrency, report=print)
-            )
+            agent = trained_agent(self.folder, "base", "desktop" if self.is_real else "laptop")
+            play, make = jobs(tasks, self.recipe.tries), partial(opened, app)
+            save_trajectories(path, rollout(agent, play, make, SEED, concurrency, report=print))
         return load_trajectories(path)
 
 
-def trained_agent(folder: Path, name: str, profile: str = "laptop") -> Agent:
+def trained_agent(folder: Path, name: str, profile: str) -> Agent:
     """Planner and executor of a recipe's folder, sampled as in a profile."""
-    return load_agent(
-        load_profile(profile), name, *(str(folder.resolve() / role) for role in ("planner", "executor"))
-    )
+    checkpoints = (str(folder.resolve() / role) for role in ("planner", "executor"))
+    return load_agent(load_profile(profile), name, *checkpoints)

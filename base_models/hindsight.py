@@ -1,5 +1,4 @@
-"""Hindsight: what one or two steps of a walk achieved becomes the instruction, and the steps become the
-plans.
+"""Hindsight: what one or two steps of a walk achieved becomes the instruction, the steps become the plans.
 
 The planner learns from it, and the executor for its use without a planner.  The aims are those to be trained
 on.
@@ -7,14 +6,15 @@ on.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import zip_longest
+from random import Random
 from typing import Any
 
 from base_models.rows import PROMPTS, Row, on_grid
-from base_models.walks import Transition, unambiguous
+from base_models.walks import Transition, Walk, unambiguous
 from coda_lib.action import Action
 from coda_lib.executor import solo_messages
 from coda_lib.planner import Observation, Turn, planner_messages
@@ -27,7 +27,7 @@ from sciencedesk.space import aims_of
 
 @dataclass(frozen=True)
 class Hindsight:
-    """A decision and the instruction that makes it right; without a step the instruction is fulfilled."""
+    """A decision and the instruction under which it is right; without a step it is fulfilled: DONE."""
 
     instruction: str
     history: tuple[Transition, ...]  # the earlier steps
@@ -47,20 +47,19 @@ class Hindsight:
         return Observation(self.instruction, history, decode_image(previous), decode_image(self.screen))
 
 
-def hindsights(app: str, walk: Sequence[Transition]) -> list[Hindsight]:
+def hindsights(app: str, walk: Walk) -> list[Hindsight]:
     """The decisions of all segments of one or two steps that achieved something."""
-    decisions: list[Hindsight] = []
-    rng = random.Random(f"hindsight {app}")
-    for i, transition in enumerate(walk):
-        aimless = tuple(t for t in walk[max(0, i - 3) : i] if t.walk == transition.walk)
-        decisions += _segment(app, (transition,), aimless, rng)
-        if i + 1 < len(walk) and walk[i + 1].walk == transition.walk and leads_to(transition, walk[i + 1]):
-            decisions += _segment(app, (transition, walk[i + 1]), aimless, rng)
+    decisions, rng = [], Random(f"hindsight {app}")
+    for i, (first, second) in enumerate(zip_longest(walk, walk[1:])):
+        aimless = tuple(t for t in walk[max(0, i - 3) : i] if t.walk == first.walk)
+        decisions += _segment(app, (first,), aimless, rng)
+        if second and second.walk == first.walk and leads_to(first, second):
+            decisions += _segment(app, (first, second), aimless, rng)
     return decisions
 
 
 def leads_to(first: Transition, second: Transition) -> bool:
-    """Whether the second step needs the first: a new target, or typing into a field just clicked."""
+    """Whether the second step's target was not visible before the first, or it types into a field just clicked."""
     (kind, target), visible = next(iter(second.step.items())), {e.name for e in first.elements}
     if kind == "type":
         return first.screen != first.next_screen and "click" in first.step
@@ -68,7 +67,7 @@ def leads_to(first: Transition, second: Transition) -> bool:
 
 
 def _segment(
-    app: str, segment: tuple[Transition, ...], aimless: tuple[Transition, ...], rng: random.Random
+    app: str, segment: tuple[Transition, ...], aimless: tuple[Transition, ...], rng: Random
 ) -> Iterator[Hindsight]:
     first, last = segment[0], segment[-1]
     achieved = achievements(app, first.before, last.after)
@@ -76,17 +75,14 @@ def _segment(
         return
     for aim in achieved:
         instruction, goal = sentence([reworded(aim, rng)]), aim.goal.name
-        for k, now in enumerate(segment):
-            names = tuple(e.name for e in unambiguous(now.elements))
-            yield Hindsight(
-                instruction, segment[:k], now.screen, now.step, now.action, names, aimless, goal=goal
-            )
-        yield Hindsight(
-            instruction, segment, last.next_screen, None, Action.done(), (), aimless, last.after, goal
-        )
+        for k, t in enumerate(segment):
+            names = tuple(e.name for e in unambiguous(t.elements))
+            yield Hindsight(instruction, segment[:k], t.screen, t.step, t.action, names, aimless, goal=goal)
+        end = last.next_screen
+        yield Hindsight(instruction, segment, end, None, Action.done(), (), aimless, last.after, goal)
 
 
-def reworded(aim: Aim, rng: random.Random) -> Aim:
+def reworded(aim: Aim, rng: Random) -> Aim:
     """The aim in any of its wordings."""
     return replace(aim, wording=rng.randrange(len(aim.goal.wordings)))
 
@@ -103,10 +99,9 @@ def _by_key(app: str) -> dict[str, list[Aim]]:
 
 def achievements(app: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Aim]:
     """The aims that hold in a state and did not in an earlier one."""
-    changed = [key for key in _by_key(app) if before.get(key) != after.get(key)]
-    aims = {
-        (aim.goal.name, aim.word): aim for key in changed for aim in _by_key(app)[key] if reached(aim, after)
-    }
+    changed = [aims for key, aims in _by_key(app).items() if before.get(key) != after.get(key)]
+    held = (aim for aims in changed for aim in aims if reached(aim, after))
+    aims = {(aim.goal.name, aim.word): aim for aim in held}
     return [aim for aim in aims.values() if not reached(aim, before)]
 
 
@@ -126,13 +121,10 @@ def solo_row(hindsight: Hindsight) -> Row:
     return Row(solo_messages(hindsight.observation, PROMPTS), on_grid(hindsight.action))
 
 
-def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
-    """A question about one labelled value of the screen, and its answer; None where it shows none."""
-    shown = [
-        e
-        for e in transition.elements
-        if e.role == "value" and e.text.startswith(f"{e.name}: ") and e.text[-1] != "-"
-    ]
+def reading(transition: Transition, rng: Random) -> Hindsight | None:
+    """A question about one labelled value of the screen, and its answer; None where it shows no value."""
+    values = [e for e in transition.elements if e.role == "value" and e.text.startswith(f"{e.name}: ")]
+    shown = [e for e in values if e.text[-1] != "-"]
     if not shown:
         return None
     element = rng.choice(shown)
@@ -140,22 +132,20 @@ def reading(transition: Transition, rng: random.Random) -> Hindsight | None:
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 
-def undirected_step(
-    walk: Sequence[Transition], index: int, instruction: str, rng: random.Random
-) -> Hindsight:
-    """The next step of a walk, after up to three of it, under an unrelated instruction."""
-    now = walk[index]
-    past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == now.walk)
-    return Hindsight(instruction, past, now.screen, now.step, now.action)
+def undirected_step(walk: Walk, index: int, instruction: str, rng: Random) -> Hindsight:
+    """The next step of a walk, after up to three steps of it, under an instruction unrelated to it."""
+    following = walk[index]
+    past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == following.walk)
+    return Hindsight(instruction, past, following.screen, following.step, following.action)
 
 
-def with_past(hindsight: Hindsight, rng: random.Random) -> Hindsight:
+def with_past(hindsight: Hindsight, rng: Random) -> Hindsight:
     """The same decision after up to three aimless steps, as in an episode that has gone wrong."""
     first = len(hindsight.aimless) - rng.randint(0, len(hindsight.aimless))
     return replace(hindsight, history=hindsight.aimless[first:] + hindsight.history)
 
 
-def with_more(hindsight: Hindsight, wish: Aim, rng: random.Random) -> Hindsight:
+def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     """The same decision under an instruction that asks for a second aim, before or after the first."""
     text = hindsight.instruction[:-1]
     more = wish.text[0].upper() + wish.text[1:]
@@ -163,7 +153,7 @@ def with_more(hindsight: Hindsight, wish: Aim, rng: random.Random) -> Hindsight:
     return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
 
 
-def distracted(hindsight: Hindsight, rng: random.Random, texts: Sequence[str]) -> Hindsight:
+def distracted(hindsight: Hindsight, rng: Random, texts: Sequence[str]) -> Hindsight:
     """The same decision with a random step: another text typed, or a click on any element."""
     if "type" in hindsight.step:
         step = {"type": rng.choice(texts) + rng.choice(["\n", ""])}

@@ -19,7 +19,7 @@ State = Mapping[str, Any]
 
 
 def held(parts: Sequence[Aim], state: State) -> str:
-    """What holds in a state of these aims: 'off; dark', or with many values 'off; sin(x), x^2'."""
+    """What holds of what these aims are about: 'off; dark', or for goals of many values 'off; sin(x), x^2'."""
     return "; ".join(_held(aim, state) for aim in parts)
 
 
@@ -49,7 +49,7 @@ def _shown(value: Any) -> str:
 
 
 def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
-    """The visible effect of each step: its plan, or nothing where the picture stays the same."""
+    """The visible effect of each step between two pictures: its plan, or `NOTHING` where they are the same."""
     changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
     return [plan if before != after else NOTHING for plan, before, after in changes]
 
@@ -62,8 +62,7 @@ def whole_reply(parts: Sequence[Aim], state: State, effects: Sequence[str], verd
 def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
     """The redundant steps of a solved attempt, counted from 1: those that its task's script does not take.
 
-    Of a step taken more than once the last one counts.  An attempt with no more steps than the script has
-    none.
+    Of a step taken more than once the last one counts.  None if there are no more steps than in the script.
     """
     if len(plans) <= len(script):
         return ()
@@ -81,7 +80,7 @@ def _not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
 
 
 def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) -> Verdict:
-    """The verdict by the task's script; the first other step is the error of a failed attempt."""
+    """The verdict on an attempt of so many steps; the first one not in the script is a failed one's error."""
     script = [to_plan(step) for step in task.solution]
     if success:
         return Verdict(True, needless(plans, script))

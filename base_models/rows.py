@@ -6,15 +6,17 @@ reads screens out.
 
 from __future__ import annotations
 
-import random
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from random import Random
 from typing import Any
 
 from PIL import Image
 
 from base_models.architecture import GRID
-from base_models.walks import Transition, unambiguous
+from base_models.walks import Transition, Walk, unambiguous
 from coda_lib.action import Action
 from coda_lib.executor import executor_messages
 from coda_lib.grammar import format_action
@@ -34,7 +36,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 
 @dataclass(frozen=True)
-class Shown:
+class LabelledScreen:
     """What a screen shows: its elements and, of a page of names, its letters with their middles (x, y) in px."""
 
     screen: bytes  # PNG
@@ -46,24 +48,20 @@ class Shown:
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    The text `given` stands before the reply and is not learned.  `shown` is what its one picture shows, if
-    that is to be learned.
+    The text `given` stands before the reply and is not learned.  `screen` is its one picture, if what it
+    shows is to be learned.
     """
 
     messages: list[Message]
     reply: str
     whole: bool = True
     given: str = ""
-    shown: Shown | None = None
+    screen: LabelledScreen | None = None
 
     @property
     def pictures(self) -> list[Image.Image]:
-        return [
-            part["image"]
-            for message in self.messages
-            for part in message["content"]
-            if part["type"] == "image"
-        ]
+        parts = (part for message in self.messages for part in message["content"])
+        return [part["image"] for part in parts if part["type"] == "image"]
 
 
 def on_grid(action: Action) -> str:
@@ -72,18 +70,12 @@ def on_grid(action: Action) -> str:
     def snap(fraction: float | None, side: int) -> float | None:
         return None if fraction is None else min(round(fraction * side / GRID) * GRID, side - GRID) / side
 
-    x, y, x2, y2 = (
-        snap(action.x, WIDTH),
-        snap(action.y, HEIGHT),
-        snap(action.x2, WIDTH),
-        snap(action.y2, HEIGHT),
-    )
-    return format_action(replace(action, x=x, y=y, x2=x2, y2=y2), SIZE)
+    points = {"x": WIDTH, "y": HEIGHT, "x2": WIDTH, "y2": HEIGHT}
+    snapped = {name: snap(getattr(action, name), side) for name, side in points.items()}
+    return format_action(replace(action, **snapped), SIZE)
 
 
-def grounding_row(
-    transition: Transition, rng: random.Random, texts: Sequence[str], even: bool = False
-) -> Row:
+def grounding_row(transition: Transition, rng: Random, texts: Sequence[str], even: bool = False) -> Row:
     """A plan about anything visible on a screen, or one of `texts` to type, and its action.
 
     What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last.  It is drawn
@@ -103,27 +95,25 @@ def grounding_row(
     return _executor_row(transition, step)
 
 
-def element_row(screen: Transition | Shown, element: Element, rng: random.Random) -> Row:
+def element_row(screen: Transition | LabelledScreen, element: Element, rng: Random) -> Row:
     """A plan about one element of a screen, and its action."""
     clear = unambiguous(screen.elements)
-    drag = element.role == "slider" or (
-        element.role == "row" and sum(e.role == "row" for e in clear) > 1 and rng.random() < 0.2
-    )
+    in_list = element.role == "row" and sum(e.role == "row" for e in clear) > 1
+    drag = element.role == "slider" or (in_list and rng.random() < 0.2)
     step = _dragged(element, clear, rng) if drag else _clicked(element, rng)
     return _executor_row(screen, step)
 
 
-def _typed(rng: random.Random, texts: Sequence[str]) -> dict[str, Any]:
+def _typed(rng: Random, texts: Sequence[str]) -> dict[str, Any]:
     """Typing one of these texts, or random letters: the model learns to copy, and no list of texts."""
-    text = (
-        rng.choice(texts)
-        if rng.random() < 0.6
-        else "".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x"
-    )
+    if rng.random() < 0.6:
+        text = rng.choice(texts)
+    else:
+        text = "".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x"
     return {"type": text + rng.choice(["\n", ""])}
 
 
-def _dragged(start: Element, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
+def _dragged(start: Element, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
     """Dragging a slider's handle to a tick, or a row of a list to another."""
     targets = [e for e in clear if e.role == "target"]
     ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
@@ -131,43 +121,40 @@ def _dragged(start: Element, clear: Sequence[Element], rng: random.Random) -> di
     return {"drag": [start.name, end.name]}
 
 
-def _clicked(element: Element, rng: random.Random) -> dict[str, Any]:
+def _clicked(element: Element, rng: Random) -> dict[str, Any]:
     return {rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]: element.name}
 
 
-def _executor_row(screen: Transition | Shown, step: dict[str, Any]) -> Row:
+def _executor_row(screen: Transition | LabelledScreen, step: dict[str, Any]) -> Row:
     picture, centers = decode_image(screen.screen), {e.name: e.center for e in screen.elements}
     messages = executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS)
-    return Row(messages, on_grid(action_of(step, centers.__getitem__)), shown=shown(screen))
+    return Row(messages, on_grid(action_of(step, centers.__getitem__)), screen=labelled(screen))
 
 
-def shown(screen: Transition | Shown) -> Shown:
+def labelled(screen: Transition | LabelledScreen) -> LabelledScreen:
     """What a step of a walk shows."""
-    return screen if isinstance(screen, Shown) else Shown(screen.screen, screen.elements)
+    return screen if isinstance(screen, LabelledScreen) else LabelledScreen(screen.screen, screen.elements)
 
 
-def moving(walk: Sequence[Transition]) -> list[tuple[Transition, list[Element]]]:
-    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, entries
-    of menus.
+def moving(walk: Walk) -> list[tuple[Transition, list[Element]]]:
+    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, menus.
 
     An executor that knows the usual points by heart is right nearly everywhere else, and wrong here.
     """
-    places: dict[str, set] = {}
-    for transition in walk:
-        for element in unambiguous(transition.elements):
-            places.setdefault(element.name, set()).add(element.box[:2])
+    clear, places = [unambiguous(transition.elements) for transition in walk], defaultdict(set)
+    for element in chain.from_iterable(clear):
+        places[element.name].add(element.box[:2])
     return [
-        (t, [e for e in unambiguous(t.elements) if e.role in MOVING or len(places[e.name]) > 1]) for t in walk
-    ]  # fmt: skip
+        (transition, [e for e in elements if e.role in MOVING or len(places[e.name]) > 1])
+        for transition, elements in zip(walk, clear, strict=True)
+    ]
 
 
-def copying_row(rng: random.Random, texts: Sequence[str]) -> Row:
+def copying_row(rng: Random, texts: Sequence[str]) -> Row:
     """A plan to type a text, without a picture."""
     step = _typed(rng, texts)
-    return Row(
-        [{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}],
-        on_grid(Action.type_text(step["type"])),
-    )
+    messages = [{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}]
+    return Row(messages, on_grid(Action.type_text(step["type"])))
 
 
 def description(transition: Transition) -> str:
@@ -184,17 +171,13 @@ def description(transition: Transition) -> str:
 
 def description_row(transition: Transition) -> Row:
     """A screen to read out, in the judge's prompt."""
-    return Row(
-        judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS), description(transition)
-    )
+    messages = judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS)
+    return Row(messages, description(transition))
 
 
 def without_pictures(row: Row) -> Row:
     """The same row, its messages without the pictures."""
-    texts = [
-        m | {"content": [part for part in m["content"] if part["type"] != "image"]} for m in row.messages
-    ]
-    return replace(row, messages=texts)
+    return replace(row, messages=_with_parts(row, lambda part: part if part["type"] != "image" else None))
 
 
 def swap_pictures(row: Row, draw: Callable[[], Image.Image]) -> Row:
@@ -203,7 +186,9 @@ def swap_pictures(row: Row, draw: Callable[[], Image.Image]) -> Row:
     def swapped(part: dict[str, Any]) -> dict[str, Any]:
         return {"type": "image", "image": draw()} if part["type"] == "image" else part
 
-    messages = [
-        message | {"content": [swapped(part) for part in message["content"]]} for message in row.messages
-    ]
-    return Row(messages, row.reply)
+    return Row(_with_parts(row, swapped), row.reply)
+
+
+def _with_parts(row: Row, change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> list[Message]:
+    """The messages of a row with each part changed, or left out where `change` gives None."""
+    return [m | {"content": list(filter(None, map(change, m["content"])))} for m in row.messages]

@@ -1,40 +1,37 @@
-"""Sources: functions that draw the next training row, or the next list of rows about the same pictures,
-without end.
+"""Samplers: functions that draw the next training row, or the next list of rows about the same pictures.
 
-The docstrings of the sources of a role are part of its card.
+They go on without end.  The docstrings of the samplers of a role are part of its card.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
-from itertools import count
+from itertools import chain, count
+from random import Random
 from typing import TypeVar
 
 from base_models import hindsight
 from base_models.attempts import Attempt, AttemptMaker
-from base_models.copying import draw_value_row
 from base_models.hindsight import Hindsight
 from base_models.rows import (
+    LabelledScreen,
     Row,
-    Shown,
     copying_row,
     description_row,
     element_row,
     grounding_row,
+    labelled,
     moving,
-    shown,
-)
+)  # fmt: skip
 from base_models.synthetic_screens import draw_page
-from base_models.text_attempts import names, renamed
-from base_models.training_tasks import how_to_row, lessons
-from base_models.walks import Transition, by_goal, typed_words, unambiguous
+from base_models.text_attempts import renamed
+from base_models.training_tasks import draw_value_row, how_to_row, planner_tasks
+from base_models.walks import Walk, Walks, by_goal, names, typed_words, unambiguous
 from sciencedesk.goals import Aim
 
 BATCH = 32  # rows a step
 SCREENS = 16  # screens a step of the executor's training
-# at most so many plans about one screen, which share its encoding: many times the plans in the same time
-GROUP = 32
+GROUP = 32  # at most so many plans about a screen, which share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
 UNSURE = 0.6  # share of random steps, in hindsight and in demonstrations
@@ -43,50 +40,45 @@ _LONGEST = 16  # letters of a name on a page
 _OTHERS = 6  # plans among them about anything on the screen
 _IN_WORDS = 4  # attempts in words in the place of one with pictures
 _RENAMED = 0.5  # share of the attempts in words with other names
-
-Source = Callable[[random.Random], Row | list[Row]]
-_Drawn = TypeVar("_Drawn")
-Walks = Sequence[Sequence[Transition]]  # one walk an application
-Attempts = Sequence[Sequence[Attempt]]  # a list an application
 _PORTION = 12  # batches that are drawn at once, to be sorted
 
+Sampler = Callable[[Random], Row | list[Row]]
+_Drawn = TypeVar("_Drawn")
+Attempts = Sequence[Sequence[Attempt]]  # a list an application
 
-def copying_source(texts: Sequence[str]) -> Source:
-    """Rows without pictures that teach to copy a text: cheap, and otherwise learned late."""
+
+def copying_sampler(walks: Walks) -> Sampler:
+    """Rows without pictures that teach to copy a typed text: cheap, and otherwise learned late."""
+    texts = sorted({text for walk in walks for text in typed_words(walk[0].app)})
     return lambda rng: copying_row(rng, texts)
 
 
-def vocabulary(walks: Walks) -> list[str]:
-    """The texts that are typed in the applications of these walks."""
-    return sorted({text for walk in walks for text in typed_words(walk[0].app)})
-
-
-def reader_source(walks: Walks) -> Source:
+def reader_sampler(walks: Walks) -> Sampler:
     """Screens to read out."""
     return lambda rng: description_row(rng.choice(rng.choice(walks)))
 
 
-def mixed(*sources: Source, size: int = BATCH) -> Source:
-    """Batches of `size` rows or lists, each of one source, in turn."""
+def mixed(*samplers: Sampler, size: int = BATCH) -> Sampler:
+    """Batches of `size` rows or lists, each of one sampler, in turn."""
     number = count()
-    return lambda rng: sources[next(number) // size % len(sources)](rng)
+    return lambda rng: samplers[next(number) // size % len(samplers)](rng)
 
 
 # -- executor ----------------------------------------------------------------------------------------------
 
 
-def screens_source(walks: Walks, pages: float, invented: float = 0.3) -> Callable[[random.Random], Shown]:
+def screens_sampler(walks: Walks, pages: float, invented: float = 0.3) -> Callable[[Random], LabelledScreen]:
     """Screens for the vision tower, a share `pages` of them pages of names; most others have lists or drawn
     objects.
     """
-    screens = [list({transition.screen: shown(transition) for transition in walk}.values()) for walk in walks]
+    screens = [list({step.screen: labelled(step) for step in walk}.values()) for walk in walks]
     crowded = [
-        [s for s in of_walk if sum(e.role in ("row", "target") for e in s.elements) > 3]
+        [screen for screen in of_walk if sum(e.role in ("row", "target") for e in screen.elements) > 3]
         for of_walk in screens
     ]
     names = [shown_names(walk) for walk in walks]
 
-    def draw(rng: random.Random) -> Shown:
+    def draw(rng: Random) -> LabelledScreen:
         i = rng.randrange(len(walks))
         if rng.random() < pages:
             return draw_page(names[i], rng, invented)
@@ -95,54 +87,48 @@ def screens_source(walks: Walks, pages: float, invented: float = 0.3) -> Callabl
     return draw
 
 
-def shown_names(walk: Sequence[Transition]) -> list[str]:
+def shown_names(walk: Walk) -> list[str]:
     """The names that a walk shows, if a list has room for them."""
     return sorted({e.name for t in walk for e in t.elements if 0 < len(e.name) <= _LONGEST})
 
 
-def executor_source(walks: Walks) -> Source:
+def executor_sampler(walks: Walks) -> Sampler:
     """Three of eight batches are plans that name something visible, or a text to type, with their actions, up
     to 32 about each screen, most of them about what is not always at one place.  Three are plans about pages
     of names at random places.  One is instructions with the next action, in hindsight of one or two steps of
     a walk; one is texts to copy.
     """
     decisions = [of_walk for walk in walks if (of_walk := hindsight.hindsights(walk[0].app, walk))]
-    point, page = pointing_source(walks, typed_words), page_source(walks)
+    point, page, copy = pointing_sampler(walks), page_sampler(walks), copying_sampler(walks)
     alone = (lambda rng: hindsight.solo_row(rng.choice(rng.choice(decisions)))) if decisions else point
-    return mixed(
-        point, page, point, alone, page, point, page, copying_source(vocabulary(walks)), size=SCREENS
-    )
+    return mixed(point, page, point, alone, page, point, page, copy, size=SCREENS)
 
 
-def page_source(walks: Walks) -> Source:
+def page_sampler(walks: Walks) -> Sampler:
     """Plans about what is on a page of names, with their actions; three of ten names mean nothing."""
     names = [shown_names(walk) for walk in walks]
 
-    def draw(rng: random.Random) -> list[Row]:
+    def draw(rng: Random) -> list[Row]:
         page = draw_page(rng.choice(names), rng, 0.3)
         clear = unambiguous(page.elements)
-        return [
-            element_row(page, element, rng) for element in rng.sample(clear, min(len(clear), GROUP - _OTHERS))
-        ]
+        asked = rng.sample(clear, min(len(clear), GROUP - _OTHERS))
+        return [element_row(page, element, rng) for element in asked]
 
     return draw
 
 
-def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Source:
-    """Plans about what is on a screen with their actions: about each thing that is not always at one place,
-    and six others.
-
-    Four of five screens have more than three such things; `texts` gives the texts to type in an application.
-    """
+def pointing_sampler(walks: Walks) -> Sampler:
+    """Plans about each thing on a screen that is not always at one place, and six others, with their actions."""
     screens = [moving(walk) for walk in walks]
     crowded = [[drawn for drawn in of_walk if len(drawn[1]) > 3] or of_walk for of_walk in screens]
 
-    def draw(rng: random.Random) -> list[Row]:
+    def draw(rng: Random) -> list[Row]:
         i = rng.randrange(len(walks))
         transition, elements = rng.choice(crowded[i] if rng.random() < 0.8 else screens[i])
         asked = rng.sample(elements, min(len(elements), GROUP - _OTHERS))
         rows = [element_row(transition, element, rng) for element in asked]
-        return rows + [grounding_row(transition, rng, texts(transition.app)) for _ in range(_OTHERS)]
+        texts = typed_words(transition.app)
+        return rows + [grounding_row(transition, rng, texts) for _ in range(_OTHERS)]
 
     return draw
 
@@ -150,26 +136,26 @@ def pointing_source(walks: Walks, texts: Callable[[str], Sequence[str]]) -> Sour
 # -- planner -----------------------------------------------------------------------------------------------
 
 
-def how_to_source(apps: Sequence[str]) -> Source:
+def how_to_sampler(apps: Sequence[str]) -> Sampler:
     """How-tos: a step of a task's script, given the steps before it and no picture.  They are as cheap as
     copying, and a tiny model that has read them looks for what they name.
     """
-    return lambda rng: how_to_row(rng.choice(lessons(rng.choice(apps)))[1], rng)
+    return lambda rng: how_to_row(rng.choice(planner_tasks(rng.choice(apps)))[1], rng)
 
 
-def value_source(apps: Sequence[str], walks: Walks = ()) -> Source:
+def value_sampler(apps: Sequence[str], walks: Walks = ()) -> Sampler:
     """Values to copy: steps of scripts that name what the instruction names, given the steps before them; one
     half without a picture, one with those of a random screen.  In half of them the names are others, in half
     the numbers, so that the planner copies what it has never seen.
     """
 
-    def draw(rng: random.Random) -> Row:
+    def draw(rng: Random) -> Row:
         return draw_value_row(apps, rng)
 
     return mixed(draw, lambda rng: draw_value_row(apps, rng, walks)) if walks else draw
 
 
-def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Source:
+def planner_sampler(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hindsight]]]) -> Sampler:
     """One batch in six has how-tos, two have values to copy, one of them with pictures.  Of the other rows 55
     % are decisions of a demonstrator with 60 % random steps, in attempts that solve the task all the same (in
     real applications 40 %, and unsolved attempts count).  Some 30 % are hindsight: what one or two steps of a
@@ -185,16 +171,15 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
             groups.setdefault(decision.goal, ([], []))[decision.step is None].append(decision)
         of_goals.append([groups[key] for key in sorted(groups)])
 
-    def draw(rng: random.Random) -> Row:
+    def draw(rng: Random) -> Row:
         if rng.random() < 0.55:
             return hindsight.planner_row(rng.choice(rng.choice(rng.choice(demonstrations))))
         i, dice = rng.randrange(len(walks)), rng.random()
         walk = walks[i]
         if dice < 0.15:
-            _, task = rng.choice(lessons(walk[0].app))
-            return hindsight.planner_row(
-                hindsight.undirected_step(walk, rng.randrange(len(walk)), task.instruction, rng)
-            )
+            _, task = rng.choice(planner_tasks(walk[0].app))
+            index = rng.randrange(len(walk))
+            return hindsight.planner_row(hindsight.undirected_step(walk, index, task.instruction, rng))
         if dice < 0.2 and (question := hindsight.reading(rng.choice(walk), rng)):
             return hindsight.planner_row(question)
         steps, done = rng.choice(of_goals[i])
@@ -206,26 +191,23 @@ def planner_source(walks: Walks, demonstrations: Sequence[Sequence[Sequence[Hind
         return hindsight.planner_row(decision)
 
     apps = [walk[0].app for walk in walks]
-    return mixed(
-        draw, draw, draw, how_to_source(apps),
-        lambda rng: draw_value_row(apps, rng), lambda rng: draw_value_row(apps, rng, walks),
-    )  # fmt: skip
+    values, pictured = (lambda rng: draw_value_row(apps, rng)), (lambda rng: draw_value_row(apps, rng, walks))
+    return mixed(draw, draw, draw, how_to_sampler(apps), values, pictured)
 
 
-def _draw_wish(app: str, decision: Hindsight, rng: random.Random) -> Aim:
+def _draw_wish(app: str, decision: Hindsight, rng: Random) -> Aim:
     """A second aim to ask for; where the first is reached, one that holds as well."""
     free = [aims for name, aims in by_goal(app).items() if name != decision.goal and not aims[0].goal.ask]
     if decision.after is not None:
-        free = [
-            held for aims in free if (held := [aim for aim in aims if hindsight.reached(aim, decision.after)])
-        ] or free
+        held = [[aim for aim in aims if hindsight.reached(aim, decision.after)] for aims in free]
+        free = [aims for aims in held if aims] or free
     return hindsight.reworded(rng.choice(rng.choice(free)), rng)
 
 
 # -- judge -------------------------------------------------------------------------------------------------
 
 
-def screen_source(walks: Walks) -> Source:
+def screen_sampler(walks: Walks) -> Sampler:
     """Single screens, each to read out and with up to 8 questions about what holds there, answered with yes
     and no about equally often.  A screen costs a fraction of an attempt.
     """
@@ -233,42 +215,39 @@ def screen_source(walks: Walks) -> Source:
     return lambda rng: rng.choice(makers).screen(rng).rows
 
 
-def ruling_source(apps: Sequence[str], attempts: Attempts) -> Source:
+def ruling_sampler(apps: Sequence[str], attempts: Attempts) -> Sampler:
     """Rulings on attempts in words, half of them with other names: what each step did is given, and what
     holds at the end and the verdict are learned.
     """
 
-    def draw(rng: random.Random) -> Row:
+    def draw(rng: Random) -> Row:
         i = rng.randrange(len(apps))
         attempt = rng.choice(attempts[i])
-        return rng.choice(
-            (renamed(attempt, names(apps[i]), rng) if rng.random() < _RENAMED else attempt).rulings
-        )
+        if rng.random() < _RENAMED:
+            attempt = renamed(attempt, names(apps[i]), rng)
+        return rng.choice(attempt.rulings)
 
     return _in_batches(draw, RULINGS, lambda row: len(str(row.messages)) + len(row.given + row.reply))
 
 
 def _in_batches(
-    draw: Callable[[random.Random], _Drawn], size: int, length: Callable[[_Drawn], int]
+    draw: Callable[[Random], _Drawn], size: int, length: Callable[[_Drawn], int]
 ) -> Callable[..., _Drawn]:
-    """The same source in batches of things of like length, so that little of a batch is padding."""
-    waiting: list[list[_Drawn]] = []
+    """The same sampler in batches of things of like length, so that little of a batch is padding."""
+    waiting: list[_Drawn] = []
 
-    def sorted_draw(rng: random.Random) -> _Drawn:
+    def sorted_draw(rng: Random) -> _Drawn:
         if not waiting:
             drawn = sorted((draw(rng) for _ in range(_PORTION * size)), key=length)
-            waiting.extend(drawn[k : k + size] for k in range(0, len(drawn), size))
-            rng.shuffle(waiting)
-        batch = waiting[-1]
-        one = batch.pop()
-        if not batch:
-            waiting.pop()
-        return one
+            batches = [drawn[k : k + size] for k in range(0, len(drawn), size)]
+            rng.shuffle(batches)
+            waiting.extend(chain.from_iterable(batches))
+        return waiting.pop()
 
     return sorted_draw
 
 
-def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source:
+def judge_sampler(walks: Walks, attempts: Attempts, in_words: Attempts) -> Sampler:
     """Of five attempts two are stretches of random walks, two are scripts, whole or with a fault (of the
     judge also rollouts of the base planner), and one is a single screen; the application's state labels them.
     A reply says what each step did, what holds at the end, and then the verdict; the plans stand beside the
@@ -276,21 +255,18 @@ def judge_source(walks: Walks, attempts: Attempts, in_words: Attempts) -> Source
     pictures: rulings on attempts in words.
     """
     makers = [AttemptMaker(walk) for walk in walks]
-    rule = ruling_source(
-        [maker.app for maker in makers], [[*w, *a, *a] for w, a in zip(in_words, attempts, strict=True)]
-    )
+    pools = [[*texts, *seen, *seen] for texts, seen in zip(in_words, attempts, strict=True)]
+    rule = ruling_sampler([maker.app for maker in makers], pools)
 
-    def draw_attempt(rng: random.Random) -> Attempt:
+    def draw_attempt(rng: Random) -> Attempt:
         i, dice = rng.randrange(len(makers)), rng.random()
         if dice < 0.4 and attempts[i]:
             return rng.choice(attempts[i])
         return makers[i].stretch(rng) if dice < 0.8 else makers[i].screen(rng)
 
-    seen = _in_batches(draw_attempt, JUDGE_BATCH, lambda attempt: len(attempt.pictures))
-    number = count()
+    sorted_attempt = _in_batches(draw_attempt, JUDGE_BATCH, lambda attempt: len(attempt.pictures))
 
-    def draw(rng: random.Random) -> list[Row]:
-        in_words = next(number) // JUDGE_BATCH % 3 == 2
-        return [rule(rng) for _ in range(_IN_WORDS)] if in_words else seen(rng).rows
+    def seen(rng: Random) -> list[Row]:
+        return sorted_attempt(rng).rows
 
-    return draw
+    return mixed(seen, seen, lambda rng: [rule(rng) for _ in range(_IN_WORDS)], size=JUDGE_BATCH)

@@ -32,46 +32,40 @@ def cached(path: Path, make: Callable[[], Any], kinds: Sequence[type]) -> Any:
 
 
 def write(path: Path, value: Any) -> None:
-    """Write lists, tuples and dicts of dataclasses, enums, bytes and plain values, or TypeError."""
-    rows = _Rows()
-    rows.add("", rows.plain(value))
+    """Write lists, tuples and dicts of dataclasses, enum members, bytes and plain values, else TypeError."""
+    encoder = _Encoder()
+    encoder.add("", encoder.plain(value))
     with atomic_path(path) as temporary:
-        pq.write_table(pa.Table.from_pylist(rows.rows, _SCHEMA), temporary, compression="zstd")
+        pq.write_table(pa.Table.from_pylist(encoder.rows, _SCHEMA), temporary, compression="zstd")
 
 
 def read(path: Path, kinds: Sequence[type]) -> Any:
-    """What `write` wrote, made of these classes.  UserError for any other file or class."""
+    """What `write` wrote, made of these classes.  UserError for any other file, or other classes."""
     known = {kind.__name__: kind for kind in kinds}
     try:
         table = pq.read_table(path)
         if not table.schema.equals(_SCHEMA):
             raise ValueError(f"it is another table: {', '.join(table.column_names)}")
-        made: list[Any] = []
+        rows: list[Any] = []
         for kind, text, data in zip(*(column.to_pylist() for column in table.columns), strict=True):
-            if data is not None:
-                made.append(data)
-                continue
-            value = _made(json.loads(text), made, known)
-            made.append(known[kind](*value) if kind else value)
-        return made[-1]
+            value = _decode(json.loads(text), rows, known) if data is None else data
+            rows.append(known[kind](*value) if kind else value)
+        return rows[-1]
     except (OSError, pa.ArrowException, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"{path}: cannot be read ({error!r}); remove the file, and it is made again"
-        ) from error
+        reason = f"cannot be read ({error!r}); remove the file, and it is made again"
+        raise UserError(f"{path}: {reason}") from error
 
 
-class _Rows:
-    """The rows of a file, which refer to earlier ones: bytes, dataclasses by fields, last the whole."""
+class _Encoder:
+    """The rows of a file: bytes, dataclasses by their fields, last the whole; each refers to earlier ones."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self._numbers: dict[Any, int] = {}  # rows of bytes by value, of objects by identity
-        self._alive: list[Any] = []  # an identity is of this object as long as it lives
 
     def add(self, kind: str, value: Any, data: bytes | None = None) -> int:
-        self.rows.append(
-            {"kind": kind, "fields": None if data is not None else json.dumps(value), "data": data}
-        )
+        text = None if data is not None else json.dumps(value)
+        self.rows.append({"kind": kind, "fields": text, "data": data})
         return len(self.rows) - 1
 
     def plain(self, value: Any) -> Any:
@@ -86,7 +80,6 @@ class _Rows:
             if id(value) not in self._numbers:
                 parts = [self.plain(getattr(value, field.name)) for field in fields(value)]
                 self._numbers[id(value)] = self.add(type(value).__name__, ["tuple", *parts])
-                self._alive.append(value)
             return ["row", self._numbers[id(value)]]
         if type(value) in (list, tuple):
             return [type(value).__name__, *map(self.plain, value)]
@@ -97,22 +90,22 @@ class _Rows:
         raise TypeError(f"a {type(value).__name__} is not stored")
 
 
-def _made(value: Any, made: Sequence[Any], known: dict[str, type]) -> Any:
+def _decode(value: Any, rows: Sequence[Any], known: dict[str, type]) -> Any:
     if not isinstance(value, list):
         return value
-    word, *parts = value
-    match word:
+    form, *parts = value
+    match form:
         case "row":
             (number,) = parts
-            if not 0 <= number < len(made):
+            if not 0 <= number < len(rows):
                 raise ValueError(f"there is no row {number}")
-            return made[number]
+            return rows[number]
         case "enum":
             name, member = parts
             return known[name](member)
         case "dict":
-            return {_made(key, made, known): _made(inner, made, known) for key, inner in parts}
+            return {_decode(key, rows, known): _decode(inner, rows, known) for key, inner in parts}
         case "list" | "tuple":
-            items = [_made(part, made, known) for part in parts]
-            return items if word == "list" else tuple(items)
-    raise ValueError(f"unknown form {word!r}")
+            items = [_decode(part, rows, known) for part in parts]
+            return items if form == "list" else tuple(items)
+    raise ValueError(f"unknown form {form!r}")

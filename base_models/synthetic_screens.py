@@ -7,14 +7,14 @@ is not knowing the names by heart either.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
+from random import Random
 
 from PIL import Image
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen, QPolygonF
 
-from base_models.rows import Shown
+from base_models.rows import LabelledScreen
 from coda_lib.trajectory import encode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.desk.qt import application
@@ -29,12 +29,12 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _CLEAR = QColor(255, 255, 255, 190)
 
 
-def draw_page(names: Sequence[str], rng: random.Random, invented: float = 0.0) -> Shown:
+def draw_page(names: Sequence[str], rng: Random, invented: float = 0.0) -> LabelledScreen:
     """A page with some of these names; `invented` is the share of names that mean nothing."""
     return _Page(names, rng, invented).drawn()
 
 
-def _invent(rng: random.Random) -> str:
+def _invent(rng: Random) -> str:
     """Letters that mean nothing, now and then with a number."""
     word = "".join(rng.choices(_LETTERS, k=rng.randint(2, 8)))
     word = word.capitalize() if rng.random() < 0.5 else word
@@ -42,7 +42,7 @@ def _invent(rng: random.Random) -> str:
 
 
 class _Page:
-    def __init__(self, names: Sequence[str], rng: random.Random, invented: float):
+    def __init__(self, names: Sequence[str], rng: Random, invented: float):
         self._rng = rng
         drawn = rng.sample(names, min(len(names), _NAMES))
         self._left = list(dict.fromkeys(_invent(rng) if rng.random() < invented else name for name in drawn))
@@ -50,7 +50,7 @@ class _Page:
         self._elements: list[Element] = []
         self._letters: list[tuple[float, float, str]] = []
 
-    def drawn(self) -> Shown:
+    def drawn(self) -> LabelledScreen:
         image = QImage(WIDTH, HEIGHT, QImage.Format.Format_RGB32)
         paper = QColor(self._rng.choice(_PAPERS))
         image.fill(paper)
@@ -67,30 +67,30 @@ class _Page:
                     kind(painter)
         pixels = image.convertToFormat(QImage.Format.Format_RGB888)
         screen = encode_image(Image.frombytes("RGB", (WIDTH, HEIGHT), bytes(pixels.constBits())))
-        return Shown(screen, tuple(self._elements), tuple(self._letters))
+        return LabelledScreen(screen, tuple(self._elements), tuple(self._letters))
 
     def _write(self, painter: QPainter, room: QRect, how: Qt.AlignmentFlag, text: str) -> None:
         painter.drawText(room, how, text)
         box, width = painter.boundingRect(room, how, text), painter.fontMetrics().horizontalAdvance
         for i, letter in enumerate(text):
-            self._letters.append(
-                (box.x() + (width(text[:i]) + width(text[: i + 1])) / 2, box.center().y() + 0.5, letter)
-            )
+            middle = box.x() + (width(text[:i]) + width(text[: i + 1])) / 2
+            self._letters.append((middle, box.center().y() + 0.5, letter))
 
     def _place(self, width: int, height: int) -> QRect | None:
         """A free place of this size, if a random one is free."""
         if width >= WIDTH - 4:
             return None
-        box = QRect(
-            self._rng.randrange(2, WIDTH - width - 1),
-            self._rng.randrange(2, HEIGHT - height - 1),
-            width,
-            height,
-        )
+        x, y = self._rng.randrange(2, WIDTH - width - 1), self._rng.randrange(2, HEIGHT - height - 1)
+        box = QRect(x, y, width, height)
         if any(box.intersects(other) for other in self._taken):
             return None
         self._taken.append(box.adjusted(-1, -1, 1, 1))
         return box
+
+    def _place_next(self, painter: QPainter, least: int, most: int, height: int) -> QRect | None:
+        """A free place of the next name, with `least` to `most` px of margin."""
+        width = painter.fontMetrics().horizontalAdvance(self._left[-1])
+        return self._place(width + self._rng.randint(least, most), height)
 
     def _take(self, role: str, box: QRect, text: str = "") -> None:
         self._elements.append(Element(self._left.pop(), role, box.getRect(), text))
@@ -99,9 +99,7 @@ class _Page:
         """Some rows in a box, one of them perhaps selected."""
         rows = self._left[-self._rng.randint(2, 7) :]
         height = self._rng.choice(_ROW_HEIGHTS)
-        width = max(painter.fontMetrics().horizontalAdvance(name) for name in rows) + self._rng.randint(
-            10, 60
-        )
+        width = max(map(painter.fontMetrics().horizontalAdvance, rows)) + self._rng.randint(10, 60)
         box = self._place(width, height * len(rows) + 4)
         if box is None:
             return
@@ -122,11 +120,8 @@ class _Page:
     def _disc(self, painter: QPainter) -> None:
         """A disc with a short name on it, as an atom."""
         name, radius = self._left[-1], self._rng.randint(9, 12)
-        box = (
-            self._place(2 * radius + 2, 2 * radius + 2)
-            if painter.fontMetrics().horizontalAdvance(name) < 26
-            else None
-        )
+        is_short, side = painter.fontMetrics().horizontalAdvance(name) < 26, 2 * radius + 2
+        box = self._place(side, side) if is_short else None
         if box is None:
             self._rng.shuffle(self._left)
             return
@@ -140,7 +135,7 @@ class _Page:
         self._take("target", box)
 
     def _point(self, painter: QPainter) -> None:
-        """A disc or a triangle with its name beside it, as a star or a peak."""
+        """A disc or a triangle with its name beside it, as a star or a peak: the name is no place to click."""
         name, size = self._left[-1], self._rng.randint(3, 7)
         width = painter.fontMetrics().horizontalAdvance(name) + 2
         box = self._place(width + 20, 30)
@@ -152,17 +147,12 @@ class _Page:
         painter.setBrush(QColor(self._rng.choice(_DISCS)))
         if self._rng.random() < 0.5:
             painter.drawEllipse(center, size, size)
-            text = QRect(
-                center.x() - 9 - width if left else center.x() + 9,
-                center.y() + (-15 if above else 4),
-                width,
-                12,
-            )
+            x, y = center.x() - 9 - width if left else center.x() + 9, center.y() + (-15 if above else 4)
+            text = QRect(x, y, width, 12)
         else:
             peak = QPointF(center)
-            painter.drawPolygon(
-                QPolygonF([peak + QPointF(-6, 4), peak + QPointF(6, 4), peak + QPointF(0, -8)])
-            )
+            corners = [peak + QPointF(-6, 4), peak + QPointF(6, 4), peak + QPointF(0, -8)]
+            painter.drawPolygon(QPolygonF(corners))
             text = QRect(center.x() - 8 - width if left else center.x() + 7, center.y() - 8, width, 13)
             painter.fillRect(text, _CLEAR)
             ink = QPen(QColor("black"))
@@ -173,9 +163,7 @@ class _Page:
 
     def _mark(self, painter: QPainter) -> None:
         """A name on a light ground, as a mark of a map, or a tick."""
-        box = self._place(
-            painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(4, 10), 14
-        )
+        box = self._place_next(painter, 4, 10, 14)
         if box is None:
             return
         painter.fillRect(box, _CLEAR)
@@ -185,9 +173,7 @@ class _Page:
 
     def _button(self, painter: QPainter) -> None:
         """A button, or an entry of a menu."""
-        box = self._place(
-            painter.fontMetrics().horizontalAdvance(self._left[-1]) + self._rng.randint(8, 40), 22
-        )
+        box = self._place_next(painter, 8, 40, 22)
         if box is None:
             return
         painter.fillRect(box, QColor("#fafafa"))

@@ -1,57 +1,53 @@
-"""Attempts in words for the judge to rule on: steps and what holds at the end, no pictures."""
+"""Attempts in words, for the judge to rule on: steps and what holds at the end, without pictures."""
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import islice
+from random import Random
 
 from base_models.attempts import Attempt, Question
 from base_models.replies import NOTHING, ending, script_verdict, whole_reply
-from base_models.training_tasks import Lesson, alike, judge_lessons
+from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import random_step
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.environment import Environment
 from sciencedesk.script import ScriptError, to_action, to_plan
-from sciencedesk.space import aims_of
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _FAILED = 0.65  # share of the failed attempts that stay, so that about as many succeed as fail
 
 
-def text_lessons(app: str) -> dict[int, list[Lesson]]:
+def tasks_by_size(app: str) -> dict[int, list[SampledTask]]:
     """The judge's tasks by their number of aims."""
-    return {size: [lesson for lesson in judge_lessons(app) if len(lesson[0]) == size] for size in (1, 2, 3)}
+    return {size: [sampled for sampled in judge_tasks(app) if len(sampled[0]) == size] for size in (1, 2, 3)}
 
 
 def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
-    """`count` attempts: a third at one aim, half at two.  EnvironmentFault as `through_faults`."""
-    rng, lessons = random.Random(f"told attempts {app} {seed}"), text_lessons(app)
+    """`count` attempts, a third at one aim, half at two, the rest at three.  Faults as in `through_faults`."""
+    rng, tasks = Random(f"told attempts {app} {seed}"), tasks_by_size(app)
 
     def draw() -> Attempt | None:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
-        pool = lessons[size] or lessons[2]
-        attempt, success = play(env, rng.choice(pool), pool, rng)
+        pool = tasks[size] or tasks[2]
+        attempt, success = _play(env, rng.choice(pool), pool, rng)
         return attempt if success or rng.random() < _FAILED else None
 
     with closing(opened(app)) as env:
         return list(islice(filter(None, through_faults(draw)), count))
 
 
-def play(
-    env: Environment, lesson: Lesson, others: Sequence[Lesson], rng: random.Random
+def _play(
+    env: Environment, sampled: SampledTask, others: Sequence[SampledTask], rng: Random
 ) -> tuple[Attempt, bool]:
-    """An attempt by script with random steps, and whether it solves the task; one in four plays the script of
-    a task like it.
-
-    One in five attempts at a composition leaves out one of its aims.
-    """
-    parts, task = lesson
-    script = list(task.solution if rng.random() < 0.75 else rng.choice(alike(lesson, others))[1].solution)
+    """An attempt by script with random steps, and whether it solves the task."""
+    parts, task = sampled
+    played = task if rng.random() < 0.75 else rng.choice(similar_tasks(sampled, others))[1]
+    script = list(played.solution)  # one in four plays that of a task like it
     if len(parts) > 1 and rng.random() < 0.2:  # all aims but one
         missing = rng.randrange(len(parts))
         script = [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
@@ -86,37 +82,25 @@ def play(
     return Attempt((b"",) * len(plans), (Question(task.instruction, answer, reply),), tuple(plans)), success
 
 
-@cache
-def names(app: str) -> tuple[str, ...]:
-    """The values of an application's goals that stand for nothing but themselves."""
-    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
-
-
-def renamed(attempt: Attempt, others: tuple[str, ...], rng: random.Random) -> Attempt:
-    """The attempt's first question with other names in the place of its own, alike in instruction, plans and
-    reply.
-
-    A question task stays as it is: its answer depends on the name.
-    """
+def renamed(attempt: Attempt, others: tuple[str, ...], rng: Random) -> Attempt:
+    """The attempt's first question with other names, alike in instruction, plans and reply."""
     question = attempt.questions[0]
-    if question.instruction.endswith("?"):
+    if question.instruction.endswith("?"):  # the answer depends on the name
         return attempt
     effects, held, ruling = question.reply.split("\n", 2)
-    own = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))
-    new = dict(zip(own, rng.sample(others, len(own)), strict=True))
+    old = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))
+    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
     new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
 
-    old = _any_of(tuple(new))
-
     def rename(text: str) -> str:
-        return old.sub(lambda match: new[match.group()], text) if new else text
+        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
 
-    reply = "\n".join([rename(effects), rename(held), ruling])
+    reply = f"{rename(effects)}\n{rename(held)}\n{ruling}"
     question = replace(question, instruction=rename(question.instruction), reply=reply)
     return replace(attempt, plans=tuple(map(rename, attempt.plans)), questions=(question,))
 
 
 @lru_cache
-def _any_of(words: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

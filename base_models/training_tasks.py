@@ -1,77 +1,81 @@
-"""Tasks that base models learn from, drawn from the train region of an application's space."""
+"""Tasks of the train regions that base models learn from: how-tos, values to copy and demonstrations.
+
+A base planner of the paper copies whatever it is asked for.  A tiny one learns that from steps of scripts
+under many other names and numbers, or not at all: it writes a name that it knows from training.
+"""
 
 from __future__ import annotations
 
-import random
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
+from random import Random
 
 from PIL import Image
 
 from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
-from base_models.walks import Transition, perform, random_step, screenshot
+from base_models.walks import Walk, Walks, names, perform, random_step, screenshot
 from base_models.windows import opened, through_faults, window_of
 from coda_lib.action import Action
-from coda_lib.applications import DESKTOP_APPS
+from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.environment import Environment
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task
-from coda_lib.trajectory import StopReason
+from coda_lib.trajectory import StopReason, decode_image
 from sciencedesk.goals import Aim
 from sciencedesk.make import defaults
 from sciencedesk.script import ScriptError, to_plan
 from sciencedesk.space import draw_with_aims, space
 
-Lesson = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
-
+SampledTask = tuple[tuple[Aim, ...], Task]  # a task, and the aims that make it
 
 # A real application has fewer tasks of one or two steps (KAlgebra 492 of grade B, GRASS GIS 731 of grade A)
-_LESSONS = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares of the grades
-_OF_THE_JUDGE = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
+_PLANNER_GRADES = {"A": 0.25, "B": 0.3, "C": 0.27, "D": 0.18}  # shares
+_JUDGE_GRADES = {"A": 0.3, "B": 0.35, "C": 0.25, "D": 0.1}
+_WORD = re.compile(r"[A-Za-z]{2,}|\d+")
+_RENAMED = 0.5  # share of the rows with other names, and of those with other numbers
+_OF_THE_APPLICATION = 0.6  # share of the new names that are of the same application
 
 
 @cache
-def lessons(app: str) -> tuple[Lesson, ...]:
-    """The planner's tasks."""
-    return _drawn(app, "train", 1_600 if app in DESKTOP_APPS else 3_000, 0, _LESSONS)
+def planner_tasks(app: str) -> tuple[SampledTask, ...]:
+    """The tasks that the planner learns from."""
+    return _sampled(app, "train", 1_600 if app in DESKTOP_APPS else 3_000, 0, _PLANNER_GRADES)
 
 
 @cache
-def judge_lessons(app: str) -> tuple[Lesson, ...]:
-    """The judge's tasks."""
-    return _drawn(app, "train", 1_200 if app in DESKTOP_APPS else 1_500, 1, _OF_THE_JUDGE)
-
-
-def judge_tasks(app: str) -> list[Task]:
-    """The tasks of `judge_lessons`."""
-    return [task for _, task in judge_lessons(app)]
+def judge_tasks(app: str) -> tuple[SampledTask, ...]:
+    """The tasks that the judge learns from."""
+    return _sampled(app, "train", 1_200 if app in DESKTOP_APPS else 1_500, 1, _JUDGE_GRADES)
 
 
 @cache
-def unseen_lessons(app: str) -> tuple[Lesson, ...]:
+def development_tasks(app: str) -> tuple[SampledTask, ...]:
     """Tasks of the development region, for the figures of the cards."""
-    return _drawn(app, "development", 200, 2, _LESSONS)
+    return _sampled(app, "development", 200, 2, _PLANNER_GRADES)
 
 
-def _drawn(app: str, region: str, count: int, seed: int, mix: Mapping[str, float]) -> tuple[Lesson, ...]:
+def _sampled(app: str, region: str, count: int, seed: int, mix: dict[str, float]) -> tuple[SampledTask, ...]:
     return tuple(draw_with_aims(space(app), region, count, seed, defaults(app), mix))
 
 
-def alike(lesson: Lesson, others: Sequence[Lesson]) -> list[Lesson]:
-    """The other lessons that differ in a value or in one goal; all others where there are none."""
-    words, others = lesson[1].instruction.split(), [other for other in others if other[1].id != lesson[1].id]
+def similar_tasks(sampled: SampledTask, others: Sequence[SampledTask]) -> list[SampledTask]:
+    """The other tasks that differ from this one in a value or in one goal (all others where none does)."""
+    words = sampled[1].instruction.split()
+    others = [other for other in others if other[1].id != sampled[1].id]
 
-    def is_near(other: Lesson) -> bool:
+    def is_near(other: SampledTask) -> bool:
         theirs = other[1].instruction.split()
         return len(theirs) == len(words) and sum(a != b for a, b in zip(words, theirs, strict=True)) <= 2
 
     return [other for other in others if is_near(other)] or others
 
 
-# -- how-tos and demonstrations ----------------------------------------------------------------------------
+# -- how-tos and values to copy ----------------------------------------------------------------------------
 
 
 def text_row(instruction: str, past: Sequence[str], plan: str) -> Row:
@@ -88,20 +92,113 @@ def planned_row(
     return Row(planner_messages(state, PROMPTS), plan)
 
 
-def how_to_row(task: Task, rng: random.Random) -> Row:
+def how_to_row(task: Task, rng: Random) -> Row:
     """A step of a task's script, given the steps before it and no picture: the text of a manual."""
     plans = [*map(to_plan, task.solution), *([] if task.ans else ["DONE"])]
     i = rng.randrange(len(plans))
     return text_row(task.instruction, plans[:i], plans[i])
 
 
+@cache
+def plain_names(app: str) -> tuple[str, ...]:
+    """The values of an application's goals that are one word of letters; Algebra's are parts of formulas."""
+    return tuple(name for name in names(app) if app != "algebra" and re.fullmatch(r"[A-Za-z]{2,}", name))
+
+
+@cache
+def _held_out(app: str) -> tuple[str, ...]:
+    """What the aims of the development and test regions ask for, in all their wordings."""
+    task_space = space(app)
+    texts = set()
+    for aim in chain.from_iterable(task_space.aims.values()):
+        if task_space.regions[aim.goal.name, aim.word] != "train":
+            texts |= {replace(aim, wording=i).text.lower() for i in range(len(aim.goal.wordings))}
+    return tuple(texts)
+
+
+def value_row(sampled: SampledTask, others: Sequence[str], rng: Random, screens: Walk = ()) -> Row | None:
+    """A step of a task's script that names what the instruction names, after the steps before it.
+
+    None if no step does, or if under the new names it asks for what belongs to another region.  In half of
+    the rows the names of the task's values are others, in half its numbers.  `others` are names of other
+    applications; only a single aim gets names of its own application and other numbers, since two aims might
+    together be a task to test with.  A question stays as it is: its answer depends on the name.  With
+    `screens` the row has the pictures of a random step of them: it teaches no workflow.
+    """
+    parts, task = sampled
+    texts, plain = [task.instruction, *map(to_plan, task.solution)], plain_names(task.app)
+    values = sorted({value for aim in parts for value in _words(aim.word)} if task.ans is None else ())
+    if rng.random() < _RENAMED:
+        lowered = {name.lower() for name in plain}
+        near = len(parts) == 1 and rng.random() < _OF_THE_APPLICATION
+        texts = _renamed(texts, [v for v in values if v in lowered], plain if near else others, rng)
+    if len(parts) == 1 and rng.random() < _RENAMED:
+        texts = _renumbered(texts, values, rng)
+    instruction, *plans = texts
+    if any(text in instruction.lower() for text in _held_out(task.app)):
+        return None
+    asked = _words(instruction)
+    naming = [i for i, plan in enumerate(plans) if asked & _words(plan.partition("'")[2])]
+    if not naming:
+        return None
+    i = rng.choice(naming)
+    if not screens:
+        return text_row(instruction, plans[:i], plans[i])
+    seen = rng.choice(screens)
+    previous, current = decode_image(seen.screen), decode_image(seen.next_screen)
+    return planned_row(instruction, plans[:i], plans[i], previous, current)
+
+
+def _words(text: str) -> set[str]:
+    return {word.lower() for word in _WORD.findall(text)}
+
+
+def _renamed(texts: Sequence[str], old: Sequence[str], names: Sequence[str], rng: Random) -> list[str]:
+    """The texts with some of these names in the place of the `old` ones (in lower case), in the same case."""
+    new = dict(zip(old, rng.sample(names, len(old)), strict=True))
+
+    def other(match: re.Match[str]) -> str:
+        word = match.group()
+        name = new.get(word.lower())
+        if name is None:
+            return word
+        if word.islower():
+            return name.lower()
+        return name.upper() if word.isupper() else name[0].upper() + name[1:]
+
+    return [_WORD.sub(other, text) for text in texts]
+
+
+def _renumbered(texts: Sequence[str], values: Sequence[str], rng: Random) -> list[str]:
+    """The texts with other numbers of as many digits in the place of those among the values."""
+    new = {}
+    for number in filter(str.isdigit, values):
+        low = 10 ** (len(number) - 1) if len(number) > 1 else 0
+        new[number] = str(rng.randrange(low, 10 ** len(number)))
+    return [re.sub(r"\d+", lambda match: new.get(match.group(), match.group()), text) for text in texts]
+
+
+@cache
+def foreign_names(app: str) -> tuple[str, ...]:
+    """Names of the other applications that mean nothing in this one."""
+    known = {name.lower() for name in plain_names(app)}
+    return tuple(sorted({name for other in APPS for name in plain_names(other) if name.lower() not in known}))
+
+
+def draw_value_row(apps: Sequence[str], rng: Random, walks: Walks = ()) -> Row:
+    """A `value_row` of a random task of any of the applications, with pictures if there are `walks` of each."""
+    while True:
+        i = rng.randrange(len(apps))
+        sampled, screens = rng.choice(planner_tasks(apps[i])), walks[i] if walks else ()
+        if row := value_row(sampled, foreign_names(apps[i]), rng, screens):
+            return row
+
+
+# -- demonstrations ----------------------------------------------------------------------------------------
+
+
 def demonstrate(
-    env: Environment,
-    parts: Sequence[Aim],
-    task: Task,
-    rng: random.Random,
-    slips: float,
-    unsolved: bool = False,
+    env: Environment, parts: Sequence[Aim], task: Task, rng: Random, slips: float, unsolved: bool = False
 ) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
@@ -138,20 +235,16 @@ def demonstrate(
     return decisions
 
 
-def _decisions(task: Task, steps: Sequence[Transition]) -> list[Hindsight]:
-    return [
-        Hindsight(task.instruction, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)
-    ]
+def _decisions(task: Task, steps: Walk) -> list[Hindsight]:
+    ask = task.instruction
+    return [Hindsight(ask, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
 
 
 def demonstrations(
     app: str, count: int, slips: float, seed: int | str, unsolved: bool = False
 ) -> list[list[Hindsight]]:
-    """The decisions of `count` demonstrations that solved their task, or with `unsolved` of any.
-
-    EnvironmentFault as in `through_faults`.
-    """
-    rng = random.Random(f"demonstrations of {app} {seed}")
+    """The decisions of `count` demonstrations that solved their task (`unsolved`: any); see `through_faults`."""
+    rng, tasks = Random(f"demonstrations of {app} {seed}"), planner_tasks(app)
     with closing(opened(app)) as env:
-        tried = through_faults(lambda: demonstrate(env, *rng.choice(lessons(app)), rng, slips, unsolved))
+        tried = through_faults(lambda: demonstrate(env, *rng.choice(tasks), rng, slips, unsolved))
         return list(islice(filter(None, tried), count))

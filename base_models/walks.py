@@ -1,5 +1,4 @@
-"""Random walks through an application, with the names and boxes of all visible elements: the data of the base
-models.
+"""Random walks through an application, with names and boxes of all visible elements: the base models' data.
 
 A walk uses the widget tree and the texts that goals to be trained on type, each after what opens its field.
 It knows no task and no script: of a workflow it shows no more than two random steps happen to do.
@@ -7,12 +6,12 @@ It knows no task and no script: of a workflow it shows no more than two random s
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cache
 from itertools import count, islice, pairwise
+from random import Random
 from typing import Any
 
 from PIL import Image
@@ -46,14 +45,17 @@ class Transition:
     walk: int  # number of the walk; transitions of one walk follow each other
 
 
+Walk = Sequence[Transition]
+Walks = Sequence[Walk]  # one an application
+
+
 def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, walk: int = 0) -> Transition:
-    """Carry out a script step after `last`.  ScriptError if the screen lacks what the step names."""
+    """Carry out a script step after `last`.  ScriptError if the screen does not show what the step names."""
     screen, before = (last.next_screen, last.after) if last else (screenshot(desk), desk.state())
-    elements, action = tuple(desk.elements()), to_action(desk, step)
+    elements, action, plan = tuple(desk.elements()), to_action(desk, step), to_plan(step)
     desk.perform(action)
-    return Transition(
-        desk.app, screen, elements, step, to_plan(step), action, before, desk.state(), screenshot(desk), walk
-    )
+    after, picture = desk.state(), screenshot(desk)
+    return Transition(desk.app, screen, elements, step, plan, action, before, after, picture, walk)
 
 
 @cache
@@ -80,7 +82,13 @@ def hotkeys(app: str) -> tuple[str, ...]:
     return tuple(sorted({step["press"] for step in steps if "press" in step} | {"esc"}))
 
 
-def random_settings(app: str, defaults: dict[str, Any], rng: random.Random) -> dict[str, Any]:
+@cache
+def names(app: str) -> tuple[str, ...]:
+    """The values of an application's goals that stand for nothing but themselves."""
+    return tuple(sorted({aim.word for aim in aims_of(app, "train")} - {"on", "off"}))
+
+
+def random_settings(app: str, defaults: dict[str, Any], rng: Random) -> dict[str, Any]:
     """Settings to start from: those of a task, and values of three random goals and their set-ups."""
     settings: dict[str, Any] = draw_starts(space(app), (), rng) if has_space(app) else {}
     for name in rng.sample(sorted(by_goal(app)), 3):
@@ -102,8 +110,8 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
     return groups
 
 
-def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str, Any]:
-    """A random script step; into a field goes mostly what is typed there after `clicked`."""
+def random_step(desk: Window, rng: Random, clicked: str = "") -> dict[str, Any]:
+    """A random script step that the screen allows; a field mostly gets what is typed there after `clicked`."""
     if desk.typing and rng.random() < 0.6:
         fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
         return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
@@ -126,8 +134,8 @@ def random_step(desk: Window, rng: random.Random, clicked: str = "") -> dict[str
     return {"click": rng.choice(clear).name}
 
 
-def _random_click(app: str, clear: Sequence[Element], rng: random.Random) -> dict[str, Any]:
-    """A click that leaves a real application open, a share `_TO_FIELD` on fields; else Escape."""
+def _random_click(app: str, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
+    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; otherwise Escape."""
     free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
     if not free:
         return {"press": "esc"}
@@ -143,10 +151,10 @@ def unambiguous(elements: Iterable[Element]) -> list[Element]:
     return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
 
 
-def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
-    """Random steps without end; every `WALK_LENGTH` steps the application starts anew from random settings.
+def random_walk(desk: Window, rng: Random) -> Iterator[Transition]:
+    """Random steps without end; after `WALK_LENGTH` steps or a fault the application starts anew.
 
-    So it does after a fault.  EnvironmentFault after `FAULTS` of them with no step between.
+    EnvironmentFault after `FAULTS` of them with no step between.
     """
     faults = 0
     for number in count(1):
@@ -168,7 +176,7 @@ def random_walk(desk: Window, rng: random.Random) -> Iterator[Transition]:
 def collect(app: str, length: int, seed: int | str) -> list[Transition]:
     """The first `length` steps of a random walk."""
     with closing(opened(app)) as env:
-        return list(islice(random_walk(window_of(env), random.Random(f"{app} {seed}")), length))
+        return list(islice(random_walk(window_of(env), Random(f"{app} {seed}")), length))
 
 
 def screenshot(desk: Window) -> bytes:

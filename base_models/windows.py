@@ -1,5 +1,4 @@
-"""The windows that walks go through: ScienceDesk's, and those of real applications behind the same few
-methods.
+"""The windows that walks go through: ScienceDesk's and real applications', behind the same few methods.
 
 The boxes of elements and the pictures of a real application are those of its screen at the size of
 ScienceDesk's windows.
@@ -22,12 +21,10 @@ from sciencedesk.real.app import App
 
 # what leads a walk out of the window: to other programs, dialogs of files, animations, or the end
 AWAY = {
-    "KAlgebra": {"Session menu", "Help menu", "Quit", "Recent Scripts", "Export Log...", "Save",
-    "Full Screen",
+    "KAlgebra": {"Session menu", "Help menu", "Quit", "Recent Scripts", "Export Log...", "Save", "Full Screen",
                  "Full Screen Mode", "Float", "Close"},
     "PyMOL": {"File", "Edit", "Build", "Movie", "Setting", "Scene", "Wizard", "Plugin", "Help", "Draw/Ray",
-    "Builder",
-              "Properties", "Rock", "Play", "External GUI"},
+              "Builder", "Properties", "Rock", "Play", "External GUI"},
     "GrassGIS": {"Help", "Python tab", "Save"},
 }  # fmt: skip
 DOUBLE = {"KAlgebra": "row", "GrassGIS": "row"}  # role of what a walk sometimes double-clicks
@@ -69,14 +66,9 @@ class AppWindow:
     def reset(self, settings: Mapping[str, Any]) -> None:
         begin = tuple({"func": "set", "key": key, "value": value} for key, value in settings.items())
         task = Task(
-            id=f"{self.app}/walk",
-            app=self.app,
-            grade="A",
-            instruction="Walk about.",
-            steps=0,
-            initialize=begin,
-            evaluate=(),
-        )
+            id=f"{self.app}/walk", app=self.app, grade="A", instruction="Walk about.", steps=0,
+            initialize=begin, evaluate=(),
+        )  # fmt: skip
         self._named = None
         self._picture, _ = self.env.reset(task)
 
@@ -111,8 +103,9 @@ class AppWindow:
 
 
 def through_faults(make: Callable[[], Made]) -> Iterator[Made]:
-    """What `make` gives, call after call without end; a call that the application breaks in is named, left
-    out and made good for by the next one.  EnvironmentFault after `FAULTS` such calls in a row.
+    """What `make` gives, call after call without end, without the calls that the application breaks in.
+
+    Each of these is named.  EnvironmentFault after `FAULTS` of them in a row.
     """
     faults = 0
     while True:
@@ -134,5 +127,5 @@ def window_of(env: Environment) -> Window:
 
 
 def opened(app: str) -> Environment:
-    """An environment with pictures of ScienceDesk's size.  UserError as of `environment`."""
+    """An environment with pictures of the size of ScienceDesk's.  UserError as of `environment`."""
     return environment(app, fit=lambda _: (WIDTH, HEIGHT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 from tiny_models import made_up
@@ -12,10 +13,10 @@ from base_models.attempts import Attempt, AttemptMaker, Question, labelled_attem
 from base_models.hindsight import reached
 from base_models.replies import NOTHING, held, needless
 from base_models.rows import READING
-from base_models.sources import JUDGE_BATCH, RULINGS, judge_source, ruling_source
-from base_models.text_attempts import names, renamed, text_attempts, text_lessons
-from base_models.training_tasks import judge_lessons, judge_tasks
-from base_models.walks import Transition, screenshot
+from base_models.sources import JUDGE_BATCH, RULINGS, judge_sampler, ruling_sampler
+from base_models.text_attempts import renamed, tasks_by_size, text_attempts
+from base_models.training_tasks import judge_tasks
+from base_models.walks import Transition, names, screenshot
 from coda_lib.action import Action
 from coda_lib.applications import APPS
 from coda_lib.judge import Verdict, parse_verdict
@@ -81,18 +82,18 @@ def test_what_a_reply_says_of_walks_is_what_the_states_say(walks):
 
 def test_a_rollout_is_judged_by_the_check_and_the_script(walks):
     maker = AttemptMaker(walks[0])
-    lesson = next(
-        lesson for lesson in judge_lessons("algebra") if len(lesson[1].solution) == 3 and not lesson[1].ans
+    sampled = next(
+        sampled for sampled in judge_tasks("algebra") if len(sampled[1].solution) == 3 and not sampled[1].ans
     )
-    plans = [to_plan(step) for step in lesson[1].solution]
+    plans = [to_plan(step) for step in sampled[1].solution]
     shot = made_up().steps[0]
 
     def reply(plans: list[str], success: bool) -> str:
         steps = tuple(Step(shot.screenshot, plan, "", (Action.wait(),)) for plan in plans)
         played = replace(
-            made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=lesson[1].instruction
+            made_up(steps=steps, stop=StopReason.DONE, success=success), instruction=sampled[1].instruction
         )
-        return maker.rollout(played, lesson, random.Random(0)).questions[0].reply
+        return maker.rollout(played, sampled, random.Random(0)).questions[0].reply
 
     def verdict(plans: list[str], success: bool) -> Verdict:
         return parse_verdict(reply(plans, success))
@@ -115,15 +116,15 @@ def test_of_a_step_taken_twice_the_last_one_counts():
 
 def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
     maker = AttemptMaker(walks[0])
-    lesson = next(
-        lesson for lesson in judge_lessons("algebra") if [aim.goal.name for aim in lesson[0]] == ["plot"]
+    sampled = next(
+        sampled for sampled in judge_tasks("algebra") if [aim.goal.name for aim in sampled[0]] == ["plot"]
     )
     solved = next(
         attempt
         for seed in range(99)
-        if verdict_of(attempt := maker.script(lesson, [lesson], random.Random(seed))).clean
+        if verdict_of(attempt := maker.script(sampled, [sampled], random.Random(seed))).clean
     )
-    (aim,), task = lesson
+    (aim,), task = sampled
     effects, values, ruling = solved.questions[0].reply.split("\n")
     assert aim.word in values.split(", ")
     assert effects.startswith("Click ") and effects.endswith(f"Type '{aim.word}' and press Enter.")
@@ -133,7 +134,7 @@ def test_a_reply_says_what_was_done_then_what_holds_then_rules(walks):
     )
     prompt = "".join(part["text"] for part in row.messages[0]["content"])
     assert prompt.startswith(to_plan(task.solution[0])) and f"DONE\n{task.instruction}" in prompt
-    draw, rng = ruling_source(["algebra"], [[solved]]), random.Random(0)
+    draw, rng = ruling_sampler(["algebra"], [[solved]]), random.Random(0)
     drawn = [draw(rng) for _ in range(12 * RULINGS)]  # sorted by length: all of a portion
     assert 0.3 < sum(row in solved.rulings for row in drawn) / len(drawn) < 0.7  # the others have other names
 
@@ -174,19 +175,21 @@ def test_with_other_names_an_attempt_is_the_same():
 def test_further_questions_about_a_rollout_are_answered_by_its_states(walks):
     maker = AttemptMaker(walks[APPS.index("gis")])
     env = maker.env
-    lesson = next(lesson for lesson in judge_lessons("gis") if len(lesson[0]) == 2 and not lesson[1].ans)
-    env.reset(lesson[1])
+    sampled = next(sampled for sampled in judge_tasks("gis") if len(sampled[0]) == 2 and not sampled[1].ans)
+    env.reset(sampled[1])
     steps = []
-    for step in lesson[1].solution:
+    for step in sampled[1].solution:
         action = to_action(env.desk, step)
         steps.append(Step(screenshot(env.desk), to_plan(step), "", (action,)))
         env.step(action)
     state = env.desk.state()
     played = replace(
         made_up(steps=tuple(steps), stop=StopReason.STEP_LIMIT, success=True),
-        instruction=lesson[1].instruction,
+        instruction=sampled[1].instruction,
     )
-    more = [q for seed in range(12) for q in maker.rollout(played, lesson, random.Random(seed)).questions[1:]]
+    more = [
+        q for seed in range(12) for q in maker.rollout(played, sampled, random.Random(seed)).questions[1:]
+    ]
     wishes = wishes_of("gis")
     single = [q for q in more if q.instruction in wishes]
     assert single and not any(q.whole for q in single)
@@ -207,14 +210,14 @@ def test_attempts_by_script_are_labelled_by_the_check(walks):
 def test_the_judges_batches_are_of_one_kind_each(walks):
     walk = walks[APPS.index("gis")]
     source, rng = (
-        judge_source([walk], [labelled_attempts(walk, [], 6, seed=0)], [text_attempts("gis", 9, 0)]),
+        judge_sampler([walk], [labelled_attempts(walk, [], 6, seed=0)], [text_attempts("gis", 9, 0)]),
         random.Random(0),
     )
     batches = [[source(rng) for _ in range(JUDGE_BATCH)] for _ in range(36)]
     shown = [{bool(row.pictures) for rows in batch for row in rows} for batch in batches]
     assert all(len(kinds) == 1 for kinds in shown) and sum(kinds == {False} for kinds in shown) == 12
     assert all(rows for batch in batches for rows in batch)
-    assert "One batch in three is without pictures" in " ".join(judge_source.__doc__.split())  # 12 of 36
+    assert "One batch in three is without pictures" in " ".join(judge_sampler.__doc__.split())  # 12 of 36
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -236,7 +239,8 @@ def test_attempts_in_words_are_labelled_by_the_check(app):
 
 
 def test_a_faultless_attempt_in_words_is_its_script():
-    tasks = {task.instruction: task for lessons in text_lessons("algebra").values() for _, task in lessons}
+    sampled = chain.from_iterable(tasks_by_size("algebra").values())
+    tasks = {task.instruction: task for _, task in sampled}
     for attempt in text_attempts("algebra", 200, seed=1):
         task = tasks[attempt.questions[0].instruction]
         if list(attempt.plans[:-1]) == [to_plan(step) for step in task.solution] and not task.ans:
@@ -246,7 +250,7 @@ def test_a_faultless_attempt_in_words_is_its_script():
 
 
 def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdict(walks):
-    often, never = [task for task in judge_tasks("algebra") if not task.ans][:2]
+    often, never = [task for _, task in judge_tasks("algebra") if not task.ans][:2]
     tries = [made_up(task_id=task.id, instruction=task.instruction, success=False) for task in (often, never)]
     failed = [replace(trajectory, run=run) for trajectory in tries for run in range(9)]
     solved = replace(tries[0], run=9, success=True)

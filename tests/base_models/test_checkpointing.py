@@ -11,7 +11,7 @@ import torch
 from tiny_models import save_tiny
 
 from base_models import checkpointing, recipe
-from base_models.checkpointing import Journal, Kept
+from base_models.checkpointing import Checkpointer, Journal
 from base_models.data import Data, Recipe
 from base_models.recipe import load_checkpoint
 
@@ -24,7 +24,7 @@ def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> 
     """The weights and the log of the executor's two stages, six steps each, of which one may be interrupted."""
     made = Data(folder, ["PyMOL"], Recipe(vision=6, executor=6))
     made.__dict__["walks"] = walks
-    words, network = load_checkpoint(start)
+    processor, network = load_checkpoint(start)
     taken = 0
 
     step = torch.optim.AdamW.step
@@ -40,7 +40,7 @@ def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> 
         patch.setattr(torch.optim.AdamW, "step", counted)
         patch.setattr(recipe.sources, "SCREENS", 2)
         patch.setattr(checkpointing, "EVERY", 2)
-        recipe.train_stages(made, "executor", words, network, Journal(folder / "executor.jsonl"))
+        recipe.train_stages(made, "executor", processor, network, Journal(folder / "executor.jsonl"))
     entries = [json.loads(line) for line in (folder / "executor.jsonl").read_text().splitlines()]
     return network.state_dict(), [
         {name: entry[name] for name in entry if name != "seconds"} for entry in entries
@@ -62,19 +62,22 @@ def test_a_killed_training_ends_with_the_same_weights_and_log(tmp_path, walks, m
 
 def test_what_is_kept_of_another_part_is_not_taken(tmp_path):
     layer = torch.nn.Linear(2, 2)
-    one = Kept(tmp_path / "checkpointing.pt", "executor")
-    assert one.begin(layer=layer) == (0, {})
-    one.finish()
-    one.keep(5, 5, {"average": 0.5})
+    checkpointer = Checkpointer(tmp_path / "checkpointing.pt", "executor")
+    assert checkpointer.restore(layer=layer) == (0, {})
+    checkpointer.next_stage()
+    checkpointer.save(5, 5, {"average": 0.5})
     assert (
-        Kept(tmp_path / "checkpointing.pt", "executor").stage,
-        Kept(tmp_path / "checkpointing.pt", "planner").stage,
+        Checkpointer(tmp_path / "checkpointing.pt", "executor").stage,
+        Checkpointer(tmp_path / "checkpointing.pt", "planner").stage,
     ) == (1, 0)
     other = torch.nn.Linear(2, 2)
-    assert Kept(tmp_path / "checkpointing.pt", "planner").begin(layer=other) == (0, {})
-    assert Kept(tmp_path / "checkpointing.pt", "executor").begin(layer=other) == (5, {"average": 0.5})
+    assert Checkpointer(tmp_path / "checkpointing.pt", "planner").restore(layer=other) == (0, {})
+    assert Checkpointer(tmp_path / "checkpointing.pt", "executor").restore(layer=other) == (
+        5,
+        {"average": 0.5},
+    )
     assert torch.equal(other.weight, layer.weight)
-    Kept().keep(1, 1, {})  # nowhere
+    Checkpointer().save(1, 1, {})  # nowhere
 
 
 def test_a_journal_goes_back(tmp_path):

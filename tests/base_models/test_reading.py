@@ -10,9 +10,9 @@ import torch
 from tiny_models import save_tiny
 
 from base_models.architecture import PATCH
-from base_models.reading import Reading, _symbol
-from base_models.rows import Shown, shown
-from base_models.sources import page_source, screens_source, shown_names
+from base_models.reading import ReadingHeads, _symbol
+from base_models.rows import LabelledScreen, labelled
+from base_models.sources import page_sampler, screens_sampler, shown_names
 from base_models.synthetic_screens import draw_page
 from base_models.training import train_language, train_vision
 from base_models.walks import unambiguous
@@ -41,12 +41,12 @@ NAMES = [
 ]
 
 
-def page_of(seed: int, invented: float = 0.0) -> Shown:
+def page_of(seed: int, invented: float = 0.0) -> LabelledScreen:
     return draw_page(NAMES, random.Random(seed), invented)
 
 
 @pytest.fixture(scope="module")
-def drawn() -> list[Shown]:
+def drawn() -> list[LabelledScreen]:
     return [page_of(seed) for seed in range(40)]
 
 
@@ -94,10 +94,10 @@ def test_letters_lie_where_they_are_drawn():
 
 
 def test_plans_about_a_page_point_at_what_they_name(walks):
-    rows = page_source(walks[:1])(random.Random(0))
+    rows = page_sampler(walks[:1])(random.Random(0))
     assert len({row.pictures[0].tobytes() for row in rows}) == 1
     for row in rows:
-        named = [e for e in row.shown.elements if f"'{e.name}'" in str(row.messages)]
+        named = [e for e in row.screen.elements if f"'{e.name}'" in str(row.messages)]
         (action,) = parse_actions(row.reply, (WIDTH, HEIGHT))
         x, y = action.x * WIDTH, action.y * HEIGHT
         assert any(
@@ -110,7 +110,7 @@ def test_the_towers_screens_are_of_walks_and_pages(walks):
     known = {t.screen for walk in walks for t in walk}
 
     def share(pages: float) -> float:
-        draw, rng = screens_source(walks, pages), random.Random(0)
+        draw, rng = screens_sampler(walks, pages), random.Random(0)
         return float(np.mean([draw(rng).screen not in known for _ in range(60)]))
 
     assert share(0.0) == 0 and share(1.0) == 1 and 0.2 < share(0.5) < 0.8
@@ -118,11 +118,11 @@ def test_the_towers_screens_are_of_walks_and_pages(walks):
 
 
 def test_patches_are_told_what_is_in_them(executor):
-    reading = Reading(executor[1], 0)
+    reading = ReadingHeads(executor[1], 0)
     place = 7 * 14 + 5, 4 * 14 + 9  # px: the patch in row 4, column 7
     whole = Element("all", "row", (0, 0, WIDTH, HEIGHT))
     small = Element("Betelgeuse Major", "target", (7 * 14, 4 * 14, 14, 14))
-    screen = Shown(b"", (small, whole), ((*place, "B"), (place[0] + 6, place[1], "e")))
+    screen = LabelledScreen(b"", (small, whole), ((*place, "B"), (place[0] + 6, place[1], "e")))
     columns = WIDTH // PATCH
     token, within = (
         (4 // 2) * (columns // 2) + 7 // 2,
@@ -146,11 +146,11 @@ def test_a_head_reads_the_patch_it_belongs_to(executor):
     """The tower works on patches in the order of its windows; merged in the order of their labels they are
     the image tokens.
     """
-    words, network = executor
-    inputs = words.image_processor([decode_image(page_of(5).screen)] * 2, return_tensors="pt")
+    processor, network = executor
+    inputs = processor.image_processor([decode_image(page_of(5).screen)] * 2, return_tensors="pt")
     grid = inputs["image_grid_thw"]
     seen = network.model.visual(inputs["pixel_values"], grid)
-    ordered = Reading(network, 0)._in_order(seen.last_hidden_state, grid)
+    ordered = ReadingHeads(network, 0)._in_order(seen.last_hidden_state, grid)
     assert not torch.equal(ordered, seen.last_hidden_state)
     assert torch.allclose(network.model.visual.merger(ordered), seen.pooler_output, atol=1e-6)
 
@@ -158,7 +158,7 @@ def test_a_head_reads_the_patch_it_belongs_to(executor):
 def test_reading_is_learned_and_letters_of_walks_are_not_told(executor, walks):
     _, network = executor
     page, grid = page_of(5), torch.tensor([[1, HEIGHT // PATCH, WIDTH // PATCH]])
-    reading = Reading(network, 0)
+    reading = ReadingHeads(network, 0)
     reading.heads = torch.nn.ModuleList([torch.nn.Linear(432, head.out_features) for head in reading.heads])
     patches = torch.empty(432, 432)
     patches = patches.copy_(torch.eye(432))  # each patch says which one it is
@@ -172,7 +172,7 @@ def test_reading_is_learned_and_letters_of_walks_are_not_told(executor, walks):
     assert loss < first / 10
     assert before["letters"] < 0.2 < 0.95 < after["letters"] and before["names"] < 0.2 < 0.95 < after["names"]
     reading.heads.zero_grad(set_to_none=False)
-    loss, of_walk = reading.loss(patches, grid, [shown(walks[0][0])])
+    loss, of_walk = reading.loss(patches, grid, [labelled(walks[0][0])])
     loss.backward()
     assert (
         np.isnan(of_walk["letters"])
@@ -182,14 +182,14 @@ def test_reading_is_learned_and_letters_of_walks_are_not_told(executor, walks):
 
 
 def test_the_tower_goes_on_reading_while_the_executor_learns_to_point(executor, walks):
-    words, network = executor
-    reading, log = Reading(network, 0), []
+    processor, network = executor
+    reading, log = ReadingHeads(network, 0), []
     before = reading.heads[0].weight.detach().clone()
     figures = train_vision(
-        words, network, log.append, reading, screens_source(walks[:1], 0.5), 2, 0, names=1.0
+        processor, network, log.append, reading, screens_sampler(walks[:1], 0.5), 2, 0, names=1.0
     )
     seen = reading.heads[0].weight.detach().clone()
-    train_language(words, network, log.append, "executor", page_source(walks[:1]), 2, 0, 2, reading)
+    train_language(processor, network, log.append, "executor", page_sampler(walks[:1]), 2, 0, 2, reading)
     assert not torch.equal(before, seen) and not torch.equal(seen, reading.heads[0].weight)
     assert [entry["stage"] for entry in log] == ["vision", "vision", "executor", "executor"]
     assert all({"letters", "names"} <= entry.keys() and np.isfinite(entry["loss"]) for entry in log)
@@ -199,9 +199,16 @@ def test_the_tower_goes_on_reading_while_the_executor_learns_to_point(executor, 
 def test_a_tower_of_other_patches_reads_as_well(executor, walks):
     """The towers of the published planner and judges have patches of 42 px."""
     published = CHECKPOINTS / "planner"
-    words, network = load_processor(published), load_network(published, trainable=True, device="cpu")
+    processor, network = load_processor(published), load_network(published, trainable=True, device="cpu")
     assert network.config.vision_config.patch_size != executor[1].config.vision_config.patch_size
     figures = train_vision(
-        words, network, [].append, Reading(network, 0), screens_source(walks[:1], 0.0), 2, 0, names=1.0
+        processor,
+        network,
+        [].append,
+        ReadingHeads(network, 0),
+        screens_sampler(walks[:1], 0.0),
+        2,
+        0,
+        names=1.0,
     )
     assert 0 <= figures["names"] <= 1

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 import pytest
 
-from base_models.copying import draw_value_row
 from base_models.hindsight import (
     achievements,
     distracted,
@@ -19,8 +18,15 @@ from base_models.hindsight import (
     with_past,
 )
 from base_models.rows import MOVING, SIZE, Row, description_row, element_row, grounding_row, moving
-from base_models.sources import GROUP, SCREENS, UNSURE, executor_source, how_to_source, planner_source
-from base_models.training_tasks import demonstrate, demonstrations, how_to_row, judge_lessons, lessons
+from base_models.sources import GROUP, SCREENS, UNSURE, executor_sampler, how_to_sampler, planner_sampler
+from base_models.training_tasks import (
+    demonstrate,
+    demonstrations,
+    draw_value_row,
+    how_to_row,
+    judge_tasks,
+    planner_tasks,
+)
 from base_models.walks import by_goal, typed_words
 from coda_lib.applications import APPS
 from coda_lib.grammar import parse_actions
@@ -83,7 +89,7 @@ def test_what_has_no_usual_place_is_asked_for(walks):
 
 
 def test_the_executors_batches_are_of_one_kind_each(walks):
-    source, rng = executor_source(walks), random.Random(0)
+    source, rng = executor_sampler(walks), random.Random(0)
     batches = [[source(rng) for _ in range(SCREENS)] for _ in range(8)]
     copies, alone = batches.pop(7), batches.pop(3)
     groups = [group for batch in batches for group in batch]
@@ -132,7 +138,7 @@ def test_no_instruction_of_a_test_task_is_learned(walks, shown):
         walks, shown, strict=True
     ):  # one application may ask what is a test task of another
         held_out = {task.instruction for task in test_tasks(walk[0].app)}
-        for source in (planner_source([walk], [demonstrated]), executor_source([walk])):
+        for source in (planner_sampler([walk], [demonstrated]), executor_sampler([walk])):
             for _ in range(200):
                 drawn = source(rng)
                 for row in drawn if isinstance(drawn, list) else [drawn]:
@@ -141,16 +147,16 @@ def test_no_instruction_of_a_test_task_is_learned(walks, shown):
 
 @pytest.mark.parametrize("app", APPS)
 def test_base_models_learn_from_the_train_region_alone(app):
-    for drawn in (lessons(app), judge_lessons(app)):
+    for drawn in (planner_tasks(app), judge_tasks(app)):
         assert {len(parts) for parts, _ in drawn} == {1, 2, 3} and len(drawn) >= 1500
         assert {region(space(app), parts) for parts, _ in drawn} == {"train"}
-    asked = {task.instruction for _, task in (*lessons(app), *judge_lessons(app))}
+    asked = {task.instruction for _, task in (*planner_tasks(app), *judge_tasks(app))}
     assert not asked & {task.instruction for task in test_tasks(app)}
     assert len({*typed_words(app, "development")} - {*typed_words(app)}) > 20
 
 
 def test_a_how_to_gives_the_next_step_of_a_script_without_a_picture():
-    task = next(task for parts, task in lessons("gis") if len(parts) == 2 and not task.ans)
+    task = next(task for parts, task in planner_tasks("gis") if len(parts) == 2 and not task.ans)
     plans = [*map(to_plan, task.solution), "DONE"]
     rows = [how_to_row(task, random.Random(seed)) for seed in range(60)]
     assert {row.reply for row in rows} == set(plans)
@@ -160,8 +166,8 @@ def test_a_how_to_gives_the_next_step_of_a_script_without_a_picture():
             "".join(f"{plan} " for plan in plans[:i]) for i, plan in enumerate(plans) if plan == row.reply
         ]
         assert words_of(row) in [f"{task.instruction}\n{plans}".rstrip("\n") for plans in past]
-    asked = {words_of(how_to_source(["gis"])(random.Random(seed))).splitlines()[0] for seed in range(40)}
-    assert len(asked) > 20 and asked <= {task.instruction for _, task in lessons("gis")}
+    asked = {words_of(how_to_sampler(["gis"])(random.Random(seed))).splitlines()[0] for seed in range(40)}
+    assert len(asked) > 20 and asked <= {task.instruction for _, task in planner_tasks("gis")}
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -172,7 +178,7 @@ def test_values_to_copy_stand_in_the_instruction_and_are_of_no_other_region(app)
         for aims in here.aims.values() for aim in aims if here.regions[aim.goal.name, aim.word] != "train"
         for number in range(len(aim.goal.wordings))
     }  # fmt: skip
-    known = {task.instruction for _, task in lessons(app)}
+    known = {task.instruction for _, task in planner_tasks(app)}
     new = 0
     for _ in range(300):
         row = draw_value_row([app], rng)
@@ -194,7 +200,7 @@ def test_values_to_copy_can_have_pictures_of_their_own_application(walks):
 @pytest.mark.parametrize("app", APPS)
 def test_a_demonstration_without_slips_is_the_script(app):
     env, rng = ScienceDesk(app), random.Random(0)
-    for parts, task in rng.sample(lessons(app), 8):
+    for parts, task in rng.sample(planner_tasks(app), 8):
         decisions = demonstrate(env, parts, task, rng, slips=0.0)
         script = [to_plan(step) for step in task.solution]
         plans = [planner_row(decision).reply for decision in decisions]
@@ -205,7 +211,9 @@ def test_a_demonstration_without_slips_is_the_script(app):
 
 def test_unsolved_demonstrations_show_their_steps_and_no_end():
     rng, env = random.Random(1), ScienceDesk("astron")
-    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 2 and not task.ans)
+    parts, task = next(
+        (parts, task) for parts, task in planner_tasks("astron") if len(parts) == 2 and not task.ans
+    )
     tries = [demonstrate(env, parts, task, rng, slips=0.6, unsolved=True) for _ in range(20)]
     ended = [decisions for decisions in tries if decisions and decisions[-1].step is None]
     assert 0 < len(ended) < 20
@@ -215,7 +223,7 @@ def test_unsolved_demonstrations_show_their_steps_and_no_end():
 def test_a_demonstration_of_what_holds_already_ends_at_once():
     env = ScienceDesk("astron")
     parts, task = next(
-        (parts, task) for parts, task in lessons("astron") if len(parts) == 1 and parts[0].goal.key
+        (parts, task) for parts, task in planner_tasks("astron") if len(parts) == 1 and parts[0].goal.key
     )
     held = replace(
         task,
@@ -227,7 +235,9 @@ def test_a_demonstration_of_what_holds_already_ends_at_once():
 
 def test_a_demonstration_with_slips_goes_astray_and_arrives():
     rng, env = random.Random(1), ScienceDesk("astron")
-    parts, task = next((parts, task) for parts, task in lessons("astron") if len(parts) == 2 and not task.ans)
+    parts, task = next(
+        (parts, task) for parts, task in planner_tasks("astron") if len(parts) == 2 and not task.ans
+    )
     tries = [demonstrate(env, parts, task, rng, slips=0.4) for _ in range(40)]
     arrived = [decisions for decisions in tries if decisions]
     assert 0 < len(arrived) < 40  # an attempt that does not solve the task shows nothing

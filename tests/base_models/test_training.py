@@ -15,7 +15,7 @@ from base_models.attempts import AttemptMaker, Question
 from base_models.checks import judging, paired, unseen_attempts
 from base_models.rows import Row
 from base_models.training import batch_of, packed_batch
-from base_models.training_tasks import judge_tasks, unseen_lessons
+from base_models.training_tasks import development_tasks, judge_tasks
 from coda_lib.action import Action
 from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.environment import EnvironmentFault
@@ -27,14 +27,14 @@ from coda_lib.trajectory import StopReason, Trajectory, decode_image
 
 
 def test_what_is_given_is_not_learned(tmp_path):
-    words = load_processor(save_tiny(tmp_path / "judge"))
+    processor = load_processor(save_tiny(tmp_path / "judge"))
     row = Row([{"role": "user", "content": [{"type": "text", "text": "Turn"}]}], "DONE", given="off\n")
-    inputs, labels = batch_of(words, [row])
+    inputs, labels = batch_of(processor, [row])
     learned = inputs["input_ids"][0][labels[0] >= 0].tolist()
-    assert words.tokenizer.decode(learned) == f"DONE{words.tokenizer.eos_token}"
-    assert "off" in words.tokenizer.decode(inputs["input_ids"][0])
-    _, labels = batch_of(words, [replace(row, whole=False)])  # the beginning of a reply does not end it
-    assert words.tokenizer.decode(labels[0][labels[0] >= 0].tolist()) == "DONE"
+    assert processor.tokenizer.decode(learned) == f"DONE{processor.tokenizer.eos_token}"
+    assert "off" in processor.tokenizer.decode(inputs["input_ids"][0])
+    _, labels = batch_of(processor, [replace(row, whole=False)])  # the beginning of a reply does not end it
+    assert processor.tokenizer.decode(labels[0][labels[0] >= 0].tolist()) == "DONE"
 
 
 def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
@@ -51,7 +51,7 @@ def test_of_each_task_as_many_solved_as_failed_rollouts_make_pairs():
 
 
 def test_a_judges_card_tells_one_that_looks_from_one_that_does_not(walks, monkeypatch):
-    tasks = [task for _, task in unseen_lessons("gis")[:6]]
+    tasks = [task for _, task in development_tasks("gis")[:6]]
     ended = {
         success: made_up(number=int(success), acts=[("DONE", Action.done())], success=success)
         for success in (True, False)
@@ -103,7 +103,7 @@ def test_the_figures_of_the_judge_rest_on_tasks_that_it_never_tried(tmp_path, mo
     made = data.Data(tmp_path, ["gis"], data.Recipe(rollouts=40, unseen=30, tries=2))
     (learned,), (held_out,) = made.rollouts(), made.rollouts(unseen=True)
     assert len(learned) == 80 and len(held_out) == 60
-    assert {t.task_id for t in learned} <= {task.id for task in judge_tasks("gis")}
+    assert {t.task_id for t in learned} <= {task.id for _, task in judge_tasks("gis")}
     assert all("-development-" in t.task_id for t in held_out)
     assert made.rollouts() == [learned]  # kept
 
@@ -129,7 +129,7 @@ def test_applications_may_have_fewer_tasks_than_others(tmp_path, monkeypatch):
         assert tasks, name
         return tasks
 
-    monkeypatch.setattr(data, "judge_tasks", played.get)
+    monkeypatch.setattr(data, "judge_tasks", lambda app: [((), task) for task in played[app]])
     monkeypatch.setattr(data.Data, "_played", play)
     assert [len(of_app) for of_app in data.Data(tmp_path, list(counts), data.Recipe()).rollouts()] == [60, 30]
 
@@ -242,24 +242,25 @@ def test_a_committed_card_of_real_applications_is_what_the_recipe_writes(role):
 
 def test_many_questions_about_an_attempt_are_to_the_model_as_one_row_each(walks, tmp_path):
     folder = save_tiny(tmp_path / "judge")
-    words, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
+    processor, network = load_processor(folder), load_network(folder, trainable=False, device="cpu")
     network.set_attn_implementation("sdpa")
     attempts = [
         AttemptMaker(walks[0]).stretch(random.Random(0)),
         AttemptMaker(walks[1]).screen(random.Random(1)),
     ]
-    inputs, labels = packed_batch(words, network, [attempt.rows for attempt in attempts])
+    inputs, labels = packed_batch(processor, network, [attempt.rows for attempt in attempts])
     together = network(**inputs).logits
     for i, attempt in enumerate(attempts):
         learned = (labels[i] >= 0).nonzero()[:, 0]
         starts = [int(k) for k in learned if labels[i, k - 1] < 0]  # where a reply begins
         assert len(starts) == len(attempt.rows) > 2
         for k, row, question in zip(starts, attempt.rows, attempt.questions, strict=True):
-            alone = network(**encode(words, [row.messages])).logits[0, -1]
+            alone = network(**encode(processor, [row.messages])).logits[0, -1]
             assert torch.allclose(together[i, k - 1], alone, atol=1e-4)
-            reply = words.tokenizer(row.reply, add_special_tokens=False)["input_ids"]
+            reply = processor.tokenizer(row.reply, add_special_tokens=False)["input_ids"]
             assert labels[i, k : k + len(reply)].tolist() == reply
             ended = (
-                k + len(reply) < labels.shape[1] and labels[i, k + len(reply)] == words.tokenizer.eos_token_id
+                k + len(reply) < labels.shape[1]
+                and labels[i, k + len(reply)] == processor.tokenizer.eos_token_id
             )
             assert ended == question.whole == row.reply.endswith(("}", "."))

@@ -15,7 +15,7 @@ from app_tests import installed
 
 from base_models.architecture import processor, tokenizer
 from base_models.recipe import load_checkpoint
-from base_models.training_tasks import judge_lessons, lessons, unseen_lessons
+from base_models.training_tasks import development_tasks, judge_tasks, planner_tasks
 from base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
 from base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
 from coda_lib.action import Action
@@ -158,7 +158,11 @@ def test_every_application_takes_the_settings_of_walks(app):
 
 @pytest.mark.parametrize("app", AWAY)
 def test_every_application_has_the_lessons_that_the_recipe_draws(app):
-    assert len(lessons(app)) == 1_600 and len(judge_lessons(app)) == 1_200 and len(unseen_lessons(app)) == 200
+    assert (
+        len(planner_tasks(app)) == 1_600
+        and len(judge_tasks(app)) == 1_200
+        and len(development_tasks(app)) == 200
+    )
 
 
 def test_an_application_without_names_says_so():
@@ -184,11 +188,11 @@ def test_models_to_be_trained_see_screens_at_the_size_of_windows(tmp_path):
         WIDTH,
         HEIGHT,
     )
-    words, _ = load_checkpoint(CHECKPOINTS / "executor")
-    words.save_pretrained(tmp_path)
+    trained, _ = load_checkpoint(CHECKPOINTS / "executor")
+    trained.save_pretrained(tmp_path)
     shutil.copy(CHECKPOINTS / "executor" / "config.json", tmp_path)
     assert (
         load_processor(tmp_path).image_processor.resize_rule(SIZE)
-        == words.image_processor.resize_rule(SIZE)
+        == trained.image_processor.resize_rule(SIZE)
         == (WIDTH, HEIGHT)
     )
