@@ -20,8 +20,7 @@ TRIES = 3  # replies before a step counts as failed (released inference code)
 
 @dataclass(frozen=True)
 class Decision:
-    """What the agent does at one step; `error` is the fault of the last reply if none of three could be
-    parsed.
+    """What the agent does at one step; `error` is the fault of the last of three replies.
 
     `reply` is the executor's raw reply, or the planner's if that holds no plan.
     """

@@ -14,8 +14,7 @@ from coda_lib.prompts import render
 
 
 class Executor:
-    """Asks a chat model for the action of a plan.  It is never trained (`coda_lib.trainer` computes no
-    gradient of it).
+    """Asks a chat model for the action of a plan; it is never trained.
 
     >>> from PIL import Image
     >>> from coda_lib import ReplayModel

@@ -122,8 +122,7 @@ def final_name(name: str) -> str:
 
 
 def safe_name(text: str) -> str:
-    """A file name for a text from elsewhere: it never leaves its folder, and different texts have different
-    names.
+    """A file name for a text from elsewhere: it stays in its folder, and no two texts share one.
 
     >>> safe_name("A-01"), safe_name("../x"), safe_name("..")
     ('A-01', '..%2Fx', '%2E%2E')
@@ -178,8 +177,7 @@ def records(frame: DataFrame) -> list[dict[str, Any]]:
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[Path]:
-    """Give a plain file to a parser of this kind, such as 'JSON'.  UserError, which names the file, for all
-    that it cannot read.
+    """Give a plain file to a parser of this kind, such as 'JSON'.  UserError for all that it cannot read.
 
     A pipe, a socket or a device is refused before it is opened: reading from it may never end.
     """
@@ -226,8 +224,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def read_table(path: Path, **columns: str) -> DataFrame:
-    """The Parquet table of a file.  UserError for another file, and for a table without these columns of
-    these kinds.
+    """The Parquet table of a file.  UserError for another file or without these columns of these kinds.
 
     Kinds are 'text', 'whole', 'number', 'truth' and 'list'; an empty value is of any.
     """

@@ -184,8 +184,7 @@ def _quote(text: str) -> str:
 
 # ---- actions to text -------------------------------------------------------------------------------------
 def format_action(action: Action, size: tuple[int, int], convention: Convention = "pixel") -> str:
-    """The action as one canonical line of the UI-TARS 1.5 grammar, for an image of `size` (width, height) in
-    pixels.
+    """The action as one line of UI-TARS 1.5's grammar, for an image of `size` (width, height) in px.
 
     >>> format_action(Action.click(0.25, 0.5), size=(336, 252))
     "click(start_box='(84,126)')"

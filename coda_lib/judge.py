@@ -111,8 +111,7 @@ class VoteOutcome:
 
 @dataclass(frozen=True)
 class Rule:
-    """A voting rule: a trajectory is successful if at least `needed` votes say correct, and clean if as many
-    say clean.
+    """A voting rule: successful or clean is a trajectory that at least `needed` votes call so.
 
     `ballots` are the votes in the order in which they are given: (judge, number of its votes).  In the paper
     four votes of one judge must be unanimous (section 4).
@@ -153,8 +152,7 @@ class Rule:
         return sum(number for _, number in self.ballots)
 
     def outcome(self, replies: Sequence[str]) -> VoteOutcome:
-        """The outcome of raw replies.  A reply that is no verdict is counted in `invalid` and agrees with
-        nothing.
+        """The outcome of raw replies; one that is no verdict is counted and agrees with nothing.
 
         Raises ValueError if the votes are too few to decide.
         """
@@ -196,8 +194,7 @@ def _agreeing(verdicts: Iterable[Verdict | None]) -> tuple[int, int]:
 
 
 def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
-    """Indices (from 0) of the steps whose actions are labelled positive: all steps of a clean trajectory,
-    else none.
+    """Indices (from 0) of the steps labelled positive: all of a clean trajectory, else none.
 
     A step whose reply could not be parsed has no action to learn from and makes the trajectory unclean.  With
     `rule.trim` a successful trajectory that is not clean gives the steps that no vote calls redundant or an
@@ -223,8 +220,7 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class JudgeScore:
-    """Accepted trajectories against those that are successes by the application's own check; all fields
-    count.
+    """Accepted trajectories against successes by the application's own check; all fields count.
 
     >>> judged = JudgeScore.of(accepted=[True, True, False], success=[True, False, True])
     >>> judged.precision, judged.recall

@@ -44,8 +44,7 @@ class Observation:
 
 
 def read_plan(reply: str) -> str:
-    r"""The plan in a planner's reply: the thought of 'Thought: … Action: …', or the whole reply without these
-    words.
+    r"""The plan in a reply: the thought of 'Thought: … Action: …', or all of it but such words.
 
     Empty if the reply holds no plan.  Of a longer reply the first `LONGEST_REPLY` characters are read, and
     the plan ends with `CUT` if it is longer than these: `is_cut` tells such plans, which are counted.

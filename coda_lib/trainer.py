@@ -95,8 +95,7 @@ def specialize(
     folder: Path, seed: int, distance: bool = True, rewarding: ActionReward | None = None,
     kind: type[SpecializeTrainer] | None = None, progress: Progress = lambda done, total: None,
 ) -> Path:  # fmt: skip
-    """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3); returns `folder`, which then holds
-    its checkpoint.
+    """Stage 1: train a specialist planner with decoupled GRPO (eq. 1-3) into `folder`, which it returns.
 
     `rows` are those of `dataset.grpo_rows`.  `planner` is any Qwen2.5-VL checkpoint; only it is trained.
     Resumes from `folder`/checkpoints after a kill.  `rewarding` and `kind` are for the ablation that trains

@@ -89,8 +89,7 @@ def from_png(png: bytes) -> Image.Image:
 
 
 def screenshot_png(screenshot: Image.Image) -> bytes:
-    """`encode_image`, computed once for equal pictures: five of six screenshots of an exploration have been
-    seen before.
+    """`encode_image`, computed once for equal pictures: most screenshots have been seen before.
 
     The picture must not change afterwards.
     """

@@ -1,5 +1,4 @@
-"""What a Qwen2.5-VL network costs, from its configuration alone: parameters, floating point operations,
-bytes.
+"""What a Qwen2.5-VL network costs: parameters, floating point operations, bytes.
 
 A multiplication and an addition are two operations.  Attention counts over all pairs of tokens, the masked
 half included. tests/tools/bench/test_cost.py compares the formulas with what torch counts in a small network.

@@ -1,5 +1,4 @@
-"""An estimate of what a profile costs: memory, tokens, operations and hours, from the sizes of its networks
-alone.
+"""An estimate of what a profile costs: memory, tokens, operations and hours.
 
 No weights are loaded.  Operations are counted as in `cost`.  Models and environments work at the same time,
 so the larger of the two times counts.  The models' time is the arithmetic at a share of the GPU's peak plus,

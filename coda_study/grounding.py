@@ -1,5 +1,4 @@
-"""Does a served executor hit what it is told to click, and if not, in which coordinates does it write: `coda
-grounding`.
+"""`coda grounding`: does a served executor hit what it is told to, and in which coordinates?
 
 Buttons, tabs and fields of ScienceDesk, whose places are known, are shown on a screen of the usual size.
 Replies are read in each of the ways in which a server and a client can misunderstand each other.

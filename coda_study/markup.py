@@ -25,8 +25,7 @@ _STYLES = [
 
 
 def as_html(text: str) -> str:
-    """Any text as it is, for HTML, its attributes and HTML within Markdown: letters, and a number for every
-    other character.
+    """Any text as it is, for HTML and its attributes: letters, and numbers for all other characters.
 
     >>> as_html("<b> & more")
     '&#60;b&#62; &#38; more'
@@ -35,8 +34,7 @@ def as_html(text: str) -> str:
 
 
 def as_markdown(text: str) -> str:
-    """Any text in a line or a cell of Markdown: what would become HTML, a link, code or another line is shown
-    as it is.
+    """Any text in a line or cell of Markdown: HTML, links and code in it are shown as they are.
 
     >>> as_markdown("12.9 [5.1, 22.4], p < 0.001"), as_markdown("<img> [a](b) | c")
     ('12.9 [5.1, 22.4], p < 0.001', '&#60;img> [a]&#40;b) &#124; c')
@@ -54,9 +52,7 @@ def without_html(markdown: str) -> str:
 
 
 def clean_html(html: str) -> str:
-    """HTML that somebody made, such as a table in a notebook's output: text, tables and colours, nothing that
-    runs or loads.
-    """
+    """HTML that somebody made: its text, tables and colours; nothing that runs or loads."""
     from bleach import Cleaner  # comes with nbconvert; only the book needs it
     from bleach.css_sanitizer import CSSSanitizer
 

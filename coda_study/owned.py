@@ -94,8 +94,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def replaced_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path` to write a folder to; on success it takes the place of the one that
-    is there.
+    """Give a path beside `path` to write a folder to, which takes the place of the old one on success.
 
     On an exception `path` stays as it was.  UserError as of `remove`.
     """

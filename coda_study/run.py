@@ -58,8 +58,7 @@ class Run:
         return read_profile(self.profile_file) if stored else load_profile(default)
 
     def store(self, profile: Profile) -> None:
-        """Write the profile to the run's profile.yaml unless the very same is there; a new folder is marked
-        as a run.
+        """Write the profile to profile.yaml unless the very same is there; mark a new folder as a run.
 
         UserError if the folder holds another profile.yaml and is not marked: it is somebody else's.
         """

@@ -111,7 +111,8 @@ def _about(folder: Path) -> str:
     if "sealed tasks" in more:
         played = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
         which = "" if played == seeds else f" ({played})"
-        text += f" Sealed tasks: {int(more['sealed tasks']['tasks'].iloc[0]):,} others, drawn before any training, once each a seed{which}."
+        count = int(more["sealed tasks"]["tasks"].iloc[0])
+        text += f" Sealed tasks: {count:,} others, drawn before any training, once each a seed{which}."
     if "at temperature 0" in more:
         text += " At temperature 0: the test tasks once each a seed."
     return text

@@ -39,8 +39,7 @@ _LOADING = Lock()
 
 
 class ScreenshotProcessor(Qwen2VLImageProcessorPil):
-    """Qwen2-VL's image processor, which keeps the patches of the last pictures for all processors of this
-    process.
+    """Qwen2-VL's image processor; the patches of the last pictures are kept for the whole process.
 
     A screenshot comes back within seconds: as o_t for planner and executor, as o_{t-1}, and for every plan of
     a group.
@@ -143,8 +142,7 @@ def _loading(path: str | Path, part: str) -> Iterator[None]:
 
 
 def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLForConditionalGeneration:
-    """The network of a Qwen2.5-VL checkpoint; a network that is not trainable has no parameter that asks for
-    a gradient.
+    """The network of a Qwen2.5-VL checkpoint; not `trainable`, none of its parameters asks for a gradient.
 
     On a GPU it is of 16 bits unless it is trainable: at the learning rates of these stages nearly every
     update of a weight of 16 bits would be rounded away. UserError if the folder is missing, partial or of
@@ -237,8 +235,7 @@ class LocalModel:
         self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
-        """Sample replies; the same conversations, sampling and seed give the same replies on the same
-        machine.
+        """Sample replies, the same for the same conversations, sampling and seed on one machine.
 
         Torch's own random numbers go on as if nothing was sampled: a trainer draws the same plans wherever
         the executor runs.

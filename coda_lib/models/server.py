@@ -1,5 +1,4 @@
-"""A model behind a server of its own, with OpenAI's chat API: vLLM where there is a GPU or its command is
-given, else `transformers serve`.
+"""A model behind a server of its own, with OpenAI's chat API: vLLM or `transformers serve`.
 
 `python -m coda_lib.models.server MODEL OPTION …` is `transformers serve` with the kit's processor.  By itself
 it takes the tokenizer alone where torchvision is missing, and drops every picture without a word.
@@ -52,8 +51,7 @@ def served(
     options: Sequence[str] = (),
     vllm: Path | None = None,
 ) -> Iterator[Server]:
-    """Start a server for a checkpoint (folder or hub name), wait until it answers, and stop it on every way
-    out.
+    """Start a server for a checkpoint (folder or hub name), wait until it answers, stop it in the end.
 
     It listens on this machine alone, on a free port if none is given, and calls the model by the name given
     here; `options` are words of vLLM's own command line.  `vllm` is its command, which may belong to another

@@ -1,5 +1,4 @@
-"""Prompts that share a beginning, encoded once: sampling several replies, and the rows of a group for the
-policy's loss.
+"""Prompts that share a beginning, encoded once: for several replies, and for the loss of a group.
 
 A GRPO group is G plans for one state, so stock training encodes each state's pictures and prompt G times in
 every pass.  Here a state is encoded once, with the same log-probabilities and the same gradient (compare
@@ -69,8 +68,7 @@ def distinct(names: Sequence[Hashable]) -> tuple[list[int], list[int]]:
 
 
 def of_like_length(lengths: Sequence[int], waste: float = 0.1) -> list[list[int]]:
-    """Indices in parts whose padding is at most a share `waste`, from short to long; one part where a third
-    or less is padding.
+    """Indices in parts with a share `waste` of padding at most, short to long; one part if it has a third.
 
     >>> of_like_length([100, 30, 101, 33])
     [[1, 3], [0, 2]]
@@ -102,8 +100,7 @@ def sample(
     config: GenerationConfig,
     pictures: Sequence[Hashable] | None = None,
 ) -> torch.Tensor:  # fmt: skip
-    """A reply for each of `rows`, which holds indices of `prompts`: token ids, replies x longest reply,
-    padded behind the end.
+    """A reply for each of `rows`, indices of `prompts`: ids, replies x longest, padded behind the end.
 
     Each prompt is encoded once, and replies that have ended are no longer computed.  `pictures` names the
     beginning of each prompt up to its last picture; equal beginnings are encoded once, too.  The tokens are
@@ -260,8 +257,7 @@ class _State:
 
 @dataclass(frozen=True)
 class GroupRows:
-    """One row for each state: its prompt without the last token, then for each plan that last token and the
-    plan.
+    """One row for each state: its prompt but for the last token, then that token and a plan, G times.
 
     Each plan attends to the prompt and to itself, at the positions that it would have behind the prompt
     alone.  The last token of the prompt opens every plan, so that each token of a plan is predicted by the

@@ -1,5 +1,4 @@
-"""GRPO on TRL's trainer with each state encoded once (`models.shared_prefix`): for policy, reference and
-generation.
+"""GRPO on TRL's trainer with each state encoded once, for policy, reference and generation.
 
 TRL encodes the prompt of every plan, G times a state.  Loss, gradient, random numbers, logs, checkpoints and
 arguments stay TRL's.
@@ -173,8 +172,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         return self._buffered_inputs[self._step % passes]
 
     def _compute_loss(self, model: torch.nn.Module, inputs: dict[str, Any]) -> torch.Tensor:
-        """TRL's loss.  Without a KL term, a group whose rewards are all equal has no gradient, and takes no
-        pass.
+        """TRL's loss; without a KL term a group of equal rewards has no gradient and takes no pass.
 
         With one (beta > 0) every group takes it: the term is due for each plan, whatever its reward.
         """
@@ -259,8 +257,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         )
 
     def _compare(self, model: torch.nn.Module, batch: dict[str, Any], tokens: int) -> None:
-        """Compute the plans of the first state both ways; warn and go on as stock TRL if they differ by more
-        than rounding does.
+        """Compute the first state's plans both ways; warn and use stock TRL if they truly differ.
 
         How much rounding does depends on the network: 0.15 with all 36 layers of the 3B in 16 bits.  Stock
         TRL shows it, too, when it computes the plans one at a time instead of together.

@@ -54,9 +54,7 @@ def run_of(name: str) -> Run:
 
 
 def local_checkpoint(role: str, name: str) -> str:
-    """The checkpoint in this folder, or with this name on the hub.  UserError for a folder of this repository
-    without one.
-    """
+    """The checkpoint in this folder or with this name on the hub.  UserError for an empty folder of ours."""
     from coda_lib.paths import require_checkpoint
 
     return require_checkpoint(role, str(Path(name).resolve()) if name and Path(name).exists() else name)

@@ -72,8 +72,7 @@ def evaluate(
     save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals, in ScienceDesk or
-    in real applications.
+    """Measure a planner with the frozen executor: Average@k and Pass@k with 95 % intervals.
 
     A task with an episode that the environment broke is left out of the table and named, and the command ends
     with status 1.

@@ -216,8 +216,7 @@ for name, group in groups.items():
 
 
 def main() -> None:
-    """Run the command.  What goes wrong is one message: exit code 2 for what was asked for, 1 for what
-    failed, 70 for a bug.
+    """Run the command; exit code 2 for what was asked for, 1 for what failed, 70 for a bug.
 
     The traceback of a bug is in a file that the message names.
     """

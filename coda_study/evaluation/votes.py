@@ -220,8 +220,7 @@ def load_votes(run: Run) -> pd.DataFrame:
 
 
 def find_votes(run: Run) -> pd.DataFrame:
-    """All votes of the judge of a run, from `Run.votes` if that file is there, else from the judged
-    trajectories; may be empty.
+    """All votes of a run's judge, from `Run.votes` or else from judged trajectories; may be empty.
 
     Columns: task_id, run, planner, app, success (the application's own check; None where the environment
     failed), steps (their number), broken (a step had no action), judge, vote (from 0), reply.

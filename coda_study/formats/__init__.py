@@ -1,5 +1,4 @@
-"""Trajectories in other projects' formats, in and out: log folders of ScienceBoard and OSWorld, files of
-AgentRewardBench.
+"""Trajectories in other projects' formats: ScienceBoard, OSWorld, AgentRewardBench and others.
 
 AgentNet's demonstrations are read and not written, logs of Inspect written and not read.
 """
@@ -56,8 +55,7 @@ def read(source: Path) -> tuple[str, list[Trajectory]]:
 def convert(
     source: Path, target: Path, to: str, report: Callable[[str], object] = lambda line: None
 ) -> tuple[str, int]:
-    """Write the trajectories of `source` to `target` in the format `to`; returns the source's format and their
-    number.
+    """Write the trajectories of `source` to `target`; returns the source's format and their number.
 
     `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
     UserError, and nothing is written, for what cannot be read, an existing target, and an episode that is

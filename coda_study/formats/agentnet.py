@@ -1,5 +1,4 @@
-"""AgentNet's demonstrations (OpenCUA): JSON Lines with a task in each line, and a folder of the pictures that
-they name.
+"""AgentNet's demonstrations (OpenCUA): a task in each line, and a folder of its pictures.
 
 Coordinates are fractions of the screen.  `task_completed` is a model's opinion and not a check, so `success`
 stays unknown.

@@ -1,5 +1,4 @@
-"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTION_SPACE/OBSERVATION/MODEL/DOMAIN/TASK), one
-for each episode.
+"""Log folders of ScienceBoard (MODEL/APP/TASK) and OSWorld (ACTIONS/OBSERVATION/MODEL/DOMAIN/TASK).
 
 A line of ScienceBoard's traj.jsonl is a step, with the picture before it; the result is in result.out.  A
 line of OSWorld's is an action, with the picture after it; the result is in result.txt.  SEAgent's is

@@ -240,9 +240,7 @@ def _why_it_stopped(code: int, stages: Sequence[str], log: Path) -> str:
 
 
 def _last_words(log: str, folder: Path) -> str:
-    """What is wrong, out of Snakemake's messages: the files that it misses, whose paths are relative to the
-    run's folder, or the end without the long command lines.
-    """
+    """What is wrong, out of Snakemake's messages: files that it misses, or the end without commands."""
     if missed := re.search(r"affected files:\n((?: {8}.+\n?)+)", log):
         names = missed[1].splitlines()
         return f"not there: {', '.join(os.path.normpath(folder / name.strip()) for name in names)}"

@@ -97,7 +97,8 @@ def reward_examples(reach: float) -> pd.DataFrame:
         ("done too early", Action.done(), Action.click(0.3, 0.5)),
     ]
     rewards = [
-        (text, a_T.type.label, reward([a], [a_T], reach), reward([a_T], [a_T], reach)) for text, a, a_T in rows
+        (text, a_T.type.label, reward([a], [a_T], reach), reward([a_T], [a_T], reach))
+        for text, a, a_T in rows
     ]
     return pd.DataFrame(rewards, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 

@@ -1,6 +1,4 @@
-"""What cells of notebooks show besides figures: Markdown, and how far a stage is, as a bar below the cell, for
-trainings with the learning curves, redrawn as they grow.
-"""
+"""What cells of notebooks show besides figures: Markdown, bars, and learning curves that grow."""
 
 from __future__ import annotations
 

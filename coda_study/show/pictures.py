@@ -1,6 +1,4 @@
-"""Pictures: steps, trajectories and GRPO groups on their screenshots, widget trees, the idea of the kit at a
-glance.
-"""
+"""Pictures: steps, trajectories and GRPO groups on screenshots, widget trees, the kit at a glance."""
 
 from __future__ import annotations
 
@@ -87,8 +85,7 @@ def group_rewards(
     advantages: Sequence[float],
     target: Action | None = None,
 ) -> Sheet:
-    """One GRPO group: what the executor made of each of the G plans, its reward (eq. 1) and its advantage
-    (eq. 2).
+    """One GRPO group: the executor's action for each plan, its reward (eq. 1) and advantage (eq. 2).
 
     `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2],
     `advantages` their group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is

@@ -1,6 +1,4 @@
-"""What the notebooks show of the task generator: rounds whose replies were written by hand, and what became
-of each task.
-"""
+"""What the notebooks show of the task generator: rounds by hand, and what became of each task."""
 
 from __future__ import annotations
 

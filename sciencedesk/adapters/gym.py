@@ -1,5 +1,4 @@
-"""ScienceDesk for anything that speaks Gymnasium: an episode is a task, and its reward is 1 if the task is
-solved in the end.
+"""ScienceDesk as Gymnasium environments: an episode is a task, its reward 1 if the task is solved.
 
 `import sciencedesk` registers the ids; `gymnasium.make("sciencedesk/GIS-v0")` makes one.
 """

@@ -1,5 +1,4 @@
-"""ScienceDesk as tools of a chat model, for trainers that own the loop: TRL's
-`GRPOTrainer(environment_factory=...)`.
+"""ScienceDesk as tools of a chat model: TRL's `GRPOTrainer(environment_factory=...)`.
 
 A rollout is a task: `reset` gives the instruction and the first screen, `act` is the model's only tool, and
 `get_reward` is 1 if the task is solved in the end.  docs/ecosystem.md has an example.
@@ -18,8 +17,7 @@ Content = str | list[dict[str, Any]]  # what a message holds: text, or parts in 
 
 
 class DeskTools:
-    """The environment that TRL asks for: its public methods but `reset` and `get_reward` are offered to the
-    model as tools.
+    """The environment that TRL asks for: its public methods are the model's tools.
 
     Where `pictures` is false, the screen is told in words, an element a line, for models that see nothing.
     That is easier than the study's task, whose models get pictures alone.

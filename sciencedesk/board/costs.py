@@ -1,5 +1,4 @@
-"""What an expression or a pattern of a task file may cost: counted, so that a verdict does not depend on the
-machine's speed.
+"""What an expression or a pattern of a task file may cost: counted, the same on every machine.
 
 Each value that an expression reads or makes is charged before or as it is made; nothing that Python itself
 would take long for (powers of 10, doubled lists, keys that collide) is begun.  A pattern is searched for in a

@@ -1,5 +1,4 @@
-"""Fake machines: ScienceBoard's guest server without a virtual machine behind it, for tests, notebooks and
-benchmarks.
+"""Fake machines: ScienceBoard's guest server for tests and benchmarks, without a virtual machine.
 
 A fake machine holds one application, which remembers what is typed or clicked and shows another screen after
 each action.  It can be as slow as a real machine and can fail as one does.  Commands are read from their

@@ -1,5 +1,4 @@
-"""Client of the server inside the benchmark machines of OSWorld and ScienceBoard: screenshots, mouse and
-keyboard, files.
+"""Client of the server inside the machines of OSWorld and ScienceBoard.
 
 The server (Flask, port 5000, no authentication) cannot tell a repeated request from a new one.  So a query is
 repeated when it fails, and a command is sent once.  If the answer to a command is lost, it is unknown whether

@@ -28,8 +28,7 @@ GUEST_HOME = "/home/user/"  # in ScienceBoard's task files
 
 
 class App(Screen, BoardState):
-    """One application.  A subclass starts it, brings it back to its first state, prepares it for a task and
-    reads its state.
+    """One application: a subclass starts, resets and prepares it and reads its state.
 
     UserError where it is not installed, and for tasks of other applications.  EnvironmentFault where it
     breaks; the next reset then begins with a new display.

@@ -34,8 +34,7 @@ def lacking() -> dict[str, str]:
 
 
 class Display:
-    """An Xvfb with a window manager, a session bus, a home folder and a network, held by a process
-    (`display_process`).
+    """An Xvfb with window manager, session bus, home and network, held by `display_process`.
 
     `isolated` says whether the network is the display's own (`isolation.isolate`) or this machine's.
     UserError where a program is missing; EnvironmentFault if the display breaks.

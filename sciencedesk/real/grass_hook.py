@@ -1,5 +1,4 @@
-"""GRASS GIS's window, started any number of times from one process that has loaded its modules, with a socket
-for its state.
+"""GRASS GIS's window, started again and again by one process, with a socket for its state.
 
 Debian's Python runs it as `grass_hook.py HOME WINDOW`; WINDOW is the folder of GRASS's window. HOME/first is
 copied to HOME/user, where GRASS finds its data; after SIGHUP there are a new copy and a new window. Loading

@@ -1,5 +1,4 @@
-"""GRASS GIS 8.2 of Debian 12 in its single window.  GRASS's modules give the state of the data, the window
-that of the layers.
+"""GRASS GIS 8.2 in its single window: its modules tell the data's state, the window the layers'.
 
 Each display has its own location `valley`, made by GRASS's modules: a terrain of 6 by 4 km with land use,
 rain, wells and roads.  A reset is a new window on a new copy of it, forked from a process that has loaded

@@ -1,6 +1,4 @@
-"""The viewer: the episodes of runs and of other projects' logs as one page that needs no server and no
-network.
-"""
+"""The viewer: the episodes of runs and foreign logs as one page, without server and network."""
 
 import lazy_loader
 

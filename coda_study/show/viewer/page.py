@@ -1,5 +1,4 @@
-"""Writes the page of the viewer: one file with everything in it, or a folder whose pictures are files beside
-the page.
+"""Writes the page of the viewer: one file, or a folder whose pictures are files beside it.
 
 The page holds its data as compressed JSON, which its script reads and puts into the document as text alone.
 A policy in the page allows its own script and style, by their hashes, and pictures; nothing else, and nothing

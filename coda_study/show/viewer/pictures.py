@@ -1,6 +1,4 @@
-"""The screenshots of a page: each is kept once, as lossless WebP, and as a patch of another one where that is
-much smaller.
-"""
+"""The screenshots of a page, each once: lossless WebP, or a patch of another where that is smaller."""
 
 from __future__ import annotations
 
