@@ -1,7 +1,7 @@
 """What a Qwen2.5-VL network costs: parameters, floating point operations, bytes.
 
 A multiplication and an addition are two operations.  Attention counts over all pairs of tokens, the masked
-half included. tests/tools/bench/test_cost.py compares the formulas with what torch counts in a small network.
+half included. tests/coda_study/test_cost.py compares the formulas with what torch counts in a small network.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import base64
 import json
 from collections.abc import Coroutine, Sequence
 from functools import cache, cached_property
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 _MOST_TOKENS = 2**40  # of one answer
+_STARTING = Lock()  # the event loop
 
 
 class Refused(UserError):
@@ -123,7 +124,9 @@ class EndpointModel:
 
 def _wait_for(answers: Coroutine[Any, Any, Any]) -> Any:
     """The result of a coroutine, run in a thread of its own: this one may have an event loop (Jupyter)."""
-    running = asyncio.run_coroutine_threadsafe(answers, _loop())
+    with _STARTING:  # threads that come at the same time get the same loop: a client belongs to one
+        loop = _loop()
+    running = asyncio.run_coroutine_threadsafe(answers, loop)
     try:
         return running.result()
     finally:

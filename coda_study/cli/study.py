@@ -245,38 +245,32 @@ def power(
             help="Run to estimate the spread from; may be repeated for other seeds. Default: the reference.",
         ),
     ] = None,
-    first: Annotated[
-        str, Option(help="The system compared with: base, executor, stage1 or stage2.")
-    ] = "base",
-    second: Annotated[str, Option(help="The other system.")] = "stage1",
-    chance: Annotated[
-        float, Option("--power", min=0.5, max=0.999, help="Chance of detecting it if it exists.")
-    ] = 0.8,
+    second: Annotated[str, Option(help="The system beside the base planner.")] = "stage1",
     as_json: JsonOption = False,
 ) -> None:
     """Estimate how many tasks, runs and training seeds detect a difference between two systems."""
     from coda_lib.paths import REFERENCE
-    from coda_study.evaluation.power import designs, estimate, load_pairs
+    from coda_study.evaluation.power import POWER, designs, estimate, load_pairs
 
     if not 0 < abs(difference) <= 100:
         raise UserError(
             f"a difference of {difference} percentage points cannot be detected: give one up to 100, not 0"
         )
     runs = [run_of(name) for name in run_names or [str(REFERENCE / "laptop")]]
-    pairs = [load_pairs(run, first, second) for run in runs]
+    pairs = [load_pairs(run, "base", second) for run in runs]
     spread = estimate(pairs)
     tasks, runs_of_task = sum(len(a) for a, _ in pairs[0]), pairs[0][0][0].shape[1]
-    detectable = 100 * spread.detectable(tasks, runs_of_task, len(runs), chance)
-    table = designs(spread, abs(difference) / 100, chance)
+    detectable = 100 * spread.detectable(tasks, runs_of_task, len(runs))
+    table = designs(spread, abs(difference) / 100)
     if as_json:
-        about = {"first": first, "second": second, "power": chance, "spread": asdict(spread)}
+        about = {"first": "base", "second": second, "power": POWER, "spread": asdict(spread)}
         needed = json.loads(table.to_json(orient="index"))
         print_json(about | {"detectable": detectable, "tasks": needed})
         return
     design = f"{tasks} tasks, {runs_of_task} runs and {len(runs)} seed{'s' * (len(runs) > 1)}"
     print_text(
-        f"{first} against {second}: {design} find a difference of {detectable:.1f} points with a chance of "
-        f"{100 * chance:.0f} %"
+        f"base against {second}: {design} find a difference of {detectable:.1f} points with a chance of "
+        f"{100 * POWER:.0f} %"
     )
     rows = (
         (row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:]))

@@ -1,7 +1,7 @@
 """Judgments of AgentRewardBench's trajectories by a served model, in that benchmark's layout.
 
 Reads `TRAJECTORIES/{benchmark}/{agent}/{experiment}/{task_id}.json` (goal, steps with url, action, reasoning,
-screenshot_path, axtree), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json` for `judgments.score`
+screenshot_path), writes `JUDGMENTS/{benchmark}/{agent}/{judge}/{task_id}.json` for `judgments.score`
 and the benchmark's own scorer. Existing judgments stay, so that an interrupted run goes on.
 """
 
@@ -11,7 +11,6 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +31,11 @@ class TrajectoryError(ValueError):
     """A trajectory file that cannot be judged: it is counted and reported, and the others are judged."""
 
 
-@dataclass(frozen=True)
-class View:
-    """The parts of the last page that are in the prompt."""
-
-    screenshot: bool = True
-    axtree: bool = False
-
-
 def judge_folder(
     trajectories: Path,
     judgments: Path,
     model: EndpointModel,
     judge: str,
-    view: View = View(),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[Counter[str], list[str]]:
     """Judge every trajectory of a folder; returns counts by outcome, and the problems.
@@ -70,7 +60,7 @@ def judge_folder(
             trajectory = read_trajectory(path)
             if not trajectory["valid"]:
                 return "not valid", None
-            messages = question(trajectory, trajectories / benchmark / agent, view)
+            messages = question(trajectory, trajectories / benchmark / agent)
         except TrajectoryError as error:
             return "unreadable", f"{path}: {error}"
         decoding = {"temperature": SAMPLING.temperature, "max_tokens": SAMPLING.max_new_tokens, "seed": SEED}
@@ -80,7 +70,7 @@ def judge_folder(
             "agent": agent,
             "judge": judge,
             "judge_model_name": model.name,
-            "judge_args": {"use_screenshot": view.screenshot, "use_axtree": view.axtree},
+            "judge_args": {"use_screenshot": True, "use_axtree": False},
             "completion_args": decoding,
             "trajectory_info": {key: trajectory.get(key) for key in INFO},
         }
@@ -123,13 +113,12 @@ def read_trajectory(path: Path) -> dict[str, Any]:
     return trajectory
 
 
-def question(trajectory: dict[str, Any], folder: Path, view: View) -> list[Message]:
+def question(trajectory: dict[str, Any], folder: Path) -> list[Message]:
     """The judge's prompt.  TrajectoryError if the last screenshot cannot be read, or is not in `folder`."""
     goal, steps = str(trajectory["goal"]), trajectory["steps"]
-    screenshots = [_screenshot(steps[-1], folder)] if view.screenshot else []
-    axtree = str(steps[-1].get("axtree") or "") if view.axtree else ""
     steps = [{key: str(step.get(key) or "") for key in ("url", "action", "reasoning")} for step in steps]
-    return render("agentrewardbench", "judge", goal=goal, steps=steps, screenshots=screenshots, axtree=axtree)
+    picture = _screenshot(trajectory["steps"][-1], folder)
+    return render("agentrewardbench", "judge", goal=goal, steps=steps, screenshots=[picture])
 
 
 def _screenshot(step: dict[str, Any], folder: Path) -> Image.Image:
