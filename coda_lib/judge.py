@@ -48,12 +48,8 @@ class Judge:
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
         """The judge of a profile, by default its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
-        return cls(
-            model,
-            Sampling.of(profile.judge),
-            profile.prompts,
-            **({"votes": rule.votes, "rule": rule} | changes),
-        )
+        given = {"votes": rule.votes, "rule": rule} | changes
+        return cls(model, Sampling.of(profile.judge), profile.prompts, **given)
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of the votes as their `verdicts`."""
@@ -65,20 +61,18 @@ class Judge:
         votes: list[list[str]] = [[] for _ in trajectories]
         for number in range(self.votes):
             asked = [i for i, replies in enumerate(votes) if not self.rule or self.rule.undecided(replies)]
-            replies = (
-                self.model.generate([conversations[i] for i in asked], self.sampling, seed + 7919 * number)
-                if asked
-                else []
-            )
+            if not asked:
+                break
+            questions = [conversations[i] for i in asked]
+            replies = self.model.generate(questions, self.sampling, seed + 7919 * number)
             for i, reply in zip(asked, replies, strict=True):
                 votes[i].append(reply)
         return [replace(t, verdicts=tuple(replies)) for t, replies in zip(trajectories, votes, strict=True)]
 
     def _conversation(self, t: Trajectory) -> list[Message]:
         screenshots = [self._resized(decode_image(png)) for png in t.screenshots]
-        return judge_messages(
-            t.instruction, screenshots, t.answer, self.prompts, [step.plan for step in t.steps]
-        )
+        plans = [step.plan for step in t.steps]
+        return judge_messages(t.instruction, screenshots, t.answer, self.prompts, plans)
 
     def _resized(self, screenshot: Image.Image) -> Image.Image:
         size = [round(side * self.resolution) for side in screenshot.size]
@@ -211,11 +205,9 @@ def positive_steps(trajectory: Trajectory, rule: Rule) -> tuple[int, ...]:
     unread = [i for i in steps if trajectory.steps[i].error]
     if outcome.clean and not unread:
         return tuple(steps)
-    return (
-        tuple(i for i in steps if i + 1 not in outcome.needless and i not in unread)
-        if rule.trim and outcome.success
-        else ()
-    )
+    if not (rule.trim and outcome.success):
+        return ()
+    return tuple(i for i in steps if i + 1 not in outcome.needless and i not in unread)
 
 
 @dataclass(frozen=True)
@@ -259,9 +251,8 @@ def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
     checked = [trajectory for trajectory in trajectories if trajectory.success is not None]
     outcomes = [rule.outcome(trajectory.verdicts) for trajectory in checked]
     invalid = sum(outcome.invalid for outcome in outcomes)
-    return JudgeScore.of(
-        [outcome.success for outcome in outcomes], [bool(t.success) for t in checked], invalid
-    )
+    accepted, success = [outcome.success for outcome in outcomes], [bool(t.success) for t in checked]
+    return JudgeScore.of(accepted, success, invalid)
 
 
 # ---- one vote --------------------------------------------------------------------------------------------
@@ -342,7 +333,6 @@ def format_verdict(verdict: Verdict, details: bool = True) -> str:
         "First_Error_Step": verdict.first_error_step,
     }
     if details:
-        raw |= dict(
-            zip(_DETAILS, (verdict.optimized, verdict.error_type, verdict.correct_action), strict=True)
-        )
+        values = (verdict.optimized, verdict.error_type, verdict.correct_action)
+        raw |= dict(zip(_DETAILS, values, strict=True))
     return json.dumps(raw)

@@ -114,9 +114,9 @@ def check(task: Task, state: Mapping[str, Any], stop: StopReason, answer: str | 
     >>> [check(task, {"grid": on}, StopReason.DONE, None) for on in (True, False)]
     [True, False]
     """
-    return (
-        None if not task.evaluate else all(_item_holds(item, state, stop, answer) for item in task.evaluate)
-    )
+    if not task.evaluate:
+        return None
+    return all(_item_holds(item, state, stop, answer) for item in task.evaluate)
 
 
 def _item_holds(
@@ -190,18 +190,12 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
                 is_text(pred) and pred in PREDICATES, f"evaluate[{i}].pred", f"one of {', '.join(PREDICATES)}"
             )
             need("value" in item or pred == "absent", f"evaluate[{i}].value", "there")
-            need(
-                isinstance(item.get("value"), VALUES.get(pred, object)),
-                f"evaluate[{i}].value",
-                f"of another type for {pred}",
-            )
+            fits = isinstance(item.get("value"), VALUES.get(pred, object))
+            need(fits, f"evaluate[{i}].value", f"of another type for {pred}")
         else:
             args = item.get("args", [])
-            need(
-                item.get("value") in list(StopReason),
-                f"evaluate[{i}].value",
-                f"one of {', '.join(StopReason)}",
-            )
+            known = item.get("value") in list(StopReason)
+            need(known, f"evaluate[{i}].value", f"one of {', '.join(StopReason)}")
             need(isinstance(args, list) and all(map(is_text, args)), f"evaluate[{i}].args", "a list of texts")
     for i, item in enumerate(raw.get("solution", [])):
         need(len(item) == 1, f"solution[{i}]", "one action, such as {'click': NAME}")
@@ -217,10 +211,8 @@ def task_record(task: Task) -> dict[str, Any]:
     """A task as a file holds it; the inverse of `parse_task` but for the id."""
     raw = asdict(task)
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
-    return shape | {
-        key: raw[key]
-        for key in ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
-    }
+    keys = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
+    return shape | {key: raw[key] for key in keys}
 
 
 def save_task(task: Task, path: Path) -> None:

@@ -118,9 +118,8 @@ def specialize(
     """
     _need(rows, "specialize")
     if settings.refills and together().num_processes > 1:
-        raise UserError(
-            "specialize.refills: only a training of one process replaces states; set refills to 0"
-        )
+        fault = "only a training of one process replaces states; set refills to 0"
+        raise UserError(f"specialize.refills: {fault}")
     _reach(settings.vllm_server, planner)
     states = settings.steps * settings.completions_per_step // settings.group_size
     arguments = GRPOConfig(
@@ -182,10 +181,8 @@ def _common(
     processes = together().num_processes
     steps, at_once = settings.steps or -1, settings.at_once or samples // processes
     if not at_once or samples % (processes * at_once):
-        raise UserError(
-            f"{samples} samples a step cannot be divided among {processes} processes, "
-            f"{at_once} at once in each"
-        )
+        among = f"{processes} processes, {at_once} at once in each"
+        raise UserError(f"{samples} samples a step cannot be divided among {among}")
     return {
         "per_device_train_batch_size": at_once,
         "gradient_accumulation_steps": samples // (processes * at_once),
@@ -203,10 +200,8 @@ def _common(
 def _planner(checkpoint: str | Path, settings: TrainingSettings) -> dict[str, Any]:
     """The trained network and its processor, as arguments of both trainers."""
     device = str(together().device) if torch.cuda.is_available() else "cpu"
-    network, processor = (
-        load_network(checkpoint, trainable=not settings.lora, device=device),
-        load_processor(checkpoint),
-    )
+    network = load_network(checkpoint, trainable=not settings.lora, device=device)
+    processor = load_processor(checkpoint)
     level = logging.get_verbosity()
     logging.set_verbosity_error()  # the trainer does the same with a warning in red
     align_special_tokens(network, processor)
@@ -235,10 +230,8 @@ def together() -> PartialState:
 
 def _need(rows: Dataset, stage: str) -> None:
     if not len(rows):
-        raise UserError(
-            f"{stage}: no positive step to learn from: the judge called no trajectory clean; "
-            "explore more tasks"
-        )
+        fault = "no positive step to learn from: the judge called no trajectory clean"
+        raise UserError(f"{stage}: {fault}; explore more tasks")
 
 
 def _reach(server: str | None, planner: str | Path) -> None:
@@ -267,9 +260,8 @@ class _Resuming:
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if hasattr(self.model, "merge_and_unload"):  # adapters have names of their own
             return super()._load_from_checkpoint(resume_from_checkpoint, model)
-        self.model.load_state_dict(
-            load_network(resume_from_checkpoint, trainable=True, device="cpu").state_dict()
-        )
+        network = load_network(resume_from_checkpoint, trainable=True, device="cpu")
+        self.model.load_state_dict(network.state_dict())
 
 
 class SpecializeTrainer(_Resuming, SharedPrefixTrainer):
@@ -308,9 +300,8 @@ class MetricsLog(TrainerCallback):
         if not state.is_world_process_zero:
             return
         whole = [line for line in self._lines() if line.endswith("\n")]  # a kill can cut the last line
-        write_text(
-            self.path, "".join(line for line in whole if 0 < json.loads(line)["step"] <= state.global_step)
-        )
+        done = [line for line in whole if 0 < json.loads(line)["step"] <= state.global_step]
+        write_text(self.path, "".join(done))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
         if (
@@ -318,10 +309,8 @@ class MetricsLog(TrainerCallback):
         ):  # the trainer's summary at the end is no step
             return
         with self.path.open("a") as file:
-            file.write(
-                json.dumps({"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"})
-                + "\n"
-            )
+            entry = {"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}
+            file.write(f"{json.dumps(entry)}\n")
         self.progress(state.global_step, state.max_steps)
 
     def _lines(self) -> list[str]:

@@ -58,9 +58,8 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
         self, images: list[np.ndarray], return_tensors: Any = None, **kwargs: Any
     ) -> BatchFeature:
         found = [self._remember(image, kwargs) for image in images]
-        data = {
-            key: np.concatenate([one[key] for one in found]) for key in ("pixel_values", "image_grid_thw")
-        }
+        keys = ("pixel_values", "image_grid_thw")
+        data = {key: np.concatenate([patches[key] for patches in found]) for key in keys}
         return BatchFeature(data, tensor_type=return_tensors)
 
     def _remember(self, image: np.ndarray, kwargs: dict[str, Any]) -> BatchFeature:
@@ -76,9 +75,8 @@ class ScreenshotProcessor(Qwen2VLImageProcessorPil):
 
     @property
     def resize_rule(self) -> ResizeRule:
-        return ResizeRule(
-            self.patch_size * self.merge_size, self.size["shortest_edge"], self.size["longest_edge"]
-        )
+        token, size = self.patch_size * self.merge_size, self.size
+        return ResizeRule(token, size["shortest_edge"], size["longest_edge"])
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as a hub holds them: those of the class that everybody has."""
@@ -115,18 +113,13 @@ def load_processor(path: str | Path) -> ImageTextProcessor:
     with _loading(path, "processor"):
         tokenizer = AutoTokenizer.from_pretrained(path, padding_side="left")
         if tokenizer.chat_template is None:
-            raise UserError(
-                f"the checkpoint {path} has no chat template (chat_template.jinja): "
-                "add that of its base model"
-            )
-        processor = ImageTextProcessor(
-            ScreenshotProcessor.from_pretrained(path), tokenizer, tokenizer.chat_template
-        )
+            fault = f"the checkpoint {path} has no chat template (chat_template.jinja)"
+            raise UserError(f"{fault}: add that of its base model")
+        pictures = ScreenshotProcessor.from_pretrained(path)
+        processor = ImageTextProcessor(pictures, tokenizer, tokenizer.chat_template)
     with _loading(path, "chat template"):
-        said = processor.apply_chat_template(
-            [{"role": "user", "content": [{"type": "text", "text": "x"}]}], tokenize=False
-        )
-        if "x" not in said:
+        chat = [{"role": "user", "content": [{"type": "text", "text": "x"}]}]
+        if "x" not in processor.apply_chat_template(chat, tokenize=False):
             raise ValueError("it leaves out what is said")
     return processor
 
@@ -161,10 +154,8 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
     if report["missing_keys"]:
         raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
     if network.generation_config.eos_token_id is None:
-        raise UserError(
-            f"the checkpoint {path} names no end of a reply: "
-            "eos_token_id is missing in generation_config.json"
-        )
+        fault = "eos_token_id is missing in generation_config.json"
+        raise UserError(f"the checkpoint {path} names no end of a reply: {fault}")
     embed_patches_by_product(network)
     return network.to(device).requires_grad_(trainable).train(trainable)
 
@@ -190,9 +181,8 @@ def _check_architecture(path: str | Path) -> None:
     with _loading(path, "configuration"):
         config = AutoConfig.from_pretrained(path)
     if config.model_type != "qwen2_5_vl":
-        raise UserError(
-            f"{path} holds a {config.model_type} model; the kit needs the qwen2_5_vl architecture"
-        )
+        fault = f"{path} holds a {config.model_type} model"
+        raise UserError(f"{fault}; the kit needs the qwen2_5_vl architecture")
 
 
 def _check_size(folder: Path) -> None:
@@ -344,6 +334,5 @@ def _texts(
 
 
 def _pictures(conversation: list[Message]) -> list[Image.Image]:
-    return [
-        part["image"] for message in conversation for part in message["content"] if part["type"] == "image"
-    ]
+    parts = [part for message in conversation for part in message["content"]]
+    return [part["image"] for part in parts if part["type"] == "image"]

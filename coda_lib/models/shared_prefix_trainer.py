@@ -73,10 +73,8 @@ class SharedPrefixTrainer(GRPOTrainer):
             if not (better := _groups(more, with_signal=True)):
                 continue
             keep = [*_groups(batch, with_signal=True), *empty[len(better) :]]
-            batch, replaced = (
-                self._joined(_of_states(batch, keep), _of_states(more, better)),
-                replaced + len(better),
-            )
+            batch = self._joined(_of_states(batch, keep), _of_states(more, better))
+            replaced += len(better)
         if self.refills and self.model.training:
             self._metrics["train"]["refilled"].append(replaced * self.num_generations / len(inputs))
         return batch if self.shared_prefix else unsplit_pixel_values_by_grid(batch)
@@ -106,15 +104,11 @@ class SharedPrefixTrainer(GRPOTrainer):
             elif values.ndim == 1:
                 joined[name] = torch.cat([part[name] for part in parts])
             else:
-                pads = (
-                    (prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1])
-                    for part in parts
-                )
                 before, after = not name.startswith(_PLANS), not name.startswith("prompt")
-                rows = (
-                    pad(part[name], (left * before, right * after))
-                    for part, (left, right) in zip(parts, pads, strict=True)
-                )
+                rows = []
+                for part in parts:
+                    left, right = prompt - part["prompt_ids"].shape[1], plan - part["completion_ids"].shape[1]
+                    rows.append(pad(part[name], (left * before, right * after)))
                 joined[name] = torch.cat(list(rows))
         self._states = [i // self.num_generations for i in range(len(joined["prompt_ids"]))]
         return joined | {"state": torch.tensor(self._states)}
@@ -137,11 +131,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         if not self.shared_prefix or self.use_vllm:
             return super()._generate_single_turn(prompt_ids, images, multimodal_fields, *args, **kwargs)
         first, which = distinct(self._states)
-        inputs = dict(
-            self.processing_class.tokenizer.pad(
-                {"input_ids": [prompt_ids[i] for i in first]}, return_tensors="pt"
-            )
-        )
+        read = {"input_ids": [prompt_ids[i] for i in first]}
+        inputs = dict(self.processing_class.tokenizer.pad(read, return_tensors="pt"))
         if images:
             inputs |= {
                 name: torch.as_tensor(multimodal_fields[name]) for name in ("pixel_values", "image_grid_thw")
@@ -225,11 +216,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
         first, which = distinct(states)
         network = _network(self.accelerator.unwrap_model(model))
-        prompts = {
-            name: torch.cat([batch[name][i] for i in first])
-            for name in _PICTURES
-            if batch.get(name) is not None
-        }
+        given = [name for name in _PICTURES if batch.get(name) is not None]
+        prompts = {name: torch.cat([batch[name][i] for i in first]) for name in given}
         ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
         kinds_SP = (ids_SP == network.config.image_token_id).int()
         positions_3SP, _ = network.model.get_rope_index(
@@ -304,9 +292,8 @@ def _split(batch: dict[str, Any], states: Sequence[int]) -> dict[str, Any]:
         return split_pixel_values_by_grid(batch)
     first, which = distinct(states)
     counts = [batch["num_images"][i] for i in first]
-    once = split_pixel_values_by_grid(
-        {"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts}
-    )
+    pictures = {"pixel_values": pixels, "image_grid_thw": grids_K3, "num_images": counts}
+    once = split_pixel_values_by_grid(pictures)
     return batch | {name: [once[name][n] for n in which] for name in _PICTURES}
 
 
