@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from coda_lib.action import Action
+from coda_lib.config import SpecializeSettings
 from coda_lib.judge import Rule, read_verdict
 from coda_lib.trajectory import DIGEST, Trajectory
 from coda_study.evaluation.votes import TRAJECTORY, apply, cast
@@ -38,6 +39,7 @@ class Evidence:
     labels: dict[str, str] = field(default_factory=dict)  # of systems
     rules: dict[str, list[str]] = field(default_factory=dict)  # of judges, by set of votes: "train" or "mix"
     standard: dict[str, str] = field(default_factory=dict)  # the rule of the profile in each set
+    reach: float = SpecializeSettings.model_fields["reach"].default  # of the run's rewards
     tasks: dict[str, dict] = field(default_factory=dict)  # test tasks by id: checks, steps, answer
     episodes: list[dict] = field(default_factory=list)
     groups: list[dict] = field(default_factory=list)

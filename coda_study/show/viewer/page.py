@@ -29,7 +29,7 @@ SCRIPTS = (
 )  # fmt: skip
 NAME, PICTURES = "view.html", "view"  # the page, and the folder of its pictures beside it
 # of the evidence, in the page's data
-CONTENT = ("title", "about", "lacks", "labels", "rules", "standard", "tasks", "episodes", "groups")
+CONTENT = ("title", "about", "lacks", "labels", "rules", "standard", "reach", "tasks", "episodes", "groups")
 LARGEST = 25_000_000  # bytes of the pictures in one file, by `write_run_page`
 
 

@@ -53,9 +53,9 @@ def read_run(
 
     Of train tasks the first `train_tasks` (None: all) of each planner and application are shown step by step.
     """
-    profile = run.profile()
+    profile, name = run.profile(), run.folder.name
     apps = [app for app in profile.apps if app in apps or not apps]
-    name = run.folder.name
+    evidence.reach = profile.specialize.reach
     manifest = read_json(run.manifest) if run.manifest.exists() else {}
     tasks = _test_tasks(apps, manifest.get("inputs", {}))
     labels = {system: SYSTEM_LABELS[system].rstrip("*") for system in profile.systems}

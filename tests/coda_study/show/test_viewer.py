@@ -295,6 +295,15 @@ def test_the_reward_of_the_page_is_that_of_the_kit(shown):
     assert found == pytest.approx(expected, abs=1e-9)
 
 
+def test_the_reward_of_the_page_begins_with_the_reach_of_the_run(shown, study):
+    evidence = Evidence("x")
+    read_run(study, evidence)
+    assert evidence.reach == study.profile().specialize.reach
+    evidence.reach = 0.7
+    shown.open(write_page(evidence, study.view), "#/reward")
+    assert shown.text("main").count("reach (of the run: 0.7)") == 1
+
+
 def test_the_scripts_make_no_markup_of_text():
     script = "".join(path.read_text() for path in page.WEB.glob("*.js"))
     markup = (

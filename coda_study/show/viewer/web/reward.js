@@ -20,7 +20,7 @@ const KINDS = {
   answer: "answer",
 };
 
-function similarity(action, target, reach = 2) {
+function similarity(action, target, reach) {
   if (action.type !== target.type) return 0;
   const [a, b] = [action, target].map((one) => (one.x === undefined ? { ...one, x: 0.5, y: 0.5 } : one));
   const near = () => Math.max(0, 1 - (Math.abs(a.x - b.x) + Math.abs(a.y - b.y)) / reach);
@@ -112,7 +112,7 @@ function rewardView(params) {
     target = step.actions[0] ?? { type: "wait", label: "wait" };
   const start = { x: target.x ?? 0.5, y: target.y ?? 0.5 };
   let action = { ...target, ...(target.x === undefined ? {} : { x: Math.min(1, start.x + 0.1) }) },
-    reach = 2;
+    reach = data.reach;
   const view = screen(),
     terms = el("div", { "aria-live": "polite" }),
     inputs = el("div", { class: "row" });
@@ -162,7 +162,7 @@ function rewardView(params) {
       el(
         "label",
         { class: "field" },
-        el("span", {}, "reach"),
+        el("span", {}, `reach (of the run: ${data.reach})`),
         el("input", {
           type: "number",
           min: 0.1,
@@ -170,7 +170,7 @@ function rewardView(params) {
           step: 0.1,
           value: reach,
           oninput: (event) => {
-            reach = Math.min(2, Math.max(0.1, Number(event.target.value) || 2));
+            reach = Math.min(2, Math.max(0.1, Number(event.target.value) || data.reach));
             draw();
           },
         }),
