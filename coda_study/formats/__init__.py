@@ -9,23 +9,28 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from warnings import warn
 
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, new_folder
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 from coda_study.formats import agentnet, agentrewardbench, evals, logs
-from coda_study.formats.parts import UNREAD
+from coda_study.formats.parts import UNREAD, Report
 
 
 class Format(NamedTuple):
-    read: Callable[[Path], list[Trajectory]] | None  # None: a format that is only written
+    read: Callable[..., list[Trajectory]] | None  # None: a format that is only written
     write: Callable[[Sequence[Trajectory], Path], None] | None  # None: a format that is only read
     fits: Callable[[Path], bool]  # whether a source is of this format
     file: bool = False  # written as one file, not as a folder
 
 
+def _read_ours(path: Path, report: Report) -> list[Trajectory]:
+    return load_trajectories(path)
+
+
 FORMATS = {
-    "coda": Format(load_trajectories, lambda rows, path: save_trajectories(path, rows), Path.is_file, True),
+    "coda": Format(_read_ours, lambda rows, path: save_trajectories(path, rows), Path.is_file, True),
     "scienceboard": Format(
         logs.read_scienceboard, logs.write_scienceboard, lambda path: any(path.rglob("result.out"))
     ),
@@ -39,8 +44,11 @@ FORMATS = {
 WRITTEN = tuple(name for name, form in FORMATS.items() if form.write)
 
 
-def read(source: Path) -> tuple[str, list[Trajectory]]:
-    """The name of a source's format, and its trajectories.  UserError names what cannot be read."""
+def read(source: Path, report: Report = warn) -> tuple[str, list[Trajectory]]:
+    """The name of a source's format, and its trajectories; a broken one is reported and left out.
+
+    UserError if nothing can be read.
+    """
     if not source.exists():
         raise UserError(f"there is no {source}")
     known = next((name for name, form in FORMATS.items() if form.fits(source)), None)
@@ -49,24 +57,22 @@ def read(source: Path) -> tuple[str, list[Trajectory]]:
             f"{source} holds no trajectories: expected a Parquet file of ours, result.out or result.txt of "
             "episodes, {benchmark}/{agent}/{experiment}/{task}.json, or AgentNet's JSON Lines"
         )
-    return known, FORMATS[known].read(source)
+    return known, FORMATS[known].read(source, report)
 
 
-def convert(
-    source: Path, target: Path, to: str, report: Callable[[str], object] = lambda line: None
-) -> tuple[str, int]:
+def convert(source: Path, target: Path, to: str, report: Report = lambda line: None) -> tuple[str, int]:
     """Write the trajectories of `source` to `target`; returns the source's format and their number.
 
-    `report` is told of each step whose code is no action of ours: its code is kept as the step's reply.
-    UserError, and nothing is written, for what cannot be read, an existing target, and an episode that is
-    there twice.
+    `report` is told of each episode that cannot be read, and of each step whose code is no action of ours:
+    its code is kept as the step's reply.  UserError, and nothing is written, if nothing can be read, for an
+    existing target, and for an episode that is there twice.
     """
     if to not in WRITTEN:
         fault = "only read" if to in FORMATS else "unknown"
         raise UserError(f"{fault} format {to!r}: choose one of {', '.join(WRITTEN)}")
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
-    known, trajectories = read(source)
+    known, trajectories = read(source, report)
     with (atomic_path if FORMATS[to].file else new_folder)(target) as temporary:  # whole or not at all
         FORMATS[to].write(trajectories, temporary)
     for trajectory in trajectories:

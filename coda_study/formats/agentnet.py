@@ -9,10 +9,19 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 from coda_lib.errors import UserError
 from coda_lib.trajectory import Step, Trajectory
-from coda_study.formats.parts import actions_of, read_lines, read_picture, trajectory_of, unseen
+from coda_study.formats.parts import (
+    Report,
+    actions_of,
+    read_lines,
+    read_picture,
+    readable,
+    trajectory_of,
+    unseen,
+)
 
 NAME = "agentnet"  # stands for application and, with 'human', for the planner
 FRACTIONS = (1, 1)  # the size of a screen on which a point is a fraction
@@ -33,14 +42,14 @@ def _begins_like_one(path: Path) -> bool:
     return isinstance(first, dict) and isinstance(first.get("traj"), list)
 
 
-def read(source: Path) -> list[Trajectory]:
-    """The demonstrations of all files in a folder.  UserError names file, line and step of a fault."""
-    return [
-        _read(path, f"{path}, line {number}", line)
-        for path in sorted(source.glob("*.jsonl"))
-        if _begins_like_one(path)
-        for number, line in enumerate(read_lines(path), 1)
-    ]
+def read(source: Path, report: Report = warn) -> list[Trajectory]:
+    """The demonstrations of all files in a folder; file, line and step of a fault are reported."""
+    paths = [path for path in sorted(source.glob("*.jsonl")) if _begins_like_one(path)]
+    lines = [
+        (path, f"{path}, line {number}", line)
+        for path in paths for number, line in enumerate(read_lines(path), 1)
+    ]  # fmt: skip
+    return readable(lines, lambda known: _read(*known), report)
 
 
 def _read(path: Path, where: str, line: dict[str, Any]) -> Trajectory:

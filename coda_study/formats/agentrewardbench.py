@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from warnings import warn
 
 from coda_lib.action import ActionError
 from coda_lib.errors import UserError
@@ -11,7 +12,7 @@ from coda_lib.files import safe_name, write_json
 from coda_lib.grammar import action_text, parse_actions
 from coda_lib.trajectory import Step, Trajectory, decode_image
 from coda_study.formats.judging import TrajectoryError, read_trajectory
-from coda_study.formats.parts import read_picture, record_of, trajectory_of, twice, unseen
+from coda_study.formats.parts import Report, read_picture, readable, record_of, trajectory_of, twice, unseen
 
 EXPERIMENT = "coda"
 
@@ -50,9 +51,9 @@ def write(trajectories: Sequence[Trajectory], root: Path) -> None:
         write_json(path, content)
 
 
-def read(root: Path) -> list[Trajectory]:
+def read(root: Path, report: Report = warn) -> list[Trajectory]:
     """The trajectories below a folder.  What is no action of ours becomes the reply of a step without one."""
-    return [_read(path, path.parent.parent) for path in sorted(root.glob("*/*/*/*.json"))]
+    return readable(sorted(root.glob("*/*/*/*.json")), lambda path: _read(path, path.parent.parent), report)
 
 
 def _read(path: Path, folder: Path) -> Trajectory:

@@ -18,6 +18,7 @@ _POINTED = {
     if kind.arguments == ["start"]
 }
 _KEYS = {"enter": "\n", "return": "\n", "tab": "\t"}
+_CHARACTERS = {" ": "space", "\n": "enter", "\r": "enter", "\t": "tab"}  # keys that pyautogui takes as well
 _HELD = {"keyDown": ActionType.KEY_DOWN, "keyUp": ActionType.KEY_UP}
 _LEFT_BUTTON = ("click", "doubleClick", "tripleClick", "mouseDown", "mouseUp", "dragTo")  # by default
 MANY = 50  # times that one call may repeat an action
@@ -40,7 +41,7 @@ def action_code(action: Action, size: Size) -> str:
 
 
 def read_code(code: str, size: Size) -> tuple[Action, ...]:
-    """The actions of a piece of code.  ActionError names the first statement that is no action.
+    """The actions of a piece of code.  ActionError, and nothing else, names the first that is none.
 
     >>> code = "pyautogui.moveTo(84, 126); pyautogui.dragTo(168, 126)"
     >>> read_code(code, (336, 252)) == (Action.drag(0.25, 0.5, 0.5, 0.5),)
@@ -50,13 +51,14 @@ def read_code(code: str, size: Size) -> tuple[Action, ...]:
     kind = CONTROL.get(word)
     if kind and (kind.fields or not text):  # of these only ANS has a text
         return (Action(kind, text=text if kind.fields else None),)
-    try:
-        statements = ast.parse(code.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ActionError(f"not code: {code[:120]!r}") from error
     reader = _Reader(size)
-    for statement in statements:
-        reader.read(statement)
+    try:
+        for statement in ast.parse(code.strip()).body:
+            reader.read(statement)
+    except ActionError:
+        raise
+    except (ValueError, TypeError, RecursionError, MemoryError, OverflowError, SyntaxError) as error:
+        raise ActionError(f"not code: {code[:120]!r}") from error
     reader.end()
     return tuple(reader.actions)
 
@@ -64,16 +66,19 @@ def read_code(code: str, size: Size) -> tuple[Action, ...]:
 class _Reader:
     """Joins calls into actions: a drag is a move and a drag, typed text is written in parts.
 
-    `point` is the pointer's last position, `pending` a hover or typed text that the next call may continue.
+    `point` is the pointer's last position, `pending` a hover or typed text that the next call may continue,
+    `copied` a text that ctrl+v types.
     """
 
     def __init__(self, size: Size):
-        self.size, self.actions, self.point, self.pending = size, [], None, None
+        self.size, self.actions, self.point, self.pending, self.copied = size, [], None, None, None
 
     def read(self, statement: ast.stmt) -> None:
         match statement:
-            case ast.Import() | ast.Assign():  # import pyautogui; pyautogui.FAILSAFE = False
-                pass
+            case ast.Import() | ast.Assign() | ast.Expr(ast.Constant(str())):
+                pass  # import pyautogui; pyautogui.FAILSAFE = False; UI-TARS' thought, as a string
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name("pyperclip"), "copy")) as call):
+                (self.copied,), _ = _literals(call)
             case ast.Expr(ast.Call(ast.Attribute(ast.Name("time"), "sleep"))):
                 self._add(Action.wait())
             case ast.Expr(ast.Call(ast.Attribute(ast.Name("pyautogui"), name)) as call):
@@ -112,7 +117,7 @@ class _Reader:
     def _call(self, name: str, arguments: list[Any], keywords: dict[str, Any]) -> None:
         name = "click" if name == "leftClick" else name
         if name == "hotkey":
-            return self._hotkey(arguments)
+            return self._hotkey(arguments or keywords.get("keys"))
         values = dict(zip(_PARAMETERS.get(name, ()), arguments, strict=False)) | keywords
         button = str(values.get("button", "left")).lower()
         if name == "click" and button in ("right", "secondary"):
@@ -174,10 +179,12 @@ class _Reader:
         self._forget_hover()
         self._add(Action(ActionType.SCROLL, *point, direction=directions[clicks < 0]))
 
-    def _hotkey(self, arguments: list[Any]) -> None:
-        if arguments == ["shift", ","]:  # how `pyautogui_calls` types it
+    def _hotkey(self, named: Any) -> None:
+        keys = _keys(named[0] if isinstance(named, list) and named and isinstance(named[0], list) else named)
+        if keys == ["shift", ","]:  # how `pyautogui_calls` types it
             return self._type("<")
-        keys = _keys(arguments[0] if arguments and isinstance(arguments[0], list) else arguments)
+        if keys == ["ctrl", "v"] and self.copied is not None:
+            return self._type(self.copied)
         self._add(Action.hotkey(" ".join(keys)))
 
     def _type(self, text: str) -> None:
@@ -212,7 +219,7 @@ def _keys(named: Any) -> list[str]:
     keys = [named] if isinstance(named, str) else named
     if not isinstance(keys, list) or not keys or not all(isinstance(key, str) and key for key in keys):
         raise ActionError(f"no keys: {str(named)[:60]!r}")
-    return ["space" if key == " " else key for key in keys]
+    return [_CHARACTERS.get(key, key) for key in keys]
 
 
 def _times(values: dict[str, Any], name: str) -> int:
@@ -226,5 +233,5 @@ def _literals(call: ast.Call) -> tuple[list[Any], dict[str, Any]]:
     try:
         keywords = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
         return [ast.literal_eval(argument) for argument in call.args], keywords
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+    except ValueError as error:
         raise ActionError(f"no literals: {ast.unparse(call)[:120]!r}") from error

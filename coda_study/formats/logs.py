@@ -10,33 +10,50 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
+from warnings import warn
 
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, reading, safe_name, whole_text, write_json, write_text
 from coda_lib.trajectory import Step, Trajectory, decode_image
 from coda_study.formats.code import action_code
 from coda_study.formats.parts import (
+    Report,
     actions_of,
+    are_fractions,
+    points_of,
     read_lines,
     read_picture,
     read_result,
+    readable,
     record_of,
     trajectory_of,
     twice,
     unseen,
     without_points,
 )
+from sciencedesk.pyautogui import code_of
 
 SCIENCEBOARD, OSWORLD = "result.out", "result.txt"
 OURS = "coda.json"  # what the formats have no place for
 AFTER, BEFORE = "screenshot_file", "screenshot_file_before_exec"  # of a line: OSWorld's, and SEAgent's
-SCREEN, TREE = "screenshot", "a11y_tree"  # of a line of ScienceBoard's
+SCREEN, SEEN = "screenshot", ("screenshot", "a11y_tree", "textual")  # of a line of ScienceBoard's
 FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
+SEAGENTS = "step_*_final.png"  # SEAgent's last picture
 SPACES = ("pyautogui", "screenshot")  # OSWorld's action space and observation
 FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
+# OSWorld's action space computer_13: the function of pyautogui, and its names of parameters where they differ
+COMPUTER_13 = {
+    "MOVE_TO": "moveTo", "CLICK": "click", "RIGHT_CLICK": "rightClick", "DOUBLE_CLICK": "doubleClick",
+    "MOUSE_DOWN": "mouseDown", "MOUSE_UP": "mouseUp", "DRAG_TO": "dragTo", "TYPING": "write", "PRESS": "press",
+    "KEY_DOWN": "keyDown", "KEY_UP": "keyUp", "HOTKEY": "hotkey", "SCROLL": "scroll",
+}  # fmt: skip
+PARAMETERS = {"num_clicks": "clicks", "text": "message", "dy": "clicks"}
 
 
 def _stamp(index: int) -> str:
@@ -66,16 +83,46 @@ def _folders(root: Path, result: str) -> list[Path]:
     return sorted({path.parent for name in (result, OURS) for path in root.rglob(name)})
 
 
+def _lines(folder: Path) -> list[tuple[int, dict]]:
+    """The numbered lines of steps; a runner adds {"Error": ...} after an exception, also of its recording."""
+    lines = enumerate(read_lines(folder / "traj.jsonl"), 1)
+    return [(number, line) for number, line in lines if set(line) != {"Error"}]
+
+
+def _logs_of_fractions(folders: Sequence[Path], codes: Callable[[dict], Any], report: Report) -> set[Path]:
+    """The episodes of models whose points are all fractions of the screen; pixels are told by the whole log.
+
+    Some grounders log code without the prefix that scales its points (ScienceBoard, sci/base/prompt.py).
+    """
+    found: dict[Path, list[float]] = {}
+    for folder in folders:
+        with suppress(UserError):  # said when the episode is read
+            texts = [
+                code for _, line in _lines(folder) for code in codes(line) or () if isinstance(code, str)
+            ]
+            found.setdefault(folder.parent.parent, []).extend(points_of(texts))
+    for model, numbers in found.items():
+        small = sum(0 < number < 1 for number in numbers)
+        if small and not are_fractions(numbers):
+            report(
+                f"{model}: {small} of {len(numbers)} coordinates look like fractions; all are read as pixels"
+            )
+    return {folder for folder in folders if are_fractions(found.get(folder.parent.parent, []))}
+
+
 def _picture_or(default: bytes, folder: Path, name: str) -> bytes:
     return read_picture(folder, name, str(folder)) if os.path.lexists(folder / name) else default
 
 
 def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Trajectory:
-    app, model = folder.resolve().parent.name, folder.resolve().parent.parent.name
-    known = (f"{app}/{folder.name}", app, "", model, steps, final, read_result(folder / result))
+    names, number = folder.resolve().parts, 0
+    if any(folder.glob(SEAGENTS)):  # .../MODEL/DOMAIN/INIT/RUN
+        names, number = names[:-1], int(names[-1]) if names[-1].isdecimal() else 0
+    model, app, task = names[-3:]
+    known = (f"{app}/{task}", app, "", model, steps, final, read_result(folder / result))
     ours = folder / OURS
     if not os.path.lexists(ours):
-        return trajectory_of(*known, None)
+        return replace(trajectory_of(*known, None), run=number)
     with reading(ours, "trajectory"):
         return trajectory_of(*known, whole_text(read_json(ours)))
 
@@ -96,21 +143,23 @@ def write_scienceboard(trajectories: Sequence[Trajectory], root: Path) -> None:
         _write(folder, trajectory, lines, SCIENCEBOARD, "{:d}")
 
 
-def read_scienceboard(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is at fault."""
-    return [_read_scienceboard(folder) for folder in _folders(root, SCIENCEBOARD)]
+def read_scienceboard(root: Path, report: Report = warn) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke; what cannot be read is reported."""
+    folders = _folders(root, SCIENCEBOARD)
+    fractions = _logs_of_fractions(folders, lambda line: line.get("actions"), report)
+    return readable(folders, lambda folder: _read_scienceboard(folder, folder in fractions), report)
 
 
-def _read_scienceboard(folder: Path) -> Trajectory:
+def _read_scienceboard(folder: Path, fractions: bool) -> Trajectory:
     steps = []
-    for number, line in enumerate(read_lines(folder / "traj.jsonl"), 1):
+    for number, line in _lines(folder):
         where = f"{folder / 'traj.jsonl'}, line {number}"
         codes, screen = line.get("actions"), line.get(SCREEN)
-        if not isinstance(codes, list) or not any(isinstance(line.get(name), str) for name in (SCREEN, TREE)):
-            raise UserError(f"{where}: no actions, or neither screenshot nor a11y_tree")
+        if not isinstance(codes, list) or not any(isinstance(line.get(name), str) for name in SEEN):
+            raise UserError(f"{where}: no actions, or none of {', '.join(SEEN)}")
         if isinstance(screen, str):
             picture = read_picture(folder, screen, where)
-            actions, error = actions_of(codes, decode_image(picture).size)
+            actions, error = actions_of(codes, (1, 1) if fractions else decode_image(picture).size)
         else:  # an agent with the accessibility tree alone: its points are on a screen of unknown size
             picture, (actions, error) = unseen(), without_points(codes)
         steps.append(Step(picture, "", "\n".join(codes), actions, error))
@@ -140,15 +189,32 @@ def write_osworld(trajectories: Sequence[Trajectory], root: Path) -> None:
         _write(folder, trajectory, lines, OSWORLD, "{:.1f}\n")
 
 
-def read_osworld(root: Path) -> list[Trajectory]:
-    """The finished episodes below a folder, and ours that broke.  UserError names what is at fault."""
-    return [_read_osworld(folder) for folder in _folders(root, OSWORLD)]
+def read_osworld(root: Path, report: Report = warn) -> list[Trajectory]:
+    """The finished episodes below a folder, and ours that broke; what cannot be read is reported."""
+    folders = _folders(root, OSWORLD)
+    fractions = _logs_of_fractions(folders, lambda line: [_code(line.get("action"))], report)
+    return readable(folders, lambda folder: _read_osworld(folder, folder in fractions), report)
 
 
-def _read_osworld(folder: Path) -> Trajectory:
+def _code(action: Any) -> str:
+    """The code of an action: itself, the command of a call of a tool, or the call that computer_13 means."""
+    if not isinstance(action, dict):
+        return str(action or "")
+    if isinstance(action.get("command"), str):
+        return action["command"]
+    kind, given = str(action.get("action_type")), action.get("parameters") or {}
+    if kind not in COMPUTER_13 or not isinstance(given, dict):
+        return kind  # WAIT, DONE, FAIL, or what is no action
+    name = COMPUTER_13[kind]
+    if kind == "SCROLL" and not given.get("dy"):
+        name, given = "hscroll", {"clicks": given.get("dx")}
+    return code_of([(name, (), {PARAMETERS.get(key, key): value for key, value in given.items()})])
+
+
+def _read_osworld(folder: Path, fractions: bool) -> Trajectory:
     path, steps = folder / "traj.jsonl", []
     before = _picture_or(unseen(), folder, FIRST)
-    numbered = list(enumerate(read_lines(path), 1))
+    numbered = _lines(folder)
     for number, line in numbered:
         if "action" not in line or not any(isinstance(line.get(name), str) for name in (AFTER, BEFORE)):
             raise UserError(f"{path}, line {number}: no action or no screenshot_file")
@@ -156,11 +222,12 @@ def _read_osworld(folder: Path) -> Trajectory:
         lines = [line for _, line in group]
         before = read_picture(folder, lines[0][BEFORE], str(path)) if lines[0].get(BEFORE) else before
         after = read_picture(folder, lines[-1][AFTER], str(path)) if lines[-1].get(AFTER) else before
-        codes = [str(line["action"]) for line in lines if line["action"]]
-        actions, error = actions_of(codes, decode_image(after).size)
+        codes = [_code(line["action"]) for line in lines if line["action"]]
+        actions, error = actions_of(codes, (1, 1) if fractions else decode_image(after).size)
         steps.append(Step(before, "", "\n".join(codes), actions, error))
         before = after
-    return _read(folder, steps, before, OSWORLD)
+    last = sorted(folder.glob(SEAGENTS), key=lambda path: int(path.name.split("_")[1]))
+    return _read(folder, steps, read_picture(folder, last[-1].name, str(path)) if last else before, OSWORLD)
 
 
 def _step_number(numbered: tuple[int, dict]) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 from math import isfinite, nan
@@ -20,6 +20,8 @@ from coda_lib.files import read_text, reading, whole_text
 from coda_lib.trajectory import Step, StopReason, Trajectory, decode_image, encode_image
 from coda_study.formats.code import Size, read_code
 
+_ANY_SIZE = (2**31, 2**31)  # px: no point is off a screen of that size
+Report = Callable[[str], object]  # is told what is left out or in doubt
 UNREAD = "not converted: "  # begins the error of a step whose code is no action of ours
 
 
@@ -29,6 +31,24 @@ def record_of(trajectory: Trajectory) -> dict[str, Any]:
     record = {name: getattr(trajectory, name) for name in names}
     steps = [{"plan": step.plan, "reply": step.reply, "error": step.error} for step in trajectory.steps]
     return record | {"stop": str(trajectory.stop), "verdicts": list(trajectory.verdicts), "steps": steps}
+
+
+def readable(sources: Iterable[Any], read: Callable[[Any], Trajectory], report: Report) -> list[Trajectory]:
+    """What `read` makes of each source; what it cannot read is reported and left out.
+
+    UserError, the first one, if nothing can be read.
+    """
+    found, faults = [], []
+    for source in sources:
+        try:
+            found.append(read(source))
+        except UserError as fault:
+            faults.append(fault)
+    if faults and not found:
+        raise faults[0]
+    for fault in faults:
+        report(f"left out: {fault}")
+    return found
 
 
 def twice(trajectory: Trajectory) -> UserError:
@@ -118,9 +138,21 @@ def actions_of(codes: list[str], size: Size) -> tuple[tuple[Action, ...], str | 
     return tuple(actions), None
 
 
+def points_of(codes: Iterable[str]) -> list[float]:
+    """The coordinates in pieces of code as they are written there."""
+    actions = [action for code in codes for action in actions_of([code], _ANY_SIZE)[0]]
+    numbers = (getattr(action, name) for action in actions for name in ("x", "y", "x2", "y2"))
+    return [number * _ANY_SIZE[0] for number in numbers if number is not None]
+
+
+def are_fractions(numbers: Sequence[float]) -> bool:
+    """Whether the coordinates of a whole log are fractions of the screen, as some grounders write them."""
+    return any(0 < number < 1 for number in numbers) and max(numbers) <= 1
+
+
 def without_points(codes: list[str]) -> tuple[tuple[Action, ...], str | None]:
     """`actions_of` where no screen was recorded: what has a point is not converted."""
-    actions, error = actions_of(codes, (2**31, 2**31))  # px: no point is off a screen of that size
+    actions, error = actions_of(codes, _ANY_SIZE)
     pointless = tuple(takewhile(lambda action: action.x is None, actions))
     if len(pointless) < len(actions):
         error = f"{UNREAD}a point on a screen that was not recorded"

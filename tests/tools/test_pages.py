@@ -243,7 +243,7 @@ def test_tables_in_markdown_have_cells_of_text_alone():
 
 def test_nothing_else_in_the_kit_makes_html_or_markdown_of_text():
     """The places that may: this list is the review."""
-    may = {"examples.py": "HTML(", "pages.py": "Markdown(", "film.py": "_repr_html_"}
+    may = {"examples.py": "HTML(", "live.py": "Markdown(", "film.py": "_repr_html_"}
     words = ("HTML(", "Markdown(", "Javascript(", "SVG(", "IFrame(", ".style.", "to_html(", "Styler", "|safe",
              "| safe",
              "_repr_html_")  # fmt: skip

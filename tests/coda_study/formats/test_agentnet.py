@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from tiny_models import screen
@@ -83,9 +84,13 @@ def test_code_that_is_no_action_is_kept_and_reported(tmp_path):
 )
 def test_what_is_not_as_it_should_be_is_named(tmp_path, changes, fault):
     source = write(tmp_path / "net", demonstration(CODES), demonstration(CODES, **changes))
-    with pytest.raises(UserError, match=fault):
-        convert(source, tmp_path / "ours.parquet", "coda")
-    assert not (tmp_path / "ours.parquet").exists()
+    messages = []
+    assert convert(source, tmp_path / "ours.parquet", "coda", messages.append)[1] == 1
+    assert re.search(fault, next(message for message in messages if message.startswith("left out: ")))
+    alone = write(tmp_path / "alone", demonstration(CODES, **changes))
+    with pytest.raises(UserError, match=fault.replace("line 2", "line 1")):
+        convert(alone, tmp_path / "none.parquet", "coda")
+    assert not (tmp_path / "none.parquet").exists()
 
 
 def test_it_is_not_a_format_to_write(tmp_path):
