@@ -54,7 +54,7 @@ def tokenizer(corpus: Iterable[str], vocabulary: int = 900) -> PreTrainedTokeniz
 
 
 def processor(tokenizer: PreTrainedTokenizerFast, mean: list[float], std: list[float]) -> ImageTextProcessor:
-    """Screenshots are normalised with their own statistics: photographs' constants hide almost white screens."""
+    """Screenshots are normalised by their own statistics: photos' constants hide almost white screens."""
     pictures = ScreenshotProcessor(
         patch_size=PATCH, merge_size=TOKEN // PATCH, temporal_patch_size=1, image_mean=mean, image_std=std,
         size=PIXELS,

@@ -65,7 +65,7 @@ class Attempt:
 
     @property
     def rulings(self) -> list[Row]:
-        """The whole replies without pictures, of which what each step did is given and the rest is learned."""
+        """Whole replies without pictures, of which what each step did is given and the rest is learned."""
         rows = []
         for question in (q for q in self.questions if q.whole and self.plans):
             steps, _, ruling = question.reply.partition("\n")
@@ -93,7 +93,7 @@ class AttemptMaker:
             self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
 
     def screen(self, rng: Random) -> Attempt:
-        """A single screen to read out and to be asked about: a judge mostly has to see what a screen shows."""
+        """A single screen to read out and be asked about: a judge mostly has to see what a screen shows."""
         transition = rng.choice(self.walk)
         read, state = Question(READING, None, description(transition)), transition.before
         return self._with_more([read], state, (), [transition.screen], (), rng, most=8)
@@ -122,7 +122,7 @@ class AttemptMaker:
         return self._with_more(list(questions.values()), after, effects, pictures, plans, rng)
 
     def script(self, sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> Attempt:
-        """An attempt by script, in three of five cases with a fault, in three of ten with a redundant step."""
+        """An attempt by script, in three of five cases with a fault, three of ten with a redundant step."""
         parts, task = sampled
         script, first_error = _with_fault(parts, task, [other for _, other in others], rng)
         steps = list(enumerate(script))

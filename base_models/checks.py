@@ -166,7 +166,7 @@ def unseen_attempts(
 
 
 def judging(model: ChatModel, attempts: Mapping[str, Sequence[Attempt]], seed: int) -> dict[str, Any]:
-    """Accuracy, precision and recall of single votes on `unseen_attempts` of each kind, and with swapped pictures.
+    """Accuracy, precision, recall of single votes on `unseen_attempts` by kind, and with swapped pictures.
 
     The words of a task tell how often it is solved, so a judge can be right about rollouts without looking;
     about `paired` ones they tell nothing.

@@ -59,7 +59,7 @@ def hindsights(app: str, walk: Walk) -> list[Hindsight]:
 
 
 def leads_to(first: Transition, second: Transition) -> bool:
-    """Whether the second step's target was not visible before the first, or it types into a field just clicked."""
+    """Whether the second step's target was hidden before the first, or it types into a field just clicked."""
     (kind, target), visible = next(iter(second.step.items())), {e.name for e in first.elements}
     if kind == "type":
         return first.screen != first.next_screen and "click" in first.step

@@ -22,7 +22,7 @@ _SYMBOLS = 97  # none, printable ASCII, any other
 
 
 def fast_products() -> torch.autocast:
-    """Products in bfloat16 where the processor has them (four times as fast); elsewhere they are far slower."""
+    """Products in bfloat16 where the processor has them (four times as fast); elsewhere far slower."""
     return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu.get_capabilities()["avx512_bf16"])
 
 
@@ -51,7 +51,7 @@ class ReadingHeads:
     def loss(
         self, patches: torch.Tensor, grid: torch.Tensor, screens: Sequence[LabelledScreen], names: float = 1.0
     ) -> tuple[torch.Tensor, dict[str, float]]:
-        """The loss of the tower's patches (n, width); shares of right letters, of patches with the whole name.
+        """The loss of a tower's patches (n, width); shares of right letters, of patches with the whole name.
 
         `grid` (screens, 3) are the screens' sizes in patches; `names` is the weight of names.  Of the empty
         patches, which are most, one in twenty is drawn: else the tower would learn to say so.
@@ -70,7 +70,7 @@ class ReadingHeads:
     def _head_loss(
         self, number: int, patches: torch.Tensor, label: torch.Tensor, weight: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss of a head, 0 where nothing has a weight; whether it is right by patch and letter (n, slots)."""
+        """A head's loss, 0 where nothing has a weight; whether it is right by patch and letter (n, slots)."""
         drawn, right = weight > 0, torch.zeros(label.shape, dtype=torch.bool)
         with fast_products():
             logits = self.heads[number](patches[drawn]).float().view(-1, label.shape[1], _SYMBOLS)
@@ -99,7 +99,7 @@ class ReadingHeads:
         return tiles.reshape(rows * columns, -1)
 
     def _letters(self, screen: LabelledScreen) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (patches, slots): the first letters whose middle lies in each patch; whether they are known."""
+        """Labels (patches, slots): first letters whose middle lies in each patch; whether they are known."""
         grid, patch, count = self._no_labels(_LETTERS), self._vision.patch_size, Counter()
         for x, y, letter in sorted(screen.letters):
             place = row, column = int(y // patch), int(x // patch)
@@ -111,7 +111,7 @@ class ReadingHeads:
         return labels, np.full(len(labels), bool(screen.letters))
 
     def _names(self, screen: LabelledScreen) -> tuple[np.ndarray, np.ndarray]:
-        """Labels (patches, slots): the spelled name of the element on top; its weight (patches), 0 without."""
+        """Labels (patches, slots): spelled name of the element on top; its weight (patches), 0 without."""
         grid = self._no_labels(_SPELLED)
         weight = np.zeros(grid.shape[:2], np.float32)
         for element in sorted(screen.elements, key=lambda e: -e.box[2] * e.box[3]):

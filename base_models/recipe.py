@@ -97,7 +97,7 @@ class Stage(NamedTuple):
 def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[Stage]]:
     """The stages of each part after the tower."""
     point = "executor", sources.executor_sampler, lambda data: (data.walks,)
-    judge = "judge", sources.judge_sampler
+    vote = "judge", sources.judge_sampler
     look = "vision", sources.screens_sampler, lambda data: (data.walks, 0.3)
     return {
         "reader": [
@@ -118,10 +118,10 @@ def stages(recipe: Recipe, apps: Sequence[str]) -> dict[str, list[Stage]]:
             Stage("copying", sources.ruling_sampler, lambda data: (data.apps, data.in_words),
                   recipe.rulings, sources.RULINGS),
             Stage("screens", sources.screen_sampler, lambda data: (data.judged_walks,), recipe.screens, 16),
-            Stage(*judge, lambda data: (data.judged_walks, data.scripts, data.in_words), recipe.base_judge, 8),
+            Stage(*vote, lambda data: (data.judged_walks, data.scripts, data.in_words), recipe.base_judge, 8),
         ],
         "judge": [
-            Stage(*judge, lambda data: (data.judged_walks, data.attempts, data.in_words), recipe.judge, 8)
+            Stage(*vote, lambda data: (data.judged_walks, data.attempts, data.in_words), recipe.judge, 8)
         ],
     }  # fmt: skip
 
@@ -217,8 +217,8 @@ def card(role: str, figures: dict[str, Any], recipe: Recipe, apps: Sequence[str]
     table = "\n".join(f"| {figure} | {value} |" for figure, value in figures.items())
     return f"""# Tiny {name}
 
-A Qwen2.5-VL network of about two million parameters, trained {origin} on two CPU cores (appendix notebook A1). In the \
-{profile} profile it stands for the {name} of the paper. It works in {where} only.
+A Qwen2.5-VL network of about two million parameters, trained {origin} on two CPU cores (appendix notebook \
+A1). In the {profile} profile it stands for the {name} of the paper. It works in {where} only.
 
 From `data/deviations.yaml`, the list of all differences from the paper:
 
@@ -228,7 +228,8 @@ From `data/deviations.yaml`, the list of all differences from the paper:
 
 Architecture: `base_models/architecture.py` (336 x 252 screens in patches of 14 px, merged to 108 tokens).
 
-Training by the recipe of A1, on random walks of {recipe.walk} steps through each application{seen}: {", ".join(begun)}. Then:
+Training by the recipe of A1, on random walks of {recipe.walk} steps through each application{seen}: \
+{", ".join(begun)}. Then:
 
 {learned}
 
@@ -236,5 +237,6 @@ Training by the recipe of A1, on random walks of {recipe.walk} steps through eac
 | --- | --- |
 {table}
 
-Figures called "swapped" are the same with the screenshot of another state: they must be lower for a model that looks.
+Figures called "swapped" are the same with the screenshot of another state: they must be lower for a \
+model that looks.
 {"The plans stay as they were: the accuracy that remains rests on words." if "judge" in role else ""}"""

@@ -19,7 +19,7 @@ State = Mapping[str, Any]
 
 
 def held(parts: Sequence[Aim], state: State) -> str:
-    """What holds of what these aims are about: 'off; dark', or for goals of many values 'off; sin(x), x^2'."""
+    """What holds of what the aims are about: 'off; dark', or for goals of many values 'off; sin(x), x^2'."""
     return "; ".join(_held(aim, state) for aim in parts)
 
 
@@ -49,7 +49,7 @@ def _shown(value: Any) -> str:
 
 
 def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
-    """The visible effect of each step between two pictures: its plan, or `NOTHING` where they are the same."""
+    """The visible effect of each step between two pictures: its plan, or `NOTHING` where they are equal."""
     changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
     return [plan if before != after else NOTHING for plan, before, after in changes]
 

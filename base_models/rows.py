@@ -37,7 +37,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 @dataclass(frozen=True)
 class LabelledScreen:
-    """What a screen shows: its elements and, of a page of names, its letters with their middles (x, y) in px."""
+    """What a screen shows: its elements and, of a page of names, its letters with middles (x, y) in px."""
 
     screen: bytes  # PNG
     elements: tuple[Element, ...]

@@ -31,7 +31,7 @@ from sciencedesk.goals import Aim
 
 BATCH = 32  # rows a step
 SCREENS = 16  # screens a step of the executor's training
-GROUP = 32  # at most so many plans about a screen, which share its encoding: many times the plans in the same time
+GROUP = 32  # plans about a screen, at most, share its encoding: many times the plans in the same time
 JUDGE_BATCH = 8  # attempts a step of a judge's training
 RULINGS = 64  # attempts in words a step
 UNSURE = 0.6  # share of random steps, in hindsight and in demonstrations
@@ -118,7 +118,9 @@ def page_sampler(walks: Walks) -> Sampler:
 
 
 def pointing_sampler(walks: Walks) -> Sampler:
-    """Plans about each thing on a screen that is not always at one place, and six others, with their actions."""
+    """Plans about each thing on a screen that is not always at one place, and six others, with their
+    actions.
+    """
     screens = [moving(walk) for walk in walks]
     crowded = [[drawn for drawn in of_walk if len(drawn[1]) > 3] or of_walk for of_walk in screens]
 

@@ -135,7 +135,7 @@ class _Page:
         self._take("target", box)
 
     def _point(self, painter: QPainter) -> None:
-        """A disc or a triangle with its name beside it, as a star or a peak: the name is no place to click."""
+        """A disc or triangle with its name beside it, as a star or a peak: the name is no place to click."""
         name, size = self._left[-1], self._rng.randint(3, 7)
         width = painter.fontMetrics().horizontalAdvance(name) + 2
         box = self._place(width + 20, 30)

@@ -28,7 +28,7 @@ def tasks_by_size(app: str) -> dict[int, list[SampledTask]]:
 
 
 def text_attempts(app: str, count: int, seed: int | str) -> list[Attempt]:
-    """`count` attempts, a third at one aim, half at two, the rest at three.  Faults as in `through_faults`."""
+    """`count` attempts, a third at one aim, half at two, the rest at three; faults as in `through_faults`."""
     rng, tasks = Random(f"told attempts {app} {seed}"), tasks_by_size(app)
 
     def draw() -> Attempt | None:

@@ -40,7 +40,7 @@ Batch = tuple[dict[str, torch.Tensor], torch.Tensor]  # inputs of the network, a
 
 
 def build_processor(walks: Walks) -> ImageTextProcessor:
-    """Tokenizer of the texts of plans, goals and screens; image processor with the screens' mean and deviation."""
+    """Tokenizer of texts of plans, goals and screens; image processor of the screens' mean and deviation."""
     rng, corpus = Random(0), []
     for walk in walks:
         app = walk[0].app
@@ -132,8 +132,9 @@ def train_vision(
 
 
 def train_language(
-    processor: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Sampler, steps: int, seed: int,
-    batch: int = BATCH, reading: ReadingHeads | None = None, checkpointer: Checkpointer | None = None,
+    processor: ImageTextProcessor, network: Network, log: Log, stage: str, draw: Sampler, steps: int,
+    seed: int, batch: int = BATCH, reading: ReadingHeads | None = None,
+    checkpointer: Checkpointer | None = None,
 ) -> None:  # fmt: skip
     """Next-token training on the rows of a sampler, single ones or lists about the same pictures.
 
@@ -220,7 +221,7 @@ def packed_batch(processor: ImageTextProcessor, network: Network, lists: Sequenc
 def _packed(
     processor: ImageTextProcessor, rows: Sequence[Row], ids: torch.Tensor, positions: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
-    """Token ids (n), labels (n), positions (3, n), parts (n) of rows; `ids`, `positions` of the first are given."""
+    """Tokens (n), labels (n), positions (3, n), parts (n) of rows; given `ids`, `positions` of the first."""
     tokenizer = processor.tokenizer
     marker = "<|vision_end|>"
     end = int((ids == tokenizer.convert_tokens_to_ids(marker)).nonzero()[-1]) + 1

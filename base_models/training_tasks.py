@@ -186,7 +186,7 @@ def foreign_names(app: str) -> tuple[str, ...]:
 
 
 def draw_value_row(apps: Sequence[str], rng: Random, walks: Walks = ()) -> Row:
-    """A `value_row` of a random task of any of the applications, with pictures if there are `walks` of each."""
+    """A `value_row` of a random task of any of `apps`, with pictures if there are `walks` of each."""
     while True:
         i = rng.randrange(len(apps))
         sampled, screens = rng.choice(planner_tasks(apps[i])), walks[i] if walks else ()
@@ -243,7 +243,7 @@ def _decisions(task: Task, steps: Walk) -> list[Hindsight]:
 def demonstrations(
     app: str, count: int, slips: float, seed: int | str, unsolved: bool = False
 ) -> list[list[Hindsight]]:
-    """The decisions of `count` demonstrations that solved their task (`unsolved`: any); see `through_faults`."""
+    """Decisions of `count` demonstrations that solved their task (`unsolved`: any); see `through_faults`."""
     rng, tasks = Random(f"demonstrations of {app} {seed}"), planner_tasks(app)
     with closing(opened(app)) as env:
         tried = through_faults(lambda: demonstrate(env, *rng.choice(tasks), rng, slips, unsolved))

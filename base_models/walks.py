@@ -111,7 +111,7 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
 
 
 def random_step(desk: Window, rng: Random, clicked: str = "") -> dict[str, Any]:
-    """A random script step that the screen allows; a field mostly gets what is typed there after `clicked`."""
+    """A random script step the screen allows; a field mostly gets what is typed there after `clicked`."""
     if desk.typing and rng.random() < 0.6:
         fit = _typed_after(desk.app, "train").get(clicked) if rng.random() < 0.85 else None
         return {"type": rng.choice(fit or typed_words(desk.app)) + rng.choice(["\n", "\n", ""])}
@@ -135,7 +135,7 @@ def random_step(desk: Window, rng: Random, clicked: str = "") -> dict[str, Any]:
 
 
 def _random_click(app: str, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
-    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; otherwise Escape."""
+    """A click in a real application on what leaves it open, a share `_TO_FIELD` on fields; else Escape."""
     free = [e for e in clear if e.name not in AWAY[app] and not e.name.endswith("...")]
     if not free:
         return {"press": "esc"}

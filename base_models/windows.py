@@ -21,8 +21,8 @@ from sciencedesk.real.app import App
 
 # what leads a walk out of the window: to other programs, dialogs of files, animations, or the end
 AWAY = {
-    "KAlgebra": {"Session menu", "Help menu", "Quit", "Recent Scripts", "Export Log...", "Save", "Full Screen",
-                 "Full Screen Mode", "Float", "Close"},
+    "KAlgebra": {"Session menu", "Help menu", "Quit", "Recent Scripts", "Export Log...", "Save",
+                 "Full Screen", "Full Screen Mode", "Float", "Close"},
     "PyMOL": {"File", "Edit", "Build", "Movie", "Setting", "Scene", "Wizard", "Plugin", "Help", "Draw/Ray",
               "Builder", "Properties", "Rock", "Play", "External GUI"},
     "GrassGIS": {"Help", "Python tab", "Save"},

@@ -43,7 +43,7 @@ def reward(
     cannot be parsed) has reward 0. `distance=False` leaves r_dist out (ablation): the range is then [0, 1].
     `reach` is the L1 distance, in (0, 2], at which a point earns nothing.  ValueError if there is no target.
 
-    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)], reach=2)  # 1 for the type + 1 - (0.3 + 0.1) / 2
+    >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)], reach=2)  # 1 (type) + 1 - (0.3 + 0.1) / 2
     1.8
     >>> reward([Action.click(0.5, 0.5)], [Action.click(0.2, 0.6)], reach=0.1)
     1.0

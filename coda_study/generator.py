@@ -1,4 +1,4 @@
-"""Train tasks from a chat model, in rounds (paper, section 4), where a profile's `models.generator` names one.
+"""Train tasks from a chat model, in rounds (paper, section 4), if a profile's `models.generator` names one.
 
 In a round the model sees a few tasks by people, the manual of the software that it has written so far, and
 how the last tasks went; it rewrites the manual and proposes new tasks.  They have no check: the judge alone
@@ -34,9 +34,9 @@ SPARE_STEPS = 5  # beyond the steps that the model expects; ours
 EXAMPLES = 6  # tasks by people; the paper says "a few"
 NEAR = 0.75  # share of common words from which two instructions ask for the same
 HOW = re.compile(
-    r"\b(click|double-click|right-click|press|tap|hover|scroll|drag|cursor|mouse|keyboard|shortcut|hotkey|button"
-    r"|menu|icon|checkbox|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+", re.IGNORECASE,
-)  # an instruction that says by which means  # fmt: skip
+    r"\b(click|double-click|right-click|press|tap|hover|scroll|drag|cursor|mouse|keyboard|shortcut|hotkey"
+    r"|button|menu|icon|checkbox|toolbar|dialog|dropdown|ctrl)(s|es|ed|ing|ging)?\b|\b(alt|shift) ?\+",
+    re.IGNORECASE)  # an instruction that says by which means  # fmt: skip
 OUTSIDE = re.compile(
     r"https?:|\b(internet|online|web ?sites?|web ?pages?|e-?mails?|downloads?|uploads?|log ?in|passwords?"
     r"|printer|another program)\b", re.IGNORECASE,
@@ -102,8 +102,8 @@ class Generator:
     """
 
     def __init__(
-        self, model: ChatModel, sampling: Sampling, app: str, examples: Sequence[str], held_out: Sequence[str],
-        count: int = 20,
+        self, model: ChatModel, sampling: Sampling, app: str, examples: Sequence[str],
+        held_out: Sequence[str], count: int = 20,
     ):  # fmt: skip
         self.model, self.sampling, self.app, self.count = model, sampling, app, count
         self.examples, self.held_out = list(examples), list(held_out)

@@ -16,7 +16,8 @@ from coda_study.run import Run
 
 TABLES = {  # the tables of notebook 14, with their titles
     "ablations": "Stage 1 with one thing changed; differences to the run's own stage 1",
-    "executors": "Executors that no planner was trained with; differences to the base planner with the same executor",
+    "executors": "Executors that no planner was trained with; "
+    "differences to the base planner with the same executor",
     "novel": "Software that no model was trained on; differences to the base planner",
 }
 AGAINST = "stage1"  # the system that every variant is compared with
@@ -98,7 +99,7 @@ def _rewards(run: Run, name: str) -> tuple[float, float]:
 
 
 def executors(run: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFrame:
-    """Base planner and generalist with each executor, Overall Average@k; the differences are to the base planner.
+    """Base planner and generalist with each executor, Overall Average@k; differences are to the base planner.
 
     Columns: executor, planner, and those of `variants`.
     """

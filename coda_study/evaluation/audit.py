@@ -47,7 +47,7 @@ def cells(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
-    """The successes behind a printed share, its verdict (as of `cells`), and the fractions around an impossible one."""
+    """Successes behind a printed share, its verdict (as of `cells`), fractions around an impossible one."""
     below = hundredths * trials // 10_000
     for successes in (below, below + 1):
         share = Fraction(10_000 * successes, trials)
@@ -63,7 +63,7 @@ def whole_number(hundredths: int, trials: int) -> tuple[int, str, str]:
 
 
 def overalls(table: pd.DataFrame, counted: pd.DataFrame) -> pd.DataFrame:
-    """Whether the Overall of each row is the mean of its four cells, as printed or as the fractions behind them.
+    """Whether each row's Overall is the mean of its four cells, as printed or as the fractions behind them.
 
     Columns: metric, model, printed, mean (of the printed cells, percent), difference, agrees.
     """
@@ -103,7 +103,7 @@ def pooled(counted: pd.DataFrame) -> pd.DataFrame:
 
 
 def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
-    """Differences between CODA and the other rows that the sample sizes support, per application and over all tasks.
+    """Differences between CODA and other rows that sample sizes support, per application and over all tasks.
 
     Columns: first_metric, first, second_metric, second, application, difference, low, high (percentage
     points), verdict. Newcombe's interval with the tasks as trials and the systems as independent: which tasks
@@ -131,7 +131,7 @@ def comparisons(counted: pd.DataFrame, together: pd.DataFrame) -> pd.DataFrame:
 
 
 def judges(table: pd.DataFrame) -> pd.DataFrame:
-    """Precision and recall of each line of Table 2, and their change from the line before (percentage points).
+    """Precision and recall of each line of Table 2; their change from the line before (percentage points).
 
     Columns: method, benchmark, precision, recall, precision_change, recall_change.
     """
@@ -149,8 +149,8 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
         for row in parts["overalls"].itertuples() if not row.agrees
     ]  # fmt: skip
     sentences += [
-        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}; "
-        f"nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
+        f"{row.metric}, {row.model}, {row.application}: no whole number of {row.trials} gives {row.value:.2f}"
+        f"; nearest are {row.nearest}." for row in parts["cells"].itertuples() if row.verdict == "impossible"
     ]  # fmt: skip
     by_benchmark = parts["judges"].set_index("method").groupby("benchmark")
     sentences += [_tuned(table, benchmark) for benchmark, table in by_benchmark]

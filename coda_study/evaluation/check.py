@@ -151,7 +151,7 @@ def load_expected(path: Path) -> dict[str, Any]:
 
 
 def write_expected(run: Run, path: Path) -> dict[str, Any]:
-    """Make the values of a finished run the expected ones, with the commit and the processor that they are of."""
+    """Make the values of a finished run the expected ones, with the commit and the processor they are of."""
     about = {"profile": PROFILE, "set": list(SETTINGS), "seed": run.profile().seed}
     machine = {"commit": code_state()["commit"], "processor": hardware()["processor"]}
     expected = about | machine | measure(run)

@@ -1,4 +1,4 @@
-"""The paper's claims, data/claims.yaml, decided on a run or several seeds: supported, contradicted or undecided."""
+"""The paper's claims, data/claims.yaml, on a run or several seeds: supported, contradicted or undecided."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def load_claims(path: Path = CLAIMS) -> list[Claim]:
 
 
 def load_systems(runs: Sequence[Run]) -> tuple[pd.DataFrame, tuple[str, ...], Profile]:
-    """Episodes and names of the systems of several seeds, and the profile; with `JOINT` where all have that ablation.
+    """Episodes and names of several seeds' systems, with `JOINT` where all have that ablation; the profile.
 
     Episodes and profile are those of `load_seeds`, with its errors.
     """
@@ -92,7 +92,7 @@ def decide_claims(
     systems: Sequence[str], apps: Sequence[str], resamples: int = RESAMPLES, seed: int = 0,
     provenance: Provenance = Provenance.MEASURED, k: int | None = None,
 ) -> pd.DataFrame:  # fmt: skip
-    """The verdict of a run on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
+    """A run's verdict on each claim, a row per claim and metric; claims about `rules` rest on the `votes`.
 
     With the episodes of several seeds (`load_systems`) it is theirs together: a task's score is the mean over
     the seeds, each of which has `k` of its runs (default: all).

@@ -46,9 +46,9 @@ def endings(
     episodes: pd.DataFrame, systems: Sequence[str], *, apps: Sequence[str] = APPS,
     provenance: Provenance = Provenance.MEASURED,
 ) -> pd.DataFrame:  # fmt: skip
-    """The share of each ending among a system's episodes, the unweighted mean over the applications as Overall.
+    """The share of each ending among a system's episodes, the unweighted mean over applications as Overall.
 
-    Columns: system, ending, value, low, high (percent, 95 % as in Table 1), tasks, runs, interval, provenance.
+    Columns: system, ending, value, low, high (percent, 95 % as Table 1), tasks, runs, interval, provenance.
     """
     episodes = episodes.assign(ending=ending_of(episodes)).dropna(subset="ending")
     rows = []

@@ -54,7 +54,7 @@ def load_table1(folder: Path = DATA / "paper") -> pd.DataFrame:
 
 
 def load_table2(folder: Path = DATA / "paper") -> pd.DataFrame:
-    """Table 2, a row per cell: method, benchmark, measure (precision or recall), value (percent), provenance."""
+    """Table 2 by cell: method, benchmark, measure (precision or recall), value (percent), provenance."""
     table = pd.read_csv(folder / "table2.csv").melt("method", var_name="column")
     table.insert(1, "benchmark", table["column"].str.split("_").str[0])
     table.insert(2, "measure", table["column"].str.split("_").str[1])
@@ -82,7 +82,7 @@ def load_deviations(path: Path = LEDGER) -> list[Deviation]:
 
 
 def ledger(profile: Profile, deviations: Sequence[Deviation] | None = None) -> pd.DataFrame:
-    """The ledger with a profile's values: about, paper, ours, why, effect.  UserError if a field is unknown."""
+    """The ledger with a profile's values: about, paper, ours, why, effect.  UserError on unknown fields."""
     (values,) = pd.json_normalize(profile.model_dump()).to_dict("records")  # nested settings: dotted names
     rows = []
     for deviation in load_deviations() if deviations is None else deviations:

@@ -53,7 +53,7 @@ class Spread:
         return _z(power) * sqrt(self.variance(tasks, runs, seeds))
 
     def tasks_needed(self, difference: float, runs: int, seeds: int, power: float = POWER) -> float:
-        """The number of tasks that detects a difference; infinite where the seeds' variance alone hides it."""
+        """The number of tasks to detect a difference; infinite where the seeds' variance alone hides it."""
         variance = (difference / _z(power)) ** 2 - (self.seeds or 0.0) / seeds
         return ceil(self._per_task(runs, seeds) / variance) if variance > 0 else inf
 

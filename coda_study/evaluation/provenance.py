@@ -1,4 +1,4 @@
-"""manifest.json, where the figures of a run come from: code, versions, settings, files, machine, time, memory."""
+"""manifest.json, where a run's figures come from: code, versions, settings, files, machine, time, memory."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from coda_lib.paths import REPO, display
 from coda_study.run import Run
 
 PACKAGES = (
-    "torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas", "PySide6-Essentials",
-    "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm",
+    "torch", "transformers", "trl", "datasets", "accelerate", "numpy", "scipy", "pandas",
+    "PySide6-Essentials", "sympy", "ase", "ephem", "snakemake", "papermill", "peft", "vllm",
 )  # fmt: skip
 RECORDED = ("wall_s", "peak_rss_mb", "notebook", "parameters")  # of a stage
 FOLDERS = ("tables", "figures")  # of a run, whose files the manifest lists beside what the stages declare
@@ -63,7 +63,7 @@ def hardware() -> dict[str, Any]:
 
 
 def build_manifest(run: Run, profile: Profile) -> dict[str, Any]:
-    """The manifest of what the run's stages recorded; paths are relative to the repository where inside it."""
+    """The manifest of what the run's stages recorded; paths are relative to the repository if inside it."""
     paths = sorted((run.folder / "stages").glob("*.json"))
     records = [read_object(path, "state", "started", "inputs", "outputs") for path in paths]
     records = [record for record in records if record["state"] == "done"]

@@ -33,9 +33,9 @@ class Replay:
 
     def __str__(self) -> str:
         return (
-            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} of {self.screens:,} "
-            f"are as they were, to the pixel; {self.same_outcome:,} outcomes are the same; "
-            f"{self.left_out:,} episodes left out"
+            f"drawn again from the actions of {self.episodes:,} episodes: {self.same_screens:,} "
+            f"of {self.screens:,} are as they were, to the pixel; {self.same_outcome:,} outcomes are the "
+            f"same; {self.left_out:,} episodes left out"
         )
 
 

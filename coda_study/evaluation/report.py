@@ -30,9 +30,9 @@ SPECIALISTS_NOTE = "* {} specialist{}, each evaluated on its own application."
 _NUMBERS = ("No", "One", "Two", "Three", "Four")
 SMOKE_NOTE = "Smoke: so few tasks and runs that the figures only show that the pipeline works."
 _BESIDE_NOTE = (
-    "Ours is another benchmark ({}; in the {} profile with tiny models of a few million parameters); the paper's "
-    "is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared in shape only: which "
-    "system comes before which, never how high a figure is."
+    "Ours is another benchmark ({}; in the {} profile with tiny models of a few million parameters); the "
+    "paper's is ScienceBoard with models of 7 and 32 billion parameters. The two are to be compared in shape "
+    "only: which system comes before which, never how high a figure is."
 )
 
 
@@ -170,7 +170,7 @@ CAPTIONED = {  # a table of `write_tables`: its layout, and its caption from the
 
 
 def write_tables(folder: Path, table: pd.DataFrame, compared: pd.DataFrame, run: str) -> list[Path]:
-    """Write table1, beside_paper and (unless empty) comparisons as csv, md and tex; return the files written."""
+    """Write table1, beside_paper and (unless empty) comparisons as csv, md and tex; return the files."""
     tables = {"table1": table, "beside_paper": beside_paper(table)}
     if not compared.empty:
         tables["comparisons"] = compared

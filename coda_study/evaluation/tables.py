@@ -1,6 +1,6 @@
-"""The tables of a run as tidy data frames: Table 1, comparisons of systems, the paper beside ours, several seeds.
+"""A run's tables as tidy data frames: Table 1, comparisons of systems, the paper beside ours, several seeds.
 
-All are computed from evaluation tables, which have a row per episode: task_id, app, run, system, success, stop.
+All are computed from evaluation tables, with a row per episode: task_id, app, run, system, success, stop.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def table1(
     Raises EpisodesError unless all systems have the same tasks and runs.
 
     >>> rows = [("gis/A-01", 0, True), ("gis/A-01", 1, False), ("gis/A-02", 0, False), ("gis/A-02", 1, False)]
-    >>> episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"]).assign(app="gis", system="base", stop="DONE")
+    >>> episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"])
+    >>> episodes = episodes.assign(app="gis", system="base", stop="DONE")
     >>> table1(episodes, ["base"], apps=["gis"])[["metric", "application", "value"]].to_numpy().tolist()[::2]
     [['Average@2', 'gis', 25.0], ['Pass@2', 'gis', 50.0]]
     """
@@ -127,7 +128,7 @@ def compare(
     seed: int = 0, *,
     apps: Sequence[str] = APPS, provenance: Provenance = Provenance.MEASURED, k: int | None = None,
 ) -> dict:  # fmt: skip
-    """One row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""
+    """A row of `comparisons`: the second system of `pair` minus the first, by `family` (Average or Pass)."""
     chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
     before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
     result = statistics.paired_difference(before, after, np.random.default_rng(seed), resamples)

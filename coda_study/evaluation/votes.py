@@ -126,7 +126,7 @@ def difference(
 ) -> tuple[float, float, float]:
     """Second rule minus first in `measure` (precision or recall) on the same trajectories, percentage points.
 
-    The 95 % interval is a paired bootstrap over tasks.  NaN where a rule accepts nothing or nothing succeeded.
+    The 95 % interval is a paired bootstrap over tasks.  NaN if a rule accepts nothing or nothing succeeded.
     """
     ballots = cast(votes[votes["success"].notna()])
     truth, kinds = ballots["success"].astype(bool), {}
@@ -145,9 +145,9 @@ def difference(
 
 
 def cast(votes: pd.DataFrame) -> pd.DataFrame:
-    """A row per trajectory (index TRAJECTORY): app, success, steps, broken, and a column (judge, number) per vote.
+    """By trajectory (index TRAJECTORY): app, success, steps, broken, and a column (judge, number) per vote.
 
-    A vote is INVALID, NO, YES or CLEAN, and NaN where it was not asked for.  UserError if a vote is there twice.
+    A vote is INVALID, NO, YES or CLEAN, NaN where it was not asked for.  UserError if a vote is there twice.
     """
     trajectories = votes.groupby(TRAJECTORY)[["app", "success", "steps", "broken"]].first()
     if (twice := votes.duplicated([*TRAJECTORY, "judge", "vote"])).any():

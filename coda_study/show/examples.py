@@ -1,4 +1,4 @@
-"""What the notebooks show of episodes and verdicts: an episode by script, a prompt as text, source, small tables."""
+"""What notebooks show of episodes and verdicts: episodes by script, prompts as text, source, small tables."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def source(*functions: Callable, docstrings: bool = True) -> HTML:
     """The source of functions, with or without their docstrings, as highlighted code."""
     read = inspect.getsource if docstrings else _without_docstring
     code = "\n\n".join(map(read, functions))
-    box = "color: #1a1a1a; background: #ffffff; border: 1px solid #dddddd; padding: 0.5em"
-    text = "color: #1a1a1a; background: #ffffff; font: 11px/1.4 monospace; white-space: pre-wrap; word-break: normal"
+    colors = "color: #1a1a1a; background: #ffffff; "
+    box = colors + "border: 1px solid #dddddd; padding: 0.5em"
+    text = colors + "font: 11px/1.4 monospace; white-space: pre-wrap; word-break: normal"
     return HTML(highlight(code, PythonLexer(), HtmlFormatter(noclasses=True, cssstyles=box, prestyles=text)))
 
 
@@ -61,7 +62,7 @@ def settings_table(section: Section) -> pd.DataFrame:
 
 
 def first_state(task: Task) -> Observation:
-    """The first observation of a task, with the application's `elements` for executors that read the widget tree."""
+    """A task's first observation, with the application's `elements` for executors that read widget trees."""
     env = ScienceDesk(task.app)
     screen = Image.fromarray(env.reset(task)[0])
     return Observation(task.instruction, (), screen, screen, env.desk.elements)

@@ -163,7 +163,7 @@ def judge_bars(scores: pd.DataFrame, caption: str = "") -> Sheet:
 
 @styled
 def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
-    """A row of `ablation_tables.variants` each: its difference with the 95 % interval, in percentage points."""
+    """A row of `ablation_tables.variants` each: its difference with 95 % interval, in percentage points."""
     sheet = Sheet(figsize=(6.8, 0.9 + 0.34 * max(1, len(rows))))
     ax = sheet.subplots()
     heights = np.arange(len(rows))[::-1]

@@ -35,7 +35,7 @@ class Film:
 
 
 def film(episodes: Mapping[str, Trajectory]) -> bytes:
-    """Episodes at one task, by name, as a WebP: a picture for each step, with its plan and its action's place.
+    """Episodes at one task, by name, as a WebP: a picture for each step, with its plan and action's place.
 
     An episode that has ended waits for the longest one.  The same episodes give the same bytes.
     """

@@ -1,4 +1,4 @@
-"""Tables of notebooks 05 and 06: groups of plans, their rewards, and steps of the planner's weights by hand."""
+"""Tables of notebooks 05 and 06: groups of plans, their rewards, steps of the planner's weights by hand."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def plan_counts(groups: Mapping[str, Group]) -> pd.DataFrame:
 
 
 def paired_rewards(groups: Mapping[str, Sequence[Group]], resamples: int, seed: int = 0) -> pd.DataFrame:
-    """Mean reward of two planners in the same states, and the change: 95 % interval and p value over states."""
+    """Mean reward of two planners in the same states; the change: 95 % interval and p value over states."""
     first, second = (np.array([group.rewards.mean() for group in drawn]) for drawn in groups.values())
     change = paired_difference([first / 2], [second / 2], np.random.default_rng(seed), resamples)
     means = dict(zip(groups, (first.mean().round(2), second.mean().round(2)), strict=True))

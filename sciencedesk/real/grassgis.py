@@ -62,8 +62,9 @@ MAPS = (
 LANDUSE = "1|forest\n2|meadow\n3|farmland\n4|water\n5|rock\n"
 LANDUSE_COLORS = "1 34:139:34\n2 154:205:50\n3 240:220:130\n4 70:130:180\n5 160:160:160\n"
 WELLS = (
-    "500600|5203400|1|Alder|35|drinking\n501500|5200700|2|Birch|62|farming\n502300|5202600|3|Cedar|18|drinking\n"
-    "503200|5201500|4|Elm|95|farming\n504100|5203200|5|Fir|48|industry\n505300|5200900|6|Hazel|71|drinking\n"
+    "500600|5203400|1|Alder|35|drinking\n501500|5200700|2|Birch|62|farming\n"
+    "502300|5202600|3|Cedar|18|drinking\n503200|5201500|4|Elm|95|farming\n"
+    "504100|5203200|5|Fir|48|industry\n505300|5200900|6|Hazel|71|drinking\n"
 )
 ROADS = {
     1: ("Valley Road", "main", ((500100, 5201900), (502000, 5202100), (504000, 5201800), (505900, 5202300))),

@@ -256,7 +256,9 @@ def test_rollouts_of_one_task_are_drawn_so_that_its_words_do_not_tell_the_verdic
     solved = replace(tries[0], run=9, success=True)
     attempts = labelled_attempts(walks[0], [*failed, solved], 150, seed=0)
     played = [attempt for attempt in attempts if attempt.pictures == tuple(solved.screenshots)]
-    verdicts = {task.id: [verdict_of(a).correct for a in played if a.questions[0].instruction == task.instruction]
-                for task in (often, never)}  # fmt: skip
+    verdicts = {
+        task.id: [verdict_of(a).correct for a in played if a.questions[0].instruction == task.instruction]
+        for task in (often, never)
+    }
     assert not any(verdicts[never.id]) and len(verdicts[never.id]) > 5
     assert 0.2 < sum(verdicts[often.id]) / len(verdicts[often.id]) < 0.8

@@ -21,7 +21,7 @@ class Killed(Exception):
 
 
 def trained(folder, start, walks, monkeypatch, killed_at: int | None = None) -> tuple[dict, list[dict]]:
-    """The weights and the log of the executor's two stages, six steps each, of which one may be interrupted."""
+    """The weights and log of the executor's two stages, six steps each, of which one may be interrupted."""
     made = Data(folder, ["PyMOL"], Recipe(vision=6, executor=6))
     made.__dict__["walks"] = walks
     processor, network = load_checkpoint(start)

@@ -40,7 +40,8 @@ ACTS = (
 
 def settings(**changes: Any) -> SpecializeSettings:
     given = dict(
-        group_size=G, completions_per_step=PLANS, steps=1, learning_rate=1e-3, beta=BETA, epsilon=EPSILON, reach=2
+        group_size=G, completions_per_step=PLANS, steps=1, learning_rate=1e-3, beta=BETA, epsilon=EPSILON,
+        reach=2,
     )  # fmt: skip
     return SpecializeSettings(**(given | changes))
 
@@ -106,7 +107,7 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
 
 # ---- eq. 2 and 3 -----------------------------------------------------------------------------------------
 def uneven(trainer: SharedPrefixTrainer, *args: Any, **kwargs: Any) -> tuple[list[list[int]], None]:
-    """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner hardly ever ends one."""
+    """Sample plans as TRL does, then end them after 1 to 6 tokens: an untrained planner seldom ends one."""
     plans, nothing = GENERATE(trainer, *args, **kwargs)
     return [[*plan[: i % TOKENS], trainer._tokenizer.eos_token_id] for i, plan in enumerate(plans)], nothing
 

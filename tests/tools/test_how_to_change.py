@@ -69,7 +69,10 @@ def python(changed):
 
 
 def test_a_click_is_scored_by_euclidean_distance(python):
-    program = "from coda_lib.reward import Action, similarity; print(similarity(Action.click(0, 0), Action.click(0.3, 0.4), 2))"
+    program = (
+        "from coda_lib.reward import Action, similarity; "
+        "print(similarity(Action.click(0, 0), Action.click(0.3, 0.4), 2))"
+    )
     assert float(python("-c", program)) == pytest.approx(1 - 0.5 / 2**0.5)
 
 
@@ -135,7 +138,8 @@ TABLE = """
 import pandas as pd
 from coda_study.evaluation import table1
 rows = [("gis/A-01", 0, True), ("gis/A-01", 1, False), ("gis/A-02", 0, True), ("gis/A-02", 1, True)]
-episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"]).assign(app="gis", system="base", stop="DONE")
+episodes = pd.DataFrame(rows, columns=["task_id", "run", "success"])
+episodes = episodes.assign(app="gis", system="base", stop="DONE")
 print(table1(episodes, ["base"], apps=["gis"])["solved"].tolist())
 """
 

@@ -134,7 +134,7 @@ def notebook():
 
 @pytest.fixture(scope="session")
 def pages(notebook, tmp_path_factory):
-    """The report of a hostile run, the notebook as a page, its page in the book, and the book's search index."""
+    """The report of a hostile run, the notebook as a page, its page in the book, the book's search index."""
     folder = tmp_path_factory.mktemp("pages")
     run = folder / "run"
     (run / "tables").mkdir(parents=True)

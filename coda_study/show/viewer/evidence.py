@@ -46,7 +46,7 @@ class Evidence:
     _index: dict[tuple, dict] = field(default_factory=dict, repr=False)
 
     def add(self, of: str, system: str, row: dict, trajectory: Trajectory | None = None) -> dict:
-        """The episode of this set (test, greedy, train, logs) and key, with its known facts; new if need be."""
+        """The episode of this set (test, greedy, train, logs) and key, with known facts; new if need be."""
         key = (of, system, row["app"], row["task_id"], int(row["run"]))
         if key not in self._index:
             self._index[key] = dict(zip(("set", "system", "app", "task", "run"), key, strict=True))
@@ -85,7 +85,7 @@ class Evidence:
         return None if len(file) == DIGEST else self.pictures.add(file, app)
 
     def add_votes(self, votes: pd.DataFrame, of: str, prefix: str, rules: Sequence[Rule]) -> None:
-        """Votes on episodes, columns as of `find_votes`, and the outcome of each rule; of = "train" or "mix"."""
+        """Votes on episodes, columns as of `find_votes`, and each rule's outcome; of = "train" or "mix"."""
         self.rules[of] = [rule.name for rule in rules]
         ballots, columns = cast(votes), ["accepted", "clean", "calls", "small", "valid"]
         outcomes = [apply(rule, ballots)[columns].astype(int).values.tolist() for rule in rules]
@@ -116,7 +116,8 @@ def vote(of: str, judge: str, reply: str) -> dict[str, str]:
 def condition(item: dict[str, Any]) -> str:
     """An item of a task's check in words.
 
-    >>> condition({"type": "state", "key": "grid", "value": True}), condition({"type": "stop", "value": "ANS", "args": ["3"]})
+    >>> stop = {"type": "stop", "value": "ANS", "args": ["3"]}
+    >>> condition({"type": "state", "key": "grid", "value": True}), condition(stop)
     ('grid is true', 'ends with ANS: 3')
     """
     if item["type"] == "stop":

@@ -34,7 +34,7 @@ LARGEST = 25_000_000  # bytes of the pictures in one file, by `write_run_page`
 
 
 def write_run_page(run: Run, apps: Sequence[str] = ()) -> Path:
-    """Write a run's view.html, with its pictures beside it in the folder `view` if they are many; returns it."""
+    """Write a run's view.html, with its pictures beside it in folder `view` if they are many; returns it."""
     evidence = Evidence(f"run {run.folder.name}")
     read_run(run, evidence, apps)
     return write_beside(evidence, run)

@@ -51,7 +51,7 @@ class Pictures:
 
     @cached_property
     def packed(self) -> list[Picture]:
-        """All pictures by their numbers, as they are written to a page.  Call it when the last one is added."""
+        """All pictures by number, as they are written to a page.  Call it when the last one is added."""
         apps: dict[str, list[int]] = {}
         for number, (_, app) in enumerate(self._files):
             apps.setdefault(app, []).append(number)

@@ -33,7 +33,7 @@ TRAIN_TASKS = 50
 
 
 def read_logs(source: Path, evidence: Evidence, prefix: str = "") -> None:
-    """Add the trajectories of a file of ours or of another project's logs.  UserError as of `formats.read`."""
+    """Add the trajectories of a file of ours or another project's logs.  UserError as of `formats.read`."""
     known, trajectories = read(source, evidence.lacks.append)
     for trajectory in trajectories:
         episode = evidence.add_trajectory("logs", prefix + trajectory.planner, trajectory)

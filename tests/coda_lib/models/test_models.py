@@ -300,7 +300,10 @@ def test_messages_become_chatml_with_pictures_in_their_places(tiny_planner):
     asked = [{"role": "system", "content": [text("Plan.")]}, *ask("a", screen(1), "b")]
     ids = encode(processor, [asked])["input_ids"][0]
     pad = "<|image_pad|>" * 9
-    shown = f"<|im_start|>system\nPlan.<|im_end|>\n<|im_start|>user\na<|vision_start|>{pad}<|vision_end|>b<|im_end|>\n"
+    shown = (
+        "<|im_start|>system\nPlan.<|im_end|>\n"
+        f"<|im_start|>user\na<|vision_start|>{pad}<|vision_end|>b<|im_end|>\n"
+    )
     assert processor.tokenizer.decode(ids) == shown + "<|im_start|>assistant\n"
     assert processor.tokenizer.decode(encode(processor, [asked], generate=False)["input_ids"][0]) == shown
 

@@ -91,7 +91,10 @@ def test_what_a_run_lacks_is_not_tested_and_says_why():
 
 
 def test_a_run_with_the_ablation_says_whether_one_training_for_all_is_worse(tmp_path):
-    claim = "One reinforcement learning over all applications at once is worse than specialists followed by distillation"
+    claim = (
+        "One reinforcement learning over all applications at once is worse than "
+        "specialists followed by distillation"
+    )
     run = Run(str(tmp_path / "run"))
     run.store(load_profile("laptop"))
     found = episodes({"base": 0.3, "executor": 0.3, "stage1": 0.5, "stage2": 0.7, JOINT: 0.2})

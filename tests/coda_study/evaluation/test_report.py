@@ -199,7 +199,10 @@ def test_html_report_is_one_file(episodes, table, tmp_path):
     with pytest.raises(UserError, match="no tables/table1.csv"):
         results.html_report(run)
     report.write_tables(run / "tables", table, tables.comparisons(episodes, resamples=RESAMPLES), "trial")
-    judge = "planner,application,measure,value,provenance\nbase,gis,precision,81.25,smoke\nbase,gis,recall,,smoke\n"
+    judge = (
+        "planner,application,measure,value,provenance\n"
+        "base,gis,precision,81.25,smoke\nbase,gis,recall,,smoke\n"
+    )
     (run / "tables" / "judge.csv").write_text(judge)
     plotting.save(plotting.table1_bars(table), run / "figures" / "table1", report.caption(table, "trial"))
     page = results.html_report(run).read_text(encoding="utf-8")

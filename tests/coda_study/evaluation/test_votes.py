@@ -109,7 +109,7 @@ def test_a_majority_needs_fewer_and_stops_as_soon_as_it_is_decided():
     "change", ["rule=unanimous", "rule=majority", "rule=single", "{rule: agreement, agree: 3}"]
 )
 def test_every_rule_of_a_profile_finds_its_votes_where_each_judge_stopped(change):
-    """What the run's judge and the others leave out is never asked for by a rule of Table 2, for any replies."""
+    """What the run's judge and others leave out is never asked for by a rule of Table 2, for any replies."""
     settings = load_profile("laptop").judge
     settings = type(settings)(
         **(settings.model_dump() | yaml.safe_load("{" + change.strip("{}").replace("=", ": ") + "}"))

@@ -1,4 +1,4 @@
-"""Other projects' formats: our trajectories come back whole, theirs can be read, and what is broken is named."""
+"""Other projects' formats: our trajectories come back whole, theirs can be read, what is broken is named."""
 
 from __future__ import annotations
 
@@ -85,9 +85,8 @@ def test_no_name_in_a_trajectory_leads_out_of_the_target(name, tmp_path):
     ]  # fmt: skip
     save_trajectories(tmp_path / "in" / "a.parquet", ours)
     convert(tmp_path / "in" / "a.parquet", tmp_path / "in" / "there", name)
-    assert {path.name for path in tmp_path.iterdir()} == {"in"} and {p.name for p in (tmp_path / "in").iterdir()} == {
-        "a.parquet", "there",
-    }  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == {"in"}
+    assert {path.name for path in (tmp_path / "in").iterdir()} == {"a.parquet", "there"}
     key = lambda t: (t.task_id, t.app, t.planner)  # noqa: E731
     assert sorted(FORMATS[name].read(tmp_path / "in" / "there"), key=key) == sorted(ours, key=key)
 
@@ -119,7 +118,7 @@ UNTYPABLE = ("Å", "50 µm at 37 °C", "a\nβ\t<", "\x07", "漢字 🧬", "x" * 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_cannot_be_typed_is_converted_all_the_same(name, tmp_path):
-    """Of the laptop's biochem rollouts 395 in 608 hold such text: the model wrote it, and nothing was typed."""
+    """Of the laptop's biochem rollouts 395 in 608 hold such text: the model wrote it, nothing was typed."""
     acts = [*map(Action.type_text, UNTYPABLE), *map(Action.hotkey, ("win d", "ctrl alt delete", "nokey"))]
     ours = [made_up(1, [("plan", act) for act in acts], success=False, stop=StopReason.STEP_LIMIT)]
     save_trajectories(tmp_path / "a.parquet", ours)

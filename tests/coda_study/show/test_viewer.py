@@ -155,8 +155,9 @@ READ = """(async (links) => {
   for (const link of links) {
     const moved = new Promise((done) => addEventListener('hashchange', done, { once: true }));
     if (location.hash !== link) { location.hash = link; await moved; }
-    const values = [...document.querySelectorAll('[data-name]')].map((one) => [one.dataset.name, one.innerText]);
-    found.push({ heading: document.querySelector('h1')?.innerText, values: Object.fromEntries(values) });
+    const named = [...document.querySelectorAll('[data-name]')];
+    const values = Object.fromEntries(named.map((one) => [one.dataset.name, one.innerText]));
+    found.push({ heading: document.querySelector('h1')?.innerText, values });
   }
   return found;
 })(%s)"""
@@ -255,7 +256,10 @@ def test_hostile_text_does_nothing(shown, tmp_path):
 
 
 def test_the_policy_of_the_page_stops_what_is_not_its_own(shown, tmp_path, study):
-    strange = "<script>document.documentElement.dataset.strange = 1</script><img src='http://127.0.0.1:9/x.png'></body>"
+    strange = (
+        "<script>document.documentElement.dataset.strange = 1</script>"
+        "<img src='http://127.0.0.1:9/x.png'></body>"
+    )
     (tmp_path / "view.html").write_text(study.view.read_text().replace("</body>", strange))
     shown.open(tmp_path / "view.html")
     assert shown.run("document.documentElement.dataset.strange ?? null") is None
@@ -324,8 +328,9 @@ def test_a_run_is_collected_whole(study):
     mixed = [episode for episode in evidence.episodes if "mix" in episode.get("judged", {})]
     assert len(mixed) == 4 * 18 and all(len(episode["judged"]["mix"]) == 5 for episode in mixed)
     assert evidence.rules["mix"][2] == evidence.standard["mix"] == "voting@4"
-    assert evidence.lacks == ["run study: the test tasks have changed since: their texts and checks are not shown where the run "
-                              "has not kept them", "run study: no GRPO groups of stage 1"]  # fmt: skip
+    assert evidence.lacks == ["run study: the test tasks have changed since: their texts and checks are not "
+                              "shown where the run has not kept them",
+                              "run study: no GRPO groups of stage 1"]  # fmt: skip
 
 
 def test_of_many_train_episodes_a_page_shows_some_step_by_step_and_says_so(study, tmp_path):
@@ -337,8 +342,8 @@ def test_of_many_train_episodes_a_page_shows_some_step_by_step_and_says_so(study
     assert len(train) == 4 * 2 * 6 and all(
         "success" in one and "instruction" in one and "count" in one for one in train
     )
-    assert "run study: 32 train episodes are listed without screens, plans and actions; `coda view study --train-tasks -1` "\
-           "shows all of them" in evidence.lacks  # fmt: skip
+    assert "run study: 32 train episodes are listed without screens, plans and actions; "\
+           "`coda view study --train-tasks -1` shows all of them" in evidence.lacks  # fmt: skip
     assert not any("train episodes" in text for text in everything.lacks)
     assert len(evidence.pictures) < len(everything.pictures)
     assert signature(view_command).parameters["train_tasks"].default == TRAIN_TASKS

@@ -83,8 +83,8 @@ from coda_lib.rollout import jobs
 from coda_study.fleet.workers import WorkerSpec
 if __name__ == "__main__":
     folder, runs, *ports = sys.argv[1:]
-    listed = [Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port)) for port in ports]
-    machines = [Machines([machine], Timing(boot=20.0, tries=2)) for machine in listed]
+    machine = lambda port: Machine(address=f"127.0.0.1:{port}", revert=("sleep", "10"), state_port=int(port))
+    machines = [Machines([machine(port)], Timing(boot=20.0, tries=2)) for port in ports]
     specs = [WorkerSpec(Clicker(STEPS), machines[i::4], True, 0) for i in range(4)]
     collect(jobs([typing_task(STEPS)], int(runs)), specs, Path(folder))
 """
