@@ -15,12 +15,28 @@ from itertools import islice
 from random import Random
 from typing import Any
 
-from base_models.hindsight import leads_to, reached, reworded
-from base_models.replies import State, effects_of, ending, script_verdict, whole_reply
+from base_models.hindsight import (
+    State,
+    effects_of,
+    ending,
+    leads_to,
+    reached,
+    reworded,
+    script_verdict,
+    whole_reply,
+)
 from base_models.rows import PROMPTS, READING, Row, description, without_pictures
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
-from base_models.walks import Walk, by_goal, perform, random_step, screenshot
-from base_models.windows import opened, through_faults, window_of
+from base_models.walks import (
+    Walk,
+    by_goal,
+    opened,
+    perform,
+    random_step,
+    screenshot,
+    through_faults,
+    window_of,
+)
 from coda_lib.judge import Verdict, judge_messages
 from coda_lib.models.chat import Message
 from coda_lib.task import Task

@@ -12,8 +12,7 @@ from base_models.attempts import Attempt, AttemptMaker, by_task
 from base_models.hindsight import hindsights, planner_row
 from base_models.rows import MOVING, SIZE, Row, grounding_row, swap_pictures
 from base_models.training_tasks import demonstrate, development_tasks, similar_tasks
-from base_models.walks import Transition, Walk, Walks, typed_words
-from base_models.windows import opened, through_faults
+from base_models.walks import Transition, Walk, Walks, opened, through_faults, typed_words
 from coda_lib.action import Action, ActionError, ActionType
 from coda_lib.grammar import parse_actions
 from coda_lib.judge import SAMPLING, parse_verdict, read_verdict

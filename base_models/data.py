@@ -21,8 +21,7 @@ from base_models.sources import UNSURE
 from base_models.store import cached
 from base_models.text_attempts import text_attempts
 from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
-from base_models.walks import Transition, Walk, Walks, collect
-from base_models.windows import Made, opened
+from base_models.walks import Made, Transition, Walk, Walks, collect, opened
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
 from coda_lib.applications import DESKTOP_APPS

@@ -11,10 +11,9 @@ from itertools import islice
 from random import Random
 
 from base_models.attempts import Attempt, Question
-from base_models.replies import NOTHING, ending, script_verdict, whole_reply
+from base_models.hindsight import NOTHING, ending, script_verdict, whole_reply
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
-from base_models.walks import random_step
-from base_models.windows import opened, through_faults, window_of
+from base_models.walks import opened, random_step, through_faults, window_of
 from coda_lib.environment import Environment
 from sciencedesk.script import ScriptError, to_action, to_plan
 

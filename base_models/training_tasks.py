@@ -18,8 +18,17 @@ from PIL import Image
 
 from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
-from base_models.walks import Walk, Walks, names, perform, random_step, screenshot
-from base_models.windows import opened, through_faults, window_of
+from base_models.walks import (
+    Walk,
+    Walks,
+    names,
+    opened,
+    perform,
+    random_step,
+    screenshot,
+    through_faults,
+    window_of,
+)
 from coda_lib.action import Action
 from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.environment import Environment

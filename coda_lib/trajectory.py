@@ -147,9 +147,8 @@ def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:
     """Write trajectories to one Parquet file, atomically; the same trajectories give the same bytes."""
     with atomic_path(path) as temporary:
         schema = _SCORED if any(t.score is not None for t in trajectories) else _SCHEMA
-        pq.write_table(
-            pa.Table.from_pylist([asdict(t) for t in trajectories], schema), temporary, compression="zstd"
-        )
+        table = pa.Table.from_pylist([asdict(t) for t in trajectories], schema)
+        pq.write_table(table, temporary, compression="zstd")
 
 
 def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
@@ -160,10 +159,8 @@ def load_trajectories(path: Path, screens: bool = True) -> list[Trajectory]:
     """
     rows = trajectory_rows(path)
     if screens and any(len(row["final_screenshot"] or b"") == DIGEST for row in rows):
-        raise UserError(
-            f"{path} has no screenshots, but their digests: look at its run, coda view RUN, "
-            "which draws them again"
-        )
+        fault = f"{path} has no screenshots, but their digests"
+        raise UserError(f"{fault}: look at its run, coda view RUN, which draws them again")
     with reading(path, "trajectory"):
         return [_trajectory(row) for row in rows]
 
@@ -193,9 +190,7 @@ def _converted(path: Path, column: pa.ChunkedArray, field: pa.Field) -> pa.Array
 
 
 def _trajectory(row: dict) -> Trajectory:
-    steps = tuple(
-        Step(**(step | {"actions": tuple(Action(**a) for a in step["actions"])})) for step in row["steps"]
-    )
-    return Trajectory(
-        **(row | {"steps": steps, "stop": StopReason(row["stop"]), "verdicts": tuple(row["verdicts"])})
-    )
+    actions = [tuple(Action(**action) for action in step["actions"]) for step in row["steps"]]
+    steps = tuple(Step(**(step | {"actions": a})) for step, a in zip(row["steps"], actions, strict=True))
+    made = {"steps": steps, "stop": StopReason(row["stop"]), "verdicts": tuple(row["verdicts"])}
+    return Trajectory(**(row | made))

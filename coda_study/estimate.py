@@ -46,9 +46,8 @@ def network(name: str) -> Network:
         return Network(AutoConfig.from_pretrained(path))
     known = yaml.safe_load(MODELS.read_text(encoding="utf-8"))
     if name not in known:
-        raise UserError(
-            f"the sizes of {name} are not known: add them to data/{MODELS.name}, which has {', '.join(known)}"
-        )
+        fault = f"the sizes of {name} are not known"
+        raise UserError(f"{fault}: add them to data/{MODELS.name}, which has {', '.join(known)}")
     text = dict(known[name])
     tied, inner = text.pop("tie_word_embeddings"), text.pop("vision_intermediate_size")
     vision = VISION | {"intermediate_size": inner, "out_hidden_size": text["hidden_size"]}
@@ -128,9 +127,8 @@ class Estimate:
 def estimate(profile: Profile) -> Estimate:
     """The estimate for a profile.  UserError if it has no `hardware`, and as of `network`."""
     if profile.hardware is None:
-        raise UserError(
-            f"profile {profile.name} names no hardware: `coda estimate gpu`, `coda estimate paper`"
-        )
+        fault = f"profile {profile.name} names no hardware"
+        raise UserError(f"{fault}: `coda estimate gpu`, `coda estimate paper`")
     networks = {role: network(getattr(profile.models, role)) for role in ("planner", "executor", "judge")}
     run = _Run(profile, profile.hardware, networks)
     step, memory, serving, disk = run.grpo_step(), run.training_memory(), run.serving(), run.disk()
@@ -237,9 +235,8 @@ class _Run:
         specialize = (times * sum(getattr(phase, field) for phase in step) for field in fields)
         specialize = Workload("specialize", *specialize)
         for planner, (episodes, steps) in self.explored.items():
-            stages.append(
-                self.played("explore" if planner == "base" else f"explore, {planner}s", episodes, steps)
-            )
+            name = "explore" if planner == "base" else f"explore, {planner}s"
+            stages.append(self.played(name, episodes, steps))
             verdicts = [(self.verdicts, episodes * profile.judge.votes)]
             stages.append(self.generated("judge", verdicts, profile.concurrency))
             if planner != "specialist":

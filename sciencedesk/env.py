@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from coda_lib.environment import STOPS, Environment, EnvironmentFault, picture_s
 from coda_lib.errors import UserError
 from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason
+from sciencedesk.desk.qt import application
 
 if TYPE_CHECKING:
     from sciencedesk.desk.desk import Desk
@@ -114,3 +116,21 @@ def _faults_raised(what: str) -> Iterator[None]:
         if not isinstance(error, Exception):  # Ctrl+C
             raise error
         raise EnvironmentFault(f"{what}: {error}") from error
+
+
+def by_hand(app: str, task: Task | None = None, ask: Callable[[], str] = str) -> bool | None:
+    """Open an application as a window and wait until the person closes it.
+
+    With a task, the window starts in its first state and has its instruction in the title bar.  Returns
+    whether the task is then solved, and None without a task.  `ask` gives the answer to a question.
+    UserError without a display.
+    """
+    env = ScienceDesk(app, visible=True)
+    if task:
+        env.reset(task)
+    previous = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Qt's loop would not let Ctrl+C through
+    application(visible=True).exec()
+    signal.signal(signal.SIGINT, previous)
+    if task is None:
+        return None
+    return env.check(StopReason.ANS, ask()) if task.ans else env.check(StopReason.DONE)

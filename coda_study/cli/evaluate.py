@@ -36,10 +36,7 @@ def evaluate(
     profile: ProfileOption = "laptop",
     runs: Annotated[int | None, Option(min=1, help="k: runs of each task. Default: the profile's.")] = None,
     tasks: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks of data/tasks/test."
-        ),
+        Path | None, Option(metavar="FILE", help="Tasks of `coda tasks draw`. Default: the test tasks.")
     ] = None,
     first: Annotated[
         int | None, Option(min=1, metavar="N", help="Only the first N tasks of an application.")
@@ -63,10 +60,7 @@ def evaluate(
         str | None, Option(metavar="ADDRESS", help="Ray cluster of the fleet's workers ('auto', 'local').")
     ] = None,
     keep: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER", help="Where a fleet saves its episodes and resumes. Default: until it ends."
-        ),
+        Path | None, Option(metavar="FOLDER", help="Where a fleet saves its episodes, to resume.")
     ] = None,
     settings: SettingsOption = None,
     save: Annotated[Path | None, save_option("PARQUET", "Write one row an episode.")] = None,
@@ -182,15 +176,10 @@ def _report(
             cells.append((row["app"], row["metric"], tasks, f"{value:.1f} [{low:.1f}, {high:.1f}]"))
         show(("application", "metric", "tasks", "percent [95 % interval]"), cells)
     if broken:  # a fleet's folder stays, so that the next call goes on
-        again = (
-            "the same command plays their broken episodes again"
-            if profile.fleet.workers
-            else "play them again"
-        )
-        print_message(
-            f"{len(broken)} tasks are not in the table, because an environment broke: "
-            f"{', '.join(broken)}; {again}"
-        )
+        fleet = profile.fleet.workers
+        again = "the same command plays their broken episodes again" if fleet else "play them again"
+        fault = f"{len(broken)} tasks are not in the table, because an environment broke"
+        print_message(f"{fault}: {', '.join(broken)}; {again}")
         raise Exit(1)
 
 

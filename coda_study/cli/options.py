@@ -17,18 +17,13 @@ RunArgument = Annotated[
     str, Argument(metavar="RUN", help="A name under results/, or a folder: results/reference/laptop.")
 ]
 ProfileOption = Annotated[
-    str,
-    Option(
-        help="How large: smoke (minutes), laptop (about an hour), desktop (real applications), gpu or paper."
-    ),
+    str, Option(help="How large: smoke (minutes), laptop, desktop (real applications), gpu or paper.")
 ]
 AppOption = Annotated[str | None, Option("--app", help=f"One application: {', '.join(SPACE_APPS)}.")]
 JsonOption = Annotated[bool, Option("--json", help="Print JSON, for a script to read.")]
 PlannerOption = Annotated[
     str | None,
-    Option(
-        help="Planner checkpoint (path or hub name), or 'none': the executor alone. Default: the profile's."
-    ),
+    Option(help="Planner (path or hub name), or 'none': the executor alone. Default: the profile's."),
 ]
 SettingsOption = Annotated[
     list[str] | None,

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
 
 
 def episode(
-    task: Annotated[
-        str, Argument(metavar="APP/TASK", help="For example algebra/A-01; see `coda tasks list`.")
-    ],
+    task: Annotated[str, Argument(metavar="APP/TASK", help="As algebra/A-01; see `coda tasks list`.")],
     planner: PlannerOption = None,
     beside: Annotated[str | None, Option(help="A second planner, which plays the task as well.")] = None,
     profile: ProfileOption = "laptop",
@@ -105,7 +103,7 @@ def desk(
     from sciencedesk.env import desk_class
 
     desk_class(name)  # UserError if Qt cannot be loaded
-    from sciencedesk.window import by_hand
+    from sciencedesk.env import by_hand
 
     if wanted:
         print_text(f"{wanted.id}: {wanted.instruction}\nclose the window when you have finished")

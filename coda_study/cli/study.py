@@ -16,8 +16,7 @@ from coda_study.cli.console import err, print_json, print_message, print_text, r
 from coda_study.cli.options import JsonOption, RunArgument, save_option
 
 RunsArgument = Annotated[
-    list[str],
-    Argument(metavar="RUN...", help="Runs that differ in the seed alone: names under results/, or folders."),
+    list[str], Argument(metavar="RUN...", help="Runs that differ in the seed alone: names or folders.")
 ]
 judge_app = Typer(help="Judges: the votes of a run, and judgments of AgentRewardBench.", no_args_is_help=True)
 
@@ -140,21 +139,11 @@ def judge_votes(
 
 @judge_app.command("score")
 def judge_score(
-    judgments: Annotated[
-        Path, Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{judge}/{task_id}.json.")
-    ],
-    annotations: Annotated[
-        Path, Option(metavar="FILE", help="People's labels: AgentRewardBench's annotations.csv.")
-    ],
-    split: Annotated[
-        str | None, Option(help="Only this split: test or dev. Default: all trajectories.")
-    ] = None,
-    splits: Annotated[
-        Path | None, Option(metavar="FILE", help="The benchmark's splits.csv; --split needs it.")
-    ] = None,
-    agents: Annotated[
-        bool, Option("--agents", help="The published figures of each agent too, as in --json.")
-    ] = False,
+    judgments: Annotated[Path, Option(metavar="DIR", help="{benchmark}/{agent}/{judge}/{task_id}.json.")],
+    annotations: Annotated[Path, Option(metavar="FILE", help="AgentRewardBench's annotations.csv.")],
+    split: Annotated[str | None, Option(help="Only this split: test or dev. Default: all.")] = None,
+    splits: Annotated[Path | None, Option(metavar="FILE", help="splits.csv; --split needs it.")] = None,
+    agents: Annotated[bool, Option("--agents", help="The published figures of each agent too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Score judgments of AgentRewardBench as the benchmark does, and with no verdict as a wrong one."""
@@ -188,22 +177,16 @@ def judge_score(
             figures = score.published_figures()
             rows.append((score.judge, score.benchmark, score.agent, *(figures[name] for name in names)))
     show(("judge", "benchmark", "agent", *names.values()), rows)
-    print_text(
-        f"not used: {scored.unsure} trajectories that people are unsure of, {scored.repeated} further "
-        "annotations"
-    )
+    unsure = f"{scored.unsure} trajectories that people are unsure of"
+    print_text(f"not used: {unsure}, {scored.repeated} further annotations")
     for judge, count in scored.unknown.items():
         print_text(f"{judge}: {count} judgments of trajectories without annotation")
 
 
 @judge_app.command("run")
 def judge_run(
-    trajectories: Annotated[
-        Path, Option(metavar="DIR", help="Folder of {benchmark}/{agent}/{experiment}/{task_id}.json.")
-    ],
-    endpoint: Annotated[
-        str, Option(metavar="URL", help="Server with OpenAI's chat API, e.g. http://localhost:8000/v1.")
-    ],
+    trajectories: Annotated[Path, Option(metavar="DIR", help="{benchmark}/{agent}/.../{task_id}.json.")],
+    endpoint: Annotated[str, Option(metavar="URL", help="Chat API, e.g. http://localhost:8000/v1.")],
     model: Annotated[str, Option(help="The model's name there.")],
     save: Annotated[Path, save_option("DIR", "Where the judgments go.", require_folder)] = Path("judgments"),
     api_key_file: Annotated[Path | None, Option(metavar="FILE", help="File with the server's key.")] = None,
@@ -227,23 +210,16 @@ def judge_run(
         print_message(problem)
     usage = served.usage
     print_text(", ".join(f"{name} {count}" for name, count in sorted(counts.items())))
-    print_text(
-        f"{usage.requests} requests, {usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
-    )
+    tokens = f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
+    print_text(f"{usage.requests} requests, {tokens}")
     if problems:
         raise Exit(1)
 
 
 def power(
-    difference: Annotated[
-        float, Argument(help="Difference of Overall Average@k to detect, in percentage points.")
-    ],
+    difference: Annotated[float, Argument(help="Of Overall Average@k, in percentage points.")],
     run_names: Annotated[
-        list[str] | None,
-        Option(
-            "--run",
-            help="Run to estimate the spread from; may be repeated for other seeds. Default: the reference.",
-        ),
+        list[str] | None, Option("--run", help="Runs to estimate the spread from. Default: the reference.")
     ] = None,
     second: Annotated[str, Option(help="The system beside the base planner.")] = "stage1",
     as_json: JsonOption = False,
@@ -253,9 +229,8 @@ def power(
     from coda_study.evaluation.power import POWER, designs, estimate, load_pairs
 
     if not 0 < abs(difference) <= 100:
-        raise UserError(
-            f"a difference of {difference} percentage points cannot be detected: give one up to 100, not 0"
-        )
+        fault = f"a difference of {difference} percentage points cannot be detected"
+        raise UserError(f"{fault}: give one up to 100, not 0")
     runs = [run_of(name) for name in run_names or [str(REFERENCE / "laptop")]]
     pairs = [load_pairs(run, "base", second) for run in runs]
     spread = estimate(pairs)
@@ -268,10 +243,8 @@ def power(
         print_json(about | {"detectable": detectable, "tasks": needed})
         return
     design = f"{tasks} tasks, {runs_of_task} runs and {len(runs)} seed{'s' * (len(runs) > 1)}"
-    print_text(
-        f"base against {second}: {design} find a difference of {detectable:.1f} points with a chance of "
-        f"{100 * POWER:.0f} %"
-    )
+    chance = f"a difference of {detectable:.1f} points with a chance of {100 * POWER:.0f} %"
+    print_text(f"base against {second}: {design} find {chance}")
     rows = (
         (row[0], *("never" if cell == float("inf") else f"{cell:,.0f}" for cell in row[1:]))
         for row in table.itertuples()

@@ -44,9 +44,7 @@ def _show_tasks(tasks: Sequence[Task]) -> None:
 
 @tasks_app.command("draw")
 def tasks_draw(
-    region: Annotated[
-        str, Option(help="train, development or test: regions of the task space share no goal.")
-    ],
+    region: Annotated[str, Option(help="train, development or test, which share no goal.")],
     count: Annotated[int, Option(min=1, help="Tasks of each application.")],
     seed: Annotated[int, Option(min=0, max=LAST_SEED, help="The same seed draws the same tasks.")],
     save: Annotated[Path | None, save_option("FILE", "Write them for `coda evaluate --tasks`.")] = None,

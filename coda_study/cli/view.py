@@ -14,29 +14,16 @@ from coda_study.cli.console import applications, print_text, run_of
 
 def view(
     sources: Annotated[
-        list[str],
-        Argument(
-            metavar="RUN|FILE...",
-            help="Runs (names under results/, or folders), trajectories, logs of others.",
-        ),
+        list[str], Argument(metavar="RUN|FILE...", help="Runs, files of trajectories, logs of others.")
     ],
     save: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE.html|DIR",
-            help="One file with everything, or a folder with the pictures beside the page.",
-        ),
+        Path | None, Option(metavar="FILE.html|DIR", help="One file, or a folder with pictures beside it.")
     ] = None,
     apps: Annotated[
         list[str] | None, Option("--app", help="Only this application of a run; may be given twice.")
     ] = None,
     train_tasks: Annotated[
-        int,
-        Option(
-            metavar="N",
-            help="Train tasks of each planner and application shown step by step; -1: all.",
-            min=-1,
-        ),
+        int, Option(metavar="N", min=-1, help="Train tasks a planner and application; -1: all.")
     ] = 50,
 ) -> None:
     """Write a page of episodes: screens, plans, actions, votes, outcomes. It opens by double click and needs

@@ -32,12 +32,8 @@ def ending_of(episodes: pd.DataFrame) -> pd.Series:
     script, solved = episodes["task_id"].map(lengths), episodes["success"].fillna(False).astype(bool)
     steps, limit = episodes["steps"], episodes["stop"] == StopReason.STEP_LIMIT
     broken = episodes["stop"] == StopReason.ENVIRONMENT_ERROR
-    conditions = {
-        "detour": solved & (steps > script),
-        "direct": solved,
-        "limit": limit,
-        "early": steps < script,
-    }
+    detour = solved & (steps > script)
+    conditions = {"detour": detour, "direct": solved, "limit": limit, "early": steps < script}
     kinds = np.select([broken, *conditions.values()], [None, *conditions], default="wrong")
     return pd.Series(kinds, index=episodes.index, name="ending", dtype=object)
 

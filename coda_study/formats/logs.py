@@ -47,11 +47,11 @@ FINAL = "final.png"  # the last picture, which ScienceBoard itself does not keep
 SEAGENTS = "step_*_final.png"  # SEAgent's last picture
 SPACES = ("pyautogui", "screenshot")  # OSWorld's action space and observation
 FIRST = "step_0.png"  # what was seen before the first action, which OSWorld itself does not keep
-# OSWorld's action space computer_13: the function of pyautogui, and its names of parameters where they differ
+# OSWorld's action space computer_13: functions of pyautogui, and names of parameters that differ
 COMPUTER_13 = {
     "MOVE_TO": "moveTo", "CLICK": "click", "RIGHT_CLICK": "rightClick", "DOUBLE_CLICK": "doubleClick",
-    "MOUSE_DOWN": "mouseDown", "MOUSE_UP": "mouseUp", "DRAG_TO": "dragTo", "TYPING": "write", "PRESS": "press",
-    "KEY_DOWN": "keyDown", "KEY_UP": "keyUp", "HOTKEY": "hotkey", "SCROLL": "scroll",
+    "MOUSE_DOWN": "mouseDown", "MOUSE_UP": "mouseUp", "DRAG_TO": "dragTo", "TYPING": "write",
+    "PRESS": "press", "KEY_DOWN": "keyDown", "KEY_UP": "keyUp", "HOTKEY": "hotkey", "SCROLL": "scroll",
 }  # fmt: skip
 PARAMETERS = {"num_clicks": "clicks", "text": "message", "dy": "clicks"}
 

@@ -10,8 +10,7 @@ import pytest
 from tiny_models import made_up
 
 from base_models.attempts import Attempt, AttemptMaker, Question, labelled_attempts
-from base_models.hindsight import reached
-from base_models.replies import NOTHING, held, needless
+from base_models.hindsight import NOTHING, held, needless, reached
 from base_models.rows import READING
 from base_models.sources import JUDGE_BATCH, RULINGS, judge_sampler, ruling_sampler
 from base_models.text_attempts import renamed, tasks_by_size, text_attempts

@@ -16,8 +16,19 @@ from app_tests import installed
 from base_models.architecture import processor, tokenizer
 from base_models.recipe import load_checkpoint
 from base_models.training_tasks import development_tasks, judge_tasks, planner_tasks
-from base_models.walks import WALK_LENGTH, Transition, random_settings, random_walk, unambiguous
-from base_models.windows import AWAY, FAULTS, AppWindow, opened, through_faults, window_of
+from base_models.walks import (
+    AWAY,
+    FAULTS,
+    WALK_LENGTH,
+    AppWindow,
+    Transition,
+    opened,
+    random_settings,
+    random_walk,
+    through_faults,
+    unambiguous,
+    window_of,
+)
 from coda_lib.action import Action
 from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError

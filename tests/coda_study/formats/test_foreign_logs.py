@@ -63,7 +63,7 @@ def computer_13(kind: str, **parameters: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("logged", "expected"),
     [
-        # bytedance/UI-TARS, parsing_response_to_pyautogui_code: the thought as a string, text by the clipboard
+        # UI-TARS' parsing_response_to_pyautogui_code: the thought as a string, text by the clipboard
         (f"{THOUGHT}pyautogui.click(960.0, 540.0, button='left')", [CENTRE]),
         (PASTED, [Action.type_text("abc"), Action.wait(), Action.type_text("\n")]),
         # OSWorld's Claude agent: a call of a tool

@@ -26,7 +26,7 @@ found = hashlib.sha256(ScienceDesk("algebra", visible=VISIBLE).render().tobytes(
 _BY_HAND = """
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication
-from sciencedesk.window import by_hand
+from sciencedesk.env import by_hand
 from sciencedesk.desk.qt import application
 from coda_lib.task import Task
 

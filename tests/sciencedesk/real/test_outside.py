@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from app_tests import installed
 
-from base_models.walks import random_walk
-from base_models.windows import AWAY, opened, window_of
+from base_models.walks import AWAY, opened, random_walk, window_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.paths import REPO
 
