@@ -15,8 +15,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coda_study.evaluation.deviations import load_deviations
-
 from base_models import checks, sources
 from base_models.architecture import PIXELS
 from base_models.checkpointing import Checkpointer, Journal
@@ -27,6 +25,7 @@ from coda_lib.applications import APPS
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, load_processor
 from coda_lib.paths import CHECKPOINTS
+from coda_study.evaluation.paper import load_deviations
 from coda_study.owned import replaced_folder
 from sciencedesk.space import write_split
 
