@@ -16,6 +16,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory, gettempdir
 from typing import TYPE_CHECKING, Any
 
 from coda_lib.errors import UserError, expected, one_line
@@ -109,6 +110,13 @@ def temporary_beside(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
         else:
             temporary.unlink(missing_ok=True)
+
+
+def socket_folder(prefix: str = "coda-") -> TemporaryDirectory[str]:
+    """A temporary folder with a short path, whatever TMPDIR is: that of a socket has at most 107 bytes."""
+    return TemporaryDirectory(
+        prefix=prefix, dir="/tmp" if len(gettempdir()) > 50 else None, ignore_cleanup_errors=True
+    )
 
 
 def temporary_name(path: Path) -> Path:

@@ -220,6 +220,8 @@ def main() -> None:
 
     The traceback of a bug is in a file that the message names.
     """
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")  # where the output is no UTF-8, a sign is lost and no command
     try:
         app()
     except Exception as error:

@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 
 import grimp
+from IPython.core.inputtransformer2 import TransformerManager
 
 from coda_lib.files import read_json
 from coda_lib.paths import REPO, checkpoint_path
@@ -67,10 +68,10 @@ def _file(module: str) -> Path:
 
 
 def _modules(notebook: Path) -> Iterator[str]:
-    """The modules of the library that a notebook's cells import; IPython's own lines are passed over."""
+    """The modules of the library that a notebook's cells import, which may hold IPython's own syntax."""
     cells = [cell for cell in read_json(notebook)["cells"] if cell["cell_type"] == "code"]
-    lines = "\n".join("".join(cell["source"]) for cell in cells).splitlines()
-    code = "\n".join(line for line in lines if not line.lstrip().startswith(("%", "!")))
+    python = TransformerManager().transform_cell
+    code = "\n".join(python("".join(cell["source"])) for cell in cells)
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if _within(alias.name, PACKAGES))

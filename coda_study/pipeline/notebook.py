@@ -14,13 +14,13 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import psutil
 import yaml
 
 from coda_lib.errors import StageError, UserError
+from coda_lib.files import socket_folder
 from coda_lib.paths import display
 from coda_lib.processes import meanwhile
 from coda_study.owned import remove
@@ -76,7 +76,7 @@ def execute(notebook: Path, copy: Path, parameters: Mapping[str, Any], kernel: F
     failed = copy.with_name(f"{copy.stem}.failed.ipynb")
     copy.parent.mkdir(parents=True, exist_ok=True)
     remove(copy)
-    with _peak_memory() as peak, TemporaryDirectory(prefix="coda-") as sockets:
+    with _peak_memory() as peak, socket_folder() as sockets:
         how = {"kernel_name": "python3", "language": "python", "progress_bar": False, "cwd": notebook.parent}
         how["kernel_manager_class"] = kernel_manager(sockets, kernel)
         try:

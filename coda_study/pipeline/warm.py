@@ -19,7 +19,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, NoReturn
 
 LIBRARIES = (
@@ -40,12 +39,13 @@ def warmed(folder: Path, stages: int, output: IO[str]) -> Iterator[Path | None]:
     if stages < ENOUGH or sys.platform != "linux":
         yield None
         return
+    from coda_lib.files import socket_folder
     from coda_lib.processes import dies_with_its_parent
     from coda_study.pipeline.kernel import THREAD_VARIABLES
 
     # the second leaves CUDA to the forks
     alone = dict.fromkeys(THREAD_VARIABLES, "1") | {"PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
-    with TemporaryDirectory(prefix="coda-") as place, socket.socket(socket.AF_UNIX) as door:
+    with socket_folder() as place, socket.socket(socket.AF_UNIX) as door:
         address = Path(place) / "stages"
         door.bind(str(address))
         door.listen(128)

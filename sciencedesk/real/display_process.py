@@ -19,7 +19,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +27,7 @@ from typing import Any
 
 import psutil
 
+from coda_lib.files import socket_folder
 from coda_lib.processes import dies_with_its_parent
 from sciencedesk.real.isolation import HOST, isolate
 
@@ -50,7 +50,7 @@ class DisplayProcess:
         self.channel = channel
         # a program that detaches itself becomes our child again
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        self.home = tempfile.TemporaryDirectory(prefix=HOME_PREFIX, ignore_cleanup_errors=True)
+        self.home = socket_folder(HOME_PREFIX)
         home = Path(self.home.name)
         for name in ("run", "tmp"):
             (home / name).mkdir(mode=0o700)

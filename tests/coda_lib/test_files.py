@@ -8,6 +8,7 @@ import inspect
 import os
 import re
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from coda_lib.files import (
     require_folder,
     safe_name,
     sha256,
+    socket_folder,
     whole_text,
     write_bytes,
     write_json,
@@ -304,3 +306,10 @@ def test_json_bytes_and_hashes(tmp_path):
     assert (
         sha256(tmp_path / "b") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
     )  # FIPS 180-2
+
+
+def test_the_folder_of_sockets_is_short_whatever_tmpdir_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("t" * 90)))
+    with socket_folder() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/{'s' * 40}")
+    assert not Path(folder).exists()

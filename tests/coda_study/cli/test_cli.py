@@ -476,3 +476,11 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
     qwen = "Qwen/Qwen2.5-VL-7B-Instruct"
     assert chosen_agent(settings, qwen).planner.model.name == qwen
     assert chosen_agent(settings, "none").name == "executor"
+
+
+def test_output_that_is_no_utf8_ends_no_command():
+    """As in a container without a locale, or a pipe of another program."""
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "coda_study.cli.main", "audit"]
+    done = subprocess.run(command, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0 and b"?" in done.stdout and done.stdout.isascii(), done.stderr

@@ -200,6 +200,15 @@ def test_code_behind_a_notebook(tmp_path):
     assert REPO / "coda_study/pipeline/drive.py" not in code_files(shown)
 
 
+@pytest.mark.parametrize(
+    "cell", ["files = !ls", "%%bash\nfor i in 1 2; do echo $i; done", "len?", "%time 1 + 1"]
+)
+def test_cells_in_ipythons_own_syntax_are_read(tmp_path, cell):
+    cells = [{"cell_type": "code", "source": [text]} for text in (cell, "from coda_lib.reward import reward")]
+    write_json(tmp_path / "n.ipynb", {"cells": cells})
+    assert REPO / "coda_lib/reward.py" in code_files(tmp_path / "n.ipynb")
+
+
 def test_files_of_checkpoints_and_data(tmp_path):
     for name in ("b.json", "a/c.json", "a/README.md", ".hidden", "checkpoints/x"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
