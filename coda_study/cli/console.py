@@ -53,6 +53,11 @@ def run_of(name: str) -> Run:
     return run
 
 
+def runs_of(names: Sequence[str]) -> list[Run]:
+    """Runs by their seeds: no figure depends on the order in which they are named."""
+    return sorted(map(run_of, names), key=lambda run: run.profile().seed)
+
+
 def local_checkpoint(role: str, name: str) -> str:
     """The checkpoint in this folder or with this name on the hub.  UserError for an empty folder of ours."""
     from coda_lib.paths import require_checkpoint

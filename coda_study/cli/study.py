@@ -12,7 +12,7 @@ from typer import Argument, Exit, Option, Typer
 
 from coda_lib.errors import UserError
 from coda_lib.files import read_text, records, require_folder, safe_name
-from coda_study.cli.console import err, print_json, print_message, print_text, run_of, show
+from coda_study.cli.console import err, print_json, print_message, print_text, run_of, runs_of, show
 from coda_study.cli.options import JsonOption, RunArgument, save_option
 
 RunsArgument = Annotated[
@@ -47,7 +47,7 @@ def claims(run_names: RunsArgument, as_json: JsonOption = False) -> None:
     from coda_study.evaluation.paper import Provenance
     from coda_study.evaluation.votes import votes_and_rules
 
-    runs = [run_of(name) for name in run_names]
+    runs = runs_of(run_names)
     several = len(runs) > 1
     episodes, systems, profile = load_systems(runs)
     # of several, the draws of `coda seeds`
@@ -81,7 +81,7 @@ def seeds(
     from coda_study.evaluation import report
     from coda_study.evaluation.tables import over_seeds
 
-    table, compared, spread, name = over_seeds([run_of(run_name) for run_name in run_names])
+    table, compared, spread, name = over_seeds(runs_of(run_names))
     spread = spread.reset_index()
     if save:
         report.write_tables(save, table, compared, name)

@@ -484,3 +484,10 @@ def test_output_that_is_no_utf8_ends_no_command():
     command = [sys.executable, "-m", "coda_study.cli.main", "audit"]
     done = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert done.returncode == 0 and b"?" in done.stdout and done.stdout.isascii(), done.stderr
+
+
+@pytest.mark.parametrize("command", ["seeds", "claims"])
+def test_no_figure_depends_on_the_order_of_the_runs(coda, command):
+    names = [str(REFERENCE / f"laptop-seed{seed}") for seed in (8, 9)]
+    (code, one, _), (_, other, _) = (coda(command, *order, "--json") for order in (names, names[::-1]))
+    assert code == 0 and one == other
