@@ -41,9 +41,8 @@ def grounding(model: ChatModel, walks: Walks, known: set[bytes], samples: int, s
     clicks, typed = _hits(model, drawn, rows)
     blind, _ = _hits(model, drawn, _swapped(rows, _screens(walks), rng))
     apps, moving = [walk[0].app for walk in walks], [click.inside for click in clicks if click.moving]
-    by_app = {
-        f"click_inside_{app}": _share([click.inside for click in clicks if click.app == app]) for app in apps
-    }
+    inside = {app: [click.inside for click in clicks if click.app == app] for app in apps}
+    by_app = {f"click_inside_{app}": _share(inside[app]) for app in apps}
     return {
         "unseen_screens": sum(len({t.screen for t in walk}) for walk in unseen), "clicks": len(clicks),
         "click_inside": _share([click.inside for click in clicks]),

@@ -114,9 +114,8 @@ def temporary_beside(path: Path) -> Iterator[Path]:
 
 def socket_folder(prefix: str = "coda-") -> TemporaryDirectory[str]:
     """A temporary folder with a short path, whatever TMPDIR is: that of a socket has at most 107 bytes."""
-    return TemporaryDirectory(
-        prefix=prefix, dir="/tmp" if len(gettempdir()) > 50 else None, ignore_cleanup_errors=True
-    )
+    place = "/tmp" if len(gettempdir()) > 50 else None
+    return TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True)
 
 
 def temporary_name(path: Path) -> Path:

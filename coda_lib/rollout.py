@@ -65,9 +65,8 @@ class _Episode:
 
     def observation(self) -> Observation:
         previous = self.previous or self.current
-        return Observation(
-            self.task.instruction, tuple(self.turns), previous, self.current, self.env.elements
-        )
+        known = tuple(self.turns), previous, self.current, self.env.elements
+        return Observation(self.task.instruction, *known)
 
     def apply(self) -> None:
         """Carry out the decision; one that could not be parsed changes nothing and counts as a step."""

@@ -170,12 +170,8 @@ def _check_folder(folder: Path, as_json: bool) -> None:
 
 
 def convert(
-    source: Annotated[
-        Path, Argument(help="A Parquet file of ours, or a folder in another format, which is recognized.")
-    ],
-    target: Annotated[
-        Path, Argument(help="What to write: a folder, or a file: --to coda Parquet, --to inspect .eval.")
-    ],
+    source: Annotated[Path, Argument(help="A Parquet file of ours, or a folder in another format.")],
+    target: Annotated[Path, Argument(help="A folder, or a file: --to coda Parquet, --to inspect .eval.")],
     to: Annotated[str, Option(help="scienceboard, osworld, agentrewardbench, inspect or coda.")],
 ) -> None:
     """Write trajectories in another format: of ScienceBoard, OSWorld, AgentRewardBench or Inspect (a log), or

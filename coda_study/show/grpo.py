@@ -96,10 +96,8 @@ def reward_examples(reach: float) -> pd.DataFrame:
         ("scroll in the opposite direction", Action.scroll(0.5, 0.5, "up"), Action.scroll(0.5, 0.5, "down")),
         ("done too early", Action.done(), Action.click(0.3, 0.5)),
     ]
-    rewards = [
-        (text, a_T.type.label, reward([a], [a_T], reach), reward([a_T], [a_T], reach))
-        for text, a, a_T in rows
-    ]
+    earned = {text: [reward([b], [a_T], reach) for b in (a, a_T)] for text, a, a_T in rows}
+    rewards = [(text, a_T.type.label, *earned[text]) for text, _, a_T in rows]
     return pd.DataFrame(rewards, columns=["action", "type of a_T", "reward", "reward of a_T itself"]).round(2)
 
 
