@@ -101,7 +101,7 @@ def _parse_calls(text: str, position: int, scale: tuple[int, int], remark: bool)
         action, end = _parse_call(text, position, scale)
         gap = _GAP.match(text, end)
         if gap is None and not _TURN.match(text, end):
-            if not remark or _CALL_IN_TEXT.search(text, end):
+            if not remark or text[end] not in " \t.," or _CALL_IN_TEXT.search(text, end):
                 raise ActionError(f"no line end after an action: {_quote(text[position:])}")
             return (*actions, action)
         actions.append(action)

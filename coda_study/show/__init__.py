@@ -11,13 +11,14 @@ PUBLIC = {  # module: names
     "live": ["markdown", "markdown_table", "progress", "training"],
     "examples": [
         "as_step", "by_stop", "conversation", "distinct_steps", "episode_table", "first_state",
-        "judge_by_grade", "label_table", "rounds_by_hand", "rounds_of", "rounds_table", "scripted",
+        "judge_by_grade", "label_table", "scripted",
         "settings_table", "source", "success_by_grade", "vote_table",
     ],
     "grpo": [
         "favourite", "group_table", "most_varied", "paired_rewards", "plan_counts", "reward_examples",
         "spread_of", "state_table", "step_table", "steps_by_hand", "tiny_agent",
     ],
+    "rounds": ["rounds_by_hand", "rounds_of", "rounds_table"],
     "desktop": [],
 }  # fmt: skip
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

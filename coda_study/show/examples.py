@@ -6,8 +6,6 @@ import ast
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import fill
 
 import numpy as np
@@ -21,17 +19,13 @@ from pygments.lexers import PythonLexer
 from coda_lib.agent import Decision, ScriptAgent
 from coda_lib.config import Section
 from coda_lib.dataset import positives
-from coda_lib.files import read_json
 from coda_lib.judge import Rule, positive_steps, read_verdict
-from coda_lib.models.chat import Message, ReplayModel, Sampling
-from coda_lib.paths import DATA
+from coda_lib.models.chat import Message
 from coda_lib.planner import Observation, is_cut
 from coda_lib.rollout import rollout
 from coda_lib.task import Task
 from coda_lib.trajectory import Step, Trajectory, encode_image
 from coda_study.evaluation import statistics
-from coda_study.generator import Feedback, Generator, Round, load_rounds
-from coda_study.run import Run
 from sciencedesk.env import ScienceDesk
 
 WIDTH = 100  # characters: longer lines are broken in the middle of words on a page
@@ -199,36 +193,3 @@ def distinct_steps(judged: Sequence[Trajectory], rule: Rule) -> list[tuple[Traje
     """The labelled steps (trajectory, index from 0), one for each instruction and action that occurs."""
     steps = positives(judged, partial(positive_steps, rule=rule))
     return list({(t.instruction, t.steps[i].actions): (t, i) for t, i in steps}.values())
-
-
-BY_HAND = DATA / "generator" / "by_hand.json"
-
-
-def rounds_by_hand() -> tuple[list[Round], list[str]]:
-    """Two rounds with replies that a person wrote in place of a model, and all messages of both, in order."""
-    raw = read_json(BY_HAND)
-    replies = [reply for written in raw["rounds"] for reply in written["replies"]]
-    generator, rounds = (
-        Generator.of(ReplayModel(replies, "a person"), Sampling(), raw["app"], raw["count"]),
-        [],
-    )
-    with TemporaryDirectory() as folder:
-        for written in raw["rounds"]:
-            feedback = [Feedback(**row) for row in written["outcomes"]]
-            rounds.append(generator.next_round(Path(folder), feedback, 0))
-        exchanges = [read_json(path) for path in sorted(Path(folder).glob("*/exchange.json"))]
-    return rounds, [message["content"] for exchange in exchanges for message in exchange]
-
-
-def rounds_of(run: Run, app: str) -> list[Round]:
-    """The rounds of a run's own generator; none if its tasks come from templates."""
-    return load_rounds(run.generated(app), app)
-
-
-def rounds_table(rounds: Sequence[Round]) -> pd.DataFrame:
-    """A row for each proposed task: round, instruction, 'accepted' or why it was dropped, because of what."""
-    rows = []
-    for drawn in rounds:
-        rows += [(drawn.number, task.instruction, "accepted", "") for task in drawn.tasks]
-        rows += [(drawn.number, task.instruction, task.reason, task.detail) for task in drawn.dropped]
-    return pd.DataFrame(rows, columns=["round", "instruction", "outcome", "because of"])

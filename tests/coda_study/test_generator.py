@@ -38,7 +38,7 @@ from coda_study.generator import (
 )  # fmt: skip
 from coda_study.pipeline.drive import reproduce
 from coda_study.run import Run
-from coda_study.show.examples import BY_HAND, rounds_by_hand, rounds_table
+from coda_study.show.rounds import BY_HAND, rounds_by_hand, rounds_table
 from coda_study.stages import explore, judge, rounds
 from coda_study.usage import usage_table
 from sciencedesk.goals import aims, sentence
