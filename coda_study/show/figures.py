@@ -168,7 +168,8 @@ def difference_bars(rows: pd.DataFrame, caption: str = "") -> Sheet:
     ax = sheet.subplots()
     heights = np.arange(len(rows))[::-1]
     names = {"difference": "value", "difference_low": "low", "difference_high": "high"}
-    reach, style = _reach(rows.rename(columns=names)), {"fmt": "o", "color": BLUE, "ecolor": INK}
+    reach = _reach(rows[list(names)].rename(columns=names))  # `value` is there as well: of the variant itself
+    style = {"fmt": "o", "color": BLUE, "ecolor": INK}
     ax.axvline(0, color=GREY, linewidth=0.9)
     ax.errorbar(rows["difference"], heights, xerr=reach, capsize=3, **style)
     ax.set_yticks(heights, rows["variant"])

@@ -340,3 +340,14 @@ def test_rules_are_laid_out_and_a_rule_that_accepts_nothing_has_no_precision():
     counts = dict.fromkeys(("accepted", "calls", "small", "labels", "wrong_labels"), [2, 0])
     layout = report.rules_grid(pd.DataFrame({"rule": ["single", "all"]} | counts | shares))
     assert layout["precision"].to_dict() == {"single": "50.0 [50.0, 50.0]", "all": ""}
+
+
+def test_a_difference_has_its_own_interval_and_not_that_of_the_variant():
+    rows = pd.DataFrame({
+        "variant": ["a", "b"], "value": [50.0, 60.0], "low": [40.0, 50.0], "high": [60.0, 70.0],
+        "difference": [-5.0, 5.0], "difference_low": [-8.0, 1.0], "difference_high": [-2.0, 9.0],
+    })  # fmt: skip
+    (ax,) = plotting.difference_bars(rows).axes
+    (bars,) = ax.containers
+    segments = [segment[:, 0].tolist() for segment in bars[2][0].get_segments()]
+    assert segments == [[-8.0, -2.0], [1.0, 9.0]]
