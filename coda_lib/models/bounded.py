@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from ipaddress import ip_address
 
 import httpx
@@ -24,13 +25,13 @@ def uses_proxies(url: str) -> bool:
 
     UserError names the variables where httpx cannot read one, or lacks the package for what it says.
     """
-    host = httpx.URL(url).host
-    if (
-        host == "localhost"
-        or (host.replace(".", "").isdigit() or ":" in host)
-        and ip_address(host).is_loopback
-    ):
-        return False
+    try:
+        host = httpx.URL(url).host
+    except httpx.InvalidURL as error:
+        raise UserError(f"{url} is no address: {error}") from error
+    with suppress(ValueError):  # of a name
+        if host == "localhost" or ip_address(host).is_loopback:
+            return False
     try:
         httpx.Client().close()
     except (ImportError, ValueError, httpx.InvalidURL) as error:

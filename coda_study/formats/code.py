@@ -183,7 +183,7 @@ class _Reader:
         keys = _keys(named[0] if isinstance(named, list) and named and isinstance(named[0], list) else named)
         if keys == ["shift", ","]:  # how `pyautogui_calls` types it
             return self._type("<")
-        if keys == ["ctrl", "v"] and self.copied is not None:
+        if keys == ["ctrl", "v"] and isinstance(self.copied, str):
             return self._type(self.copied)
         self._add(Action.hotkey(" ".join(keys)))
 

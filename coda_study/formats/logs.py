@@ -118,7 +118,7 @@ def _read(folder: Path, steps: Sequence[Step], final: bytes, result: str) -> Tra
     names, number = folder.resolve().parts, 0
     if any(folder.glob(SEAGENTS)):  # .../MODEL/DOMAIN/INIT/RUN
         names, number = names[:-1], int(names[-1]) if names[-1].isdecimal() else 0
-    model, app, task = names[-3:]
+    model, app, task = ("", "", *names)[-3:]
     known = (f"{app}/{task}", app, "", model, steps, final, read_result(folder / result))
     ours = folder / OURS
     if not os.path.lexists(ours):
@@ -226,7 +226,7 @@ def _read_osworld(folder: Path, fractions: bool) -> Trajectory:
         actions, error = actions_of(codes, (1, 1) if fractions else decode_image(after).size)
         steps.append(Step(before, "", "\n".join(codes), actions, error))
         before = after
-    last = sorted(folder.glob(SEAGENTS), key=lambda path: int(path.name.split("_")[1]))
+    last = sorted(folder.glob(SEAGENTS), key=lambda path: (len(path.name), path.name))
     return _read(folder, steps, read_picture(folder, last[-1].name, str(path)) if last else before, OSWORLD)
 
 

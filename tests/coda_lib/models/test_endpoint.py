@@ -194,6 +194,16 @@ def test_a_proxy_that_cannot_be_used_is_named_and_none_is_used_for_this_machine(
         EndpointModel("http://example.org/v1", "m")
 
 
+@pytest.mark.parametrize("url", ["http://300.1.1.1/v1", "http://[::1/v1"])
+def test_what_is_no_address_is_one_clear_error(url):
+    with pytest.raises(UserError, match="is no address"):
+        EndpointModel(url, "m")
+
+
+def test_a_number_that_is_no_whole_address_is_a_name():
+    assert EndpointModel("http://127.1:9/v1", "m").url == "http://127.1:9/v1"
+
+
 @pytest.mark.parametrize("status", [400, 404, 422])
 def test_a_long_or_hostile_refusal_is_one_short_line(serve, status):
     for said in (
