@@ -44,9 +44,11 @@ lint: $(INSTALLED)  ## check the style, and which module imports which (.importl
 	@$(VENV)/bin/lint-imports --no-cache > $(VENV)/imports.log || { cat $(VENV)/imports.log; exit 1; }
 
 lab: $(INSTALLED)  ## open the notebooks in JupyterLab
-	@$(PY) -m jupyter lab notebooks
+	@if [ "$$(id -u)" = 0 ] && [ -z "$(ARGS)" ]; then echo "JupyterLab runs no code as root, who may do anything: be" \
+		"another user, or in a container of your own: make lab ARGS=--allow-root"; exit 1; fi
+	@$(PY) -m jupyter lab notebooks $(ARGS)
 
-docs: $(INSTALLED)  ## build docs/ and a run's notebooks, report and episodes (RUN=laptop; default: the newest) into build/book
+docs: $(INSTALLED)  ## build docs/ and a run's notebooks, report and episodes (RUN=laptop; default: the newest finished) into build/book
 	@RUN=$(RUN) NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 	@echo "build/book/index.html"
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from coda_lib.applications import ALL_APPS, APPS, DESKTOP_APPS, NOVEL_APPS, SPACE_APPS
 from coda_lib.config import SYSTEMS, load_profile, read_profile
 from coda_study.pipeline.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
+from coda_study.pipeline.notebook import source_hash
 from coda_lib.paths import DATA, NOTEBOOKS, PROFILES, REPO, TASKS
 from coda_lib.prompts import BASIS
 from coda_study.run import Run
@@ -35,7 +36,13 @@ def relative(paths):
 
 
 def book(name):
-    return relative([BOOKS / f"{name}.ipynb"])
+    """A notebook: whatever its time and outputs, a stage is run again when `source` has changed."""
+    return ancient(relative([BOOKS / f"{name}.ipynb"]))
+
+
+def source(name):
+    path = BOOKS / f"{name}.ipynb"
+    return source_hash(path) if path.exists() else ""
 
 
 def code(name, without=(*DISPLAYS, REAL, *UNUSED)):
@@ -124,7 +131,8 @@ LOOP_FILES = (
 )
 DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
-ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads")
+PERTURBED = ("perturb",) if P.perturb else ()  # how runs start
+ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads", *PERTURBED)
 ASKED = relative(data_files(REPO / "coda_lib" / "prompts" / "generator")) + prompts("judge") if P.models.generator else []
 CURVE = ("curve",) if P.curve else ()
 STARTS = [path for name in P.curve.checkpoints.values() for path in relative(checkpoint_files(name))] if P.curve else []
@@ -157,6 +165,7 @@ rule quickstart:
     output:
         executed="notebooks/00_quickstart.ipynb",
     params:
+        source=source("00_quickstart"),
         stage="quickstart",
         set="",
         settings=settings(*ACTING),
@@ -172,6 +181,7 @@ rule sciencedesk:
     output:
         executed="notebooks/01_sciencedesk.ipynb",
     params:
+        source=source("01_sciencedesk"),
         stage="sciencedesk",
         set="",
         settings=settings(),
@@ -188,6 +198,7 @@ rule planner_executor:
     output:
         executed="notebooks/02_planner_executor.ipynb",
     params:
+        source=source("02_planner_executor"),
         stage="planner_executor",
         set="",
         settings=settings(*ACTING),
@@ -205,6 +216,7 @@ rule reward:
     output:
         executed="notebooks/05_reward.ipynb",
     params:
+        source=source("05_reward"),
         stage="reward",
         set=f"app={P.apps[0]}",
         settings=settings(*ACTING, "judge", "specialize"),
@@ -227,6 +239,7 @@ rule explore:
         rollouts="rollouts/{planner}/{app}.parquet",
         executed="notebooks/03_explore-{planner}-{app}.ipynb",
     params:
+        source=source("03_explore"),
         stage="explore/{planner}/{app}",
         kept=kept_of_exploring,
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
@@ -253,6 +266,7 @@ rule judge:
         scores="judged/{planner}/{app}.json",
         executed="notebooks/04_judge-{planner}-{app}.ipynb",
     params:
+        source=source("04_judge"),
         stage="judge/{planner}/{app}",
         set=f"planner={{planner}} app={{app}} threads={P.threads}",
         settings=settings("models", "serving", "prompts", "judge", "threads"),
@@ -276,6 +290,7 @@ rule specialize:
         done="{trained}/{app}/done.json",
         executed="notebooks/06_specialize-{trained}-{app}.ipynb",
     params:
+        source=source("06_specialize"),
         stage="specialize/{trained}/{app}",
         set=f"planner={{trained}} app={{app}} threads={P.specialize.threads}",
         settings=settings("models", "serving", "prompts", "planner", "executor", "judge", "specialize"),
@@ -299,6 +314,7 @@ rule generalize:
         done="generalist/done.json",
         executed="notebooks/07_generalize.ipynb",
     params:
+        source=source("07_generalize"),
         stage="generalize",
         set=f"threads={P.generalize.threads}",
         settings=settings("apps", "models", "prompts", "judge", "generalize"),
@@ -328,9 +344,35 @@ rule evaluate:
         sealed=["evaluation/{system}/{app}.sealed.parquet"] if P.sealed else [],
         executed="notebooks/08_evaluate-{system}-{app}.ipynb",
     params:
+        source=source("08_evaluate"),
         stage="evaluate/{system}/{app}",
         set=f"system={{system}} app={{app}} threads={P.threads}",
         settings=settings(*ACTING, *DRAWN, "test_tasks", "evaluation_runs", "sealed"),
+    threads: P.threads
+    resources:
+        mem_mb=3000,
+    shell:
+        STAGE + FLEET
+
+
+rule baselines:
+    input:
+        notebook=book("19_baselines"),
+        code=code("19_baselines"),
+        tasks=tasks,
+        data=model("planner") + model("executor"),
+        episodes="evaluation/base/{app}.parquet",
+        rollouts=lambda wildcards: explored("rollouts/base/{app}.parquet", wildcards.app),
+        prompts=prompts("planner", "executor"),
+    output:
+        episodes="baselines/{app}.parquet",
+        tried=["baselines/{app}.tried.parquet"] if P.baselines.temperatures else [],
+        executed="notebooks/19_baselines-{app}.ipynb",
+    params:
+        source=source("19_baselines"),
+        stage="baselines/{app}",
+        set=f"app={{app}} threads={P.threads}",
+        settings=settings(*ACTING, *DRAWN, "test_tasks", "evaluation_runs", "baselines"),
     threads: P.threads
     resources:
         mem_mb=3000,
@@ -351,6 +393,7 @@ rule judges:
         votes="judges/{app}.parquet",
         executed="notebooks/09_judges-{app}.ipynb",
     params:
+        source=source("09_judges"),
         stage="judges/{app}",
         set=f"app={{app}} threads={P.threads}",
         settings=settings("models", "serving", "prompts", "judge", "judges", "concurrency", "threads"),
@@ -369,13 +412,16 @@ rule how_sure:
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
         sealed=expand("evaluation/{system}/{app}.sealed.parquet", system=P.systems, app=P.apps) if P.sealed else [],
+        baselines=expand("baselines/{app}.parquet", app=P.apps),
         scores=explored("judged/base/{app}.json") + expand("judged/specialist/{app}.json", app=P.apps),
     output:
         greedy="tables/greedy.csv",
         judge="tables/judge.csv",
         votes="tables/votes.csv",
+        passes="tables/passes.csv",
         executed="notebooks/18_how_sure.ipynb",
     params:
+        source=source("18_how_sure"),
         stage="how_sure",
         set="",
         settings=json.dumps(P.model_dump(mode="json")),
@@ -392,7 +438,8 @@ rule results:
         episodes=expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
         greedy=expand("evaluation/{system}/{app}.greedy.parquet", system=P.systems, app=P.apps),
         sealed=expand("evaluation/{system}/{app}.sealed.parquet", system=P.systems, app=P.apps) if P.sealed else [],
-        sure=["tables/greedy.csv", "tables/judge.csv", "tables/votes.csv"],  # in the report
+        baselines=expand("baselines/{app}.parquet", app=P.apps),
+        sure=["tables/greedy.csv", "tables/judge.csv", "tables/votes.csv", "tables/passes.csv"],  # in the report
         judges=expand("judges/{app}.parquet", app=P.apps),
         trained=expand("specialist/{app}/done.json", app=P.apps) + ["generalist/done.json"],
     output:
@@ -401,6 +448,7 @@ rule results:
         report="report.html",
         executed="notebooks/10_results.ipynb",
     params:
+        source=source("10_results"),
         stage="results",
         set="",
         settings=json.dumps(P.model_dump(mode="json")),
@@ -422,6 +470,7 @@ rule labels:
         votes="ablations/votes/{app}.parquet",
         executed="notebooks/11_labels-{app}.ipynb",
     params:
+        source=source("11_labels"),
         stage="labels/{app}",
         set=f"app={{app}} threads={P.threads}",
         settings=settings("models", "serving", "prompts", "judge", "judges", "concurrency", "threads"),
@@ -445,6 +494,7 @@ rule variant:
         episodes="ablations/{variant}.parquet",
         executed="notebooks/12_variant-{variant}.ipynb",
     params:
+        source=source("12_variant"),
         stage="variant/{variant}",
         set=f"variant={{variant}} threads={P.specialize.threads}",
         settings=variant_settings,
@@ -468,6 +518,7 @@ rule transfer:
         episodes="ablations/transfer/{app}.parquet",
         executed="notebooks/13_transfer-{app}.ipynb",
     params:
+        source=source("13_transfer"),
         stage="transfer/{app}",
         set=f"app={{app}} threads={P.threads}",
         settings=settings(*ACTING, *DRAWN, "apps", "test_tasks", "evaluation_runs"),
@@ -492,6 +543,7 @@ rule ablations:
         table="tables/ablations.csv",
         executed="notebooks/14_ablations.ipynb",
     params:
+        source=source("14_ablations"),
         stage="ablations",
         set="",
         settings=json.dumps(P.model_dump(mode="json")),
@@ -510,6 +562,7 @@ rule curve:
         table="tables/curve.csv",
         executed="notebooks/17_how_many_tasks.ipynb",
     params:
+        source=source("17_how_many_tasks"),
         stage="curve",
         set=f"threads={P.specialize.threads}",
         settings=settings(*ACTING, "judge", "specialize", "generalize", "explore", "test_tasks", "evaluation_runs", "curve"),
@@ -534,6 +587,7 @@ rule base_models:
         done="base_models/done.json",
         executed="notebooks/A1_base_models.ipynb",
     params:
+        source=source("A1_base_models"),
         stage="base_models",
         set=f"threads={P.base_models.threads}",
         settings=settings("apps", "base_models"),
@@ -557,6 +611,7 @@ rule real_apps:
     output:
         executed="notebooks/15_real_apps.ipynb",
     params:
+        source=source("15_real_apps"),
         stage="real_apps",
         set="",
         settings=settings(),
@@ -574,6 +629,7 @@ rule virtual_machines:
     output:
         executed="notebooks/16_virtual_machines.ipynb",
     params:
+        source=source("16_virtual_machines"),
         stage="virtual_machines",
         set="",
         settings=settings(),
@@ -592,6 +648,7 @@ rule solution:
     output:
         executed="notebooks/solutions-{book}.ipynb",
     params:
+        source=lambda wildcards: source(f"solutions/{wildcards.book}"),
         stage="solution/{book}",
         set="",
         settings=settings(*ACTING, "judge", "specialize", "generalize"),
@@ -615,6 +672,7 @@ TARGETS = {
     "judge_specialists": expand("judged/specialist/{app}.parquet", app=P.apps),
     "generalize": ["generalist/done.json"],
     "evaluate": expand("evaluation/{system}/{app}.parquet", system=P.systems, app=P.apps),
+    "baselines": expand("baselines/{app}.parquet", app=P.apps),
     "judges": expand("judges/{app}.parquet", app=P.apps),
     "results": ["tables/table1.md"],
 }

@@ -43,6 +43,7 @@ from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, decode_image
 from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.script import ScriptError
+from sciencedesk.space import space
 
 _SELDOM = 0.1  # share of a walk's states
 _SHORT = "AB"  # grades of the tasks that a base planner solves now and then
@@ -203,7 +204,8 @@ class AttemptMaker:
             parts = [aim]
             others = [other for other in holding if are_apart([aim.goal, other.goal])]
             if others and rng.random() < 0.3:
-                parts = rng.sample([aim, rng.choice(others)], 2)
+                pair = rng.sample([aim, rng.choice(others)], 2)
+                parts = parts if space(self.app).is_committed(pair) else pair
             text = sentence([reworded(part, rng) for part in parts])
             if text not in asked:
                 reply = whole_reply(parts, state, effects, Verdict(success)).partition('"Redundant"')[0]

@@ -153,7 +153,7 @@ class Data:
 
     @cached_property
     def test_walks(self) -> Walks:
-        return self._made("test_walks", self.recipe.test_walk, SEED + 1, collect)
+        return self._made("test_walks", self.recipe.test_walk, SEED + 1, partial(collect, region="test"))
 
     @property
     def demonstrations(self) -> list[list[list[Hindsight]]]:

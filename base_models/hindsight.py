@@ -13,7 +13,7 @@ from itertools import zip_longest
 from random import Random
 from typing import Any
 
-from base_models.rows import PROMPTS, Row, on_grid
+from base_models.rows import PROMPTS, Row, on_grid, value_of
 from base_models.walks import Transition, Walk, unambiguous
 from coda_lib.action import Action
 from coda_lib.environment import Environment
@@ -125,12 +125,11 @@ def solo_row(hindsight: Hindsight) -> Row:
 
 def reading(transition: Transition, rng: Random) -> Hindsight | None:
     """A question about one labelled value of the screen, and its answer; None where it shows no value."""
-    values = [e for e in transition.elements if e.role == "value" and e.text.startswith(f"{e.name}: ")]
-    shown = [e for e in values if e.text[-1] != "-"]
+    shown = [element for element in transition.elements if value_of(element)]
     if not shown:
         return None
     element = rng.choice(shown)
-    question, answer = f"What is the {element.name.lower()}?", element.text.partition(": ")[2]
+    question, answer = f"What is the {element.name.lower()}?", value_of(element)
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 

@@ -27,7 +27,7 @@ from coda_lib.models.local import ImageTextProcessor, LocalModel, load_network, 
 from coda_lib.paths import CHECKPOINTS
 from coda_study.evaluation.paper import load_deviations
 from coda_study.owned import replaced_folder
-from sciencedesk.space import write_split
+from sciencedesk.sets import write_split
 
 ROLES = ("executor", "planner", "base_judge", "judge")
 PARTS = ("tower", "reader", *ROLES)  # each begins with the network of the one before it

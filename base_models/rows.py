@@ -85,13 +85,13 @@ def grounding_row(transition: Transition, rng: Random, texts: Sequence[str], eve
     dice = rng.random()
     rows, sliders, targets = ([e for e in clear if e.role == role] for role in ("row", "slider", "target"))
     if dice < 0.22:
-        step = _typed(rng, texts)
+        step = typed(rng, texts)
     elif dice < 0.26 and not transition.step.keys() & {"click", "type"}:
         step = transition.step
     elif dice < 0.36 and (sliders or len(rows) > 1):
-        step = _dragged(sliders[0] if sliders else rng.choice(rows), clear, rng)
+        step = dragged(sliders[0] if sliders else rng.choice(rows), clear, rng)
     else:
-        step = _clicked(rng.choice(targets if targets and dice < 0.62 and not even else clear), rng)
+        step = clicked(rng.choice(targets if targets and dice < 0.62 and not even else clear), rng)
     return _executor_row(transition, step)
 
 
@@ -100,20 +100,23 @@ def element_row(screen: Transition | LabelledScreen, element: Element, rng: Rand
     clear = unambiguous(screen.elements)
     in_list = element.role == "row" and sum(e.role == "row" for e in clear) > 1
     drag = element.role == "slider" or (in_list and rng.random() < 0.2)
-    step = _dragged(element, clear, rng) if drag else _clicked(element, rng)
+    step = dragged(element, clear, rng) if drag else clicked(element, rng)
     return _executor_row(screen, step)
 
 
-def _typed(rng: Random, texts: Sequence[str]) -> dict[str, Any]:
+def typed(rng: Random, texts: Sequence[str]) -> dict[str, Any]:
     """Typing one of these texts, or random letters: the model learns to copy, and no list of texts."""
     if rng.random() < 0.6:
-        text = rng.choice(texts)
-    else:
-        text = "".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x"
-    return {"type": text + rng.choice(["\n", ""])}
+        return {"type": rng.choice(texts) + rng.choice(["\n", ""])}
+    return {"type": random_text(rng)}
 
 
-def _dragged(start: Element, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
+def random_text(rng: Random) -> str:
+    """Letters to type, perhaps with Enter."""
+    return ("".join(rng.choices(_LETTERS, k=rng.randint(1, 8))).strip() or "x") + rng.choice(["\n", ""])
+
+
+def dragged(start: Element, clear: Sequence[Element], rng: Random) -> dict[str, Any]:
     """Dragging a slider's handle to a tick, or a row of a list to another."""
     targets = [e for e in clear if e.role == "target"]
     ticks = [e for e in targets if e.name.lstrip("-").isdigit()] or targets
@@ -121,7 +124,7 @@ def _dragged(start: Element, clear: Sequence[Element], rng: Random) -> dict[str,
     return {"drag": [start.name, end.name]}
 
 
-def _clicked(element: Element, rng: Random) -> dict[str, Any]:
+def clicked(element: Element, rng: Random) -> dict[str, Any]:
     return {rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]: element.name}
 
 
@@ -129,6 +132,12 @@ def _executor_row(screen: Transition | LabelledScreen, step: dict[str, Any]) -> 
     picture, centers = decode_image(screen.screen), {e.name: e.center for e in screen.elements}
     messages = executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS)
     return Row(messages, on_grid(action_of(step, centers.__getitem__)), screen=labelled(screen))
+
+
+def value_of(element: Element) -> str:
+    """The value of a text 'name: value'; empty if it is none or shows none."""
+    name, _, value = element.text.partition(": ")
+    return value if element.role == "value" and name == element.name and value != "-" else ""
 
 
 def labelled(screen: Transition | LabelledScreen) -> LabelledScreen:
@@ -152,7 +161,7 @@ def moving(walk: Walk) -> list[tuple[Transition, list[Element]]]:
 
 def copying_row(rng: Random, texts: Sequence[str]) -> Row:
     """A plan to type a text, without a picture."""
-    step = _typed(rng, texts)
+    step = typed(rng, texts)
     messages = [{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}]
     return Row(messages, on_grid(Action.type_text(step["type"])))
 

@@ -25,6 +25,7 @@ from sciencedesk.desk.elements import Element
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 from sciencedesk.goals import Aim
 from sciencedesk.make import environment
+from sciencedesk.perturb import draw_view
 from sciencedesk.real.app import App
 from sciencedesk.script import to_action, to_plan
 from sciencedesk.space import aims_of, draw_starts, has_space, space
@@ -52,7 +53,7 @@ class Window(Protocol):
     def typing(self) -> bool:
         """Whether a text typed now goes into a field."""
 
-    def reset(self, settings: Mapping[str, Any]) -> None: ...
+    def begin(self, settings: Mapping[str, Any], view: Mapping[str, Any]) -> None: ...
 
     def elements(self) -> list[Element]: ...
 
@@ -73,11 +74,11 @@ class AppWindow:
         self._picture: np.ndarray | None = None
         self._named: tuple[list[Element], str | None] | None = None  # read once between two actions
 
-    def reset(self, settings: Mapping[str, Any]) -> None:
+    def begin(self, settings: Mapping[str, Any], view: Mapping[str, Any]) -> None:
         begin = tuple({"func": "set", "key": key, "value": value} for key, value in settings.items())
         task = Task(
             id=f"{self.app}/walk", app=self.app, grade="A", instruction="Walk about.", steps=0,
-            initialize=begin, evaluate=(),
+            initialize=begin, evaluate=(), view=view,
         )  # fmt: skip
         self._named = None
         self._picture, _ = self.env.reset(task)
@@ -267,15 +268,17 @@ def unambiguous(elements: Iterable[Element]) -> list[Element]:
     return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
 
 
-def random_walk(desk: Window, rng: Random) -> Iterator[Transition]:
+def random_walk(desk: Window, rng: Random, region: str = "train") -> Iterator[Transition]:
     """Random steps without end; after `WALK_LENGTH` steps or a fault the application starts anew.
 
-    EnvironmentFault after `FAULTS` of them with no step between.
+    Starts are perturbed as in a region (train has nothing that is held back).  EnvironmentFault after
+    `FAULTS` of them with no step between.
     """
     faults = 0
     for number in count(1):
         try:
-            desk.reset(random_settings(desk.app, dict(desk.defaults), rng))
+            settings = random_settings(desk.app, dict(desk.defaults), rng)
+            desk.begin(settings, draw_view(desk.app, rng, region))
             last = None
             for _ in range(WALK_LENGTH):
                 clicked = str(last.step.get("click", "")) if last else ""
@@ -289,10 +292,10 @@ def random_walk(desk: Window, rng: Random) -> Iterator[Transition]:
             print(f"walk {number} ends here: {fault}", flush=True)
 
 
-def collect(app: str, length: int, seed: int | str) -> list[Transition]:
-    """The first `length` steps of a random walk."""
+def collect(app: str, length: int, seed: int | str, region: str = "train") -> list[Transition]:
+    """The first `length` steps of a random walk, perturbed as in a region."""
     with closing(opened(app)) as env:
-        return list(islice(random_walk(window_of(env), Random(f"{app} {seed}")), length))
+        return list(islice(random_walk(window_of(env), Random(f"{app} {seed}"), region), length))
 
 
 def screenshot(desk: Window) -> bytes:

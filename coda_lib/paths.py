@@ -29,11 +29,10 @@ def require_checkpoint(role: str, name: str) -> str:
     if not path.strip():
         raise UserError(f"the name of the {role} checkpoint is empty: give a folder or a name on the hub")
     if Path(path).is_absolute() and not (Path(path) / "config.json").is_file():
-        profile = "desktop" if Path(path).parent.name == "desktop" else "laptop"
-        command = f"coda reproduce --profile {profile} --run base-models --until base_models"
-        raise UserError(
-            f"the {role} checkpoint {name} is missing; `{command}` trains that of profile {profile}"
-        )
+        advice = "give the folder of a checkpoint, or a name on the hub"
+        if Path(path).is_relative_to(CHECKPOINTS):
+            advice = "`git status data/checkpoints` says whether it is one that was committed and is gone"
+        raise UserError(f"the {role} checkpoint {name} is missing: {advice}")
     return path
 
 

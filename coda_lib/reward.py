@@ -30,6 +30,7 @@ from coda_lib.action import Action, ActionType
 
 # fraction of the screen added on each side of a dragged box: half the height of a usual control
 DRAG_MARGIN = 0.03
+RIGHT = 1.75  # what a right plan earns at least: the type, and the point, text or keys nearly exact
 MODIFIERS = frozenset({"ctrl", "shift", "alt", "win"})  # their order in a chord has no meaning
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +87,9 @@ class Task:
     ]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
     ans: str | None = None  # the answer of a question task
     solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets, for tests; no agent sees it
+    view: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # how the world looks in a run (sciencedesk/perturb.py)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -171,11 +174,11 @@ def parse_task(raw: Any, identity: str, source: str) -> Task:
     need(type(raw["steps"]) is int and raw["steps"] > 0, "steps", "a positive whole number")
     need(is_text(raw["instruction"]), "instruction", "text")
     need(raw.get("ans") is None or is_text(raw["ans"]), "ans", "text or null")
-    for field in ("initialize", "evaluate", "solution"):
-        items = raw.get(field, [])
-        need(isinstance(items, list) and all(isinstance(i, dict) for i in items), field, "a list of objects")
+    for name in ("initialize", "evaluate", "solution"):
+        items = raw.get(name, [])
+        need(isinstance(items, list) and all(isinstance(i, dict) for i in items), name, "a list of objects")
         for i, item in enumerate(items):
-            need(_is_small(item), f"{field}[{i}]", f"at most {LONGEST_ITEM} characters and {DEEPEST} levels")
+            need(_is_small(item), f"{name}[{i}]", f"at most {LONGEST_ITEM} characters and {DEEPEST} levels")
     need(len(raw["evaluate"]) > 0, "evaluate", "a list with at least one condition")
     for i, item in enumerate(raw["initialize"]):
         need(item.get("func") == "set", f"initialize[{i}].func", "'set'")

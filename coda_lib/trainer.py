@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import numpy as np
 import torch
 from accelerate import PartialState
 from datasets import Dataset
@@ -34,7 +35,7 @@ from coda_lib.models.bounded import uses_proxies
 from coda_lib.models.local import load_network, load_processor
 from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.planner import Observation, Turn, read_plan
-from coda_lib.reward import reward
+from coda_lib.reward import RIGHT, reward
 
 if TYPE_CHECKING:
     from peft import PeftConfig
@@ -51,14 +52,16 @@ _APART = 1_000_003  # between the random numbers of two processes
 class ActionReward:
     """Reward of sampled plans: the executor's action for each, against the labelled action (eq. 1).
 
-    `distance=False` leaves r_dist out (an ablation), `reach` is its scale (`coda_lib.reward`).  Called by TRL
-    with lists of one length; returns rewards in [0, 2].
+    `distance=False` leaves r_dist out (an ablation), `settings.reach` is its scale (`coda_lib.reward`).
+    Called by TRL with lists of one length; returns rewards in [0, 2].  The share of groups without a right
+    plan is logged; with `settings.gate` the plans of such a group all earn their mean, and it teaches
+    nothing.  UserError for a gate in a process that holds a part of a group.
     """
 
     __name__ = "action_reward"  # TRL logs rewards/<name>
 
-    def __init__(self, executor: Executor, seed: int, reach: float, distance: bool = True):
-        self.executor, self.seed, self.distance, self.reach = executor, seed, distance, reach
+    def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, distance: bool = True):
+        self.executor, self.seed, self.settings, self.distance = executor, seed, settings, distance
 
     def __call__(self, *args: Any, **kwargs: Any) -> list[float]:
         return self.carry_out(*args, **kwargs)[2]
@@ -66,9 +69,10 @@ class ActionReward:
     def carry_out(
         self, completions: Sequence[Any], images: Sequence[Sequence[Image.Image]], target: Sequence[str],
         instruction: Sequence[str], turns: Sequence[Sequence[dict[str, str]]], trainer_state: TrainerState,
-        **_: Any,
+        log_metric: Callable[[str, float], None] = lambda name, value: None, **_: Any,
     ) -> tuple[list[Observation], list[Decision], list[float]]:  # fmt: skip
         """State, decision and reward of each plan."""
+        reach, group = self.settings.reach, self.settings.group_size
         states = [
             Observation(text, tuple(Turn(**turn) for turn in past), *pictures)
             for text, past, pictures in zip(instruction, turns, images, strict=True)
@@ -77,10 +81,19 @@ class ActionReward:
         seed = self.seed + 1 + trainer_state.global_step + _APART * together().process_index
         decisions = carry_out(self.executor, states, plans, seed)
         earned = [
-            reward(decision.actions, parse_actions(label, state.current.size), self.reach, self.distance)
+            reward(decision.actions, parse_actions(label, state.current.size), reach, self.distance)
             for decision, label, state in zip(decisions, target, states, strict=True)
         ]
-        return states, decisions, earned
+        if len(earned) % group:  # one of several processes holds a part of a group
+            if self.settings.gate:
+                raise UserError("specialize.gate needs whole groups in each process: take fewer processes")
+            return states, decisions, earned
+        earned_P_G = np.reshape(earned, (-1, group))
+        wrong_P = earned_P_G.max(axis=1) < (RIGHT if self.distance else 1)
+        log_metric("frac_without_right", float(wrong_P.mean()))
+        if self.settings.gate:
+            earned_P_G[wrong_P] = earned_P_G[wrong_P].mean(axis=1, keepdims=True)
+        return states, decisions, earned_P_G.ravel().tolist()
 
 
 def _text_of(completion: Any) -> str:
@@ -136,11 +149,12 @@ def specialize(
         use_vllm=bool(settings.vllm_server),
         vllm_mode="server",
         vllm_server_base_url=settings.vllm_server,
+        vllm_importance_sampling_correction=False,  # TRL would mask and cap by it; eq. 3 has no such factor
         **_common(settings, settings.completions_per_step, folder, seed),
     )
     trainer = (kind or SpecializeTrainer)(
         **_planner(planner, settings),
-        reward_funcs=rewarding or ActionReward(executor, seed, settings.reach, distance),
+        reward_funcs=rewarding or ActionReward(executor, seed, settings, distance),
         args=arguments,
         shared_prefix=settings.shared_prefix,
         refills=settings.refills,
@@ -334,6 +348,7 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
         trainer.model, "merge_and_unload"
     ):  # a checkpoint as every other: all else loads it without peft
         trainer.model = trainer.model.merge_and_unload()
+    round_weights(trainer.model)
     # as before the first batch: a resumed run may see none
     trainer.processing_class.tokenizer.backend_tokenizer.no_padding()
     trainer.save_model(str(folder))
@@ -341,6 +356,13 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
         missing_ok=True
     )  # a pickle for the trainer alone, with the paths of this machine
     return folder
+
+
+@torch.no_grad()
+def round_weights(network: torch.nn.Module) -> None:
+    """Round weights to bfloat16, in place: a copy of a planner in 16 bit plays the very same episodes."""
+    for weight in network.parameters():
+        weight.copy_(weight.to(torch.bfloat16))
 
 
 def _last_checkpoint(folder: Path) -> tuple[Path | None, dict[str, Any]]:

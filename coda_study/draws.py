@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from coda_lib.config import Profile
 from coda_lib.task import Task, test_tasks
 from coda_study.run import Run
 from sciencedesk.make import defaults
+from sciencedesk.perturb import perturbed
 from sciencedesk.space import draw, space
 
 
@@ -17,6 +18,16 @@ def stage_seed(profile: Profile, *names: str) -> int:
     """A seed below 2^31 for one stage of a run, the same for the same run seed and names."""
     digest = hashlib.sha256("/".join([str(profile.seed), *names]).encode()).digest()
     return int.from_bytes(digest[:4], "big") % 2**31
+
+
+def runs_of(profile: Profile, tasks: Sequence[Task], runs: int, region: str) -> list[tuple[Task, int]]:
+    """Every task of a region `runs` times, runs of one task side by side, as `start_of` has them."""
+    return [(start_of(profile, task, run, region), run) for task in tasks for run in range(runs)]
+
+
+def start_of(profile: Profile, task: Task, run: int, region: str) -> Task:
+    """A task as one of its runs starts it: perturbed, if the profile says so."""
+    return perturbed(task, run, region) if profile.perturb else task
 
 
 def train_tasks(run: Run, app: str, planner: str = "base") -> list[Task]:

@@ -37,6 +37,7 @@ VISION = {
 }  # of all released sizes  # fmt: skip
 HALF, WHOLE = 2, 4  # bytes of a 16-bit and of a 32-bit number
 GB, TERA = 1e9, 1e12
+BLIND = 3  # agents of stage `baselines` that look at no screen
 
 
 def network(name: str) -> Network:
@@ -144,7 +145,13 @@ class _Run:
         self.gpus = hardware.nodes * hardware.gpus
         test = [task for app in profile.apps for task in test_tasks(app)[: profile.test_tasks]]
         self.explored = {planner: self._exploring(wanted) for planner, wanted in profile.explore.items()}
-        self.tested = self._episodes(test, profile.evaluation_runs * len(profile.systems))
+        runs, sealed, tried = profile.evaluation_runs, profile.sealed, profile.baselines
+        played, self.steps = self._episodes(test, runs)
+        greedy = played if profile.perturb else len(test)  # unperturbed, all runs at temperature 0 are one
+        more = sealed.tasks * sealed.runs * len(profile.apps) if sealed else 0
+        self.tested = len(profile.systems) * (played + greedy + more)
+        tries = len(tried.temperatures) * tried.tasks * tried.runs * len(profile.apps)
+        self.best, self.blind = tries + played * bool(tries), BLIND * played
         h, longest = hardware, ceil(max(steps for _, steps in self.explored.values()))
         # two screenshots, instructions and history; for an action the plan as well; for a verdict all screens
         self.plans = self._request("planner", h.prompt_tokens, 2, h.plan_tokens)
@@ -199,6 +206,11 @@ class _Run:
         waited = episodes * (self.hardware.reset_s + steps * self.hardware.step_s) / at_once
         return self.generated(name, [(self.plans, count), (self.actions, count)], at_once, waited)
 
+    def baselines(self) -> Workload:
+        """The base planner at other temperatures, and those that ask no model."""
+        tried, blind = (self.played("baselines", count, self.steps) for count in (self.best, self.blind))
+        return replace(tried, environments_s=tried.environments_s + blind.environments_s)
+
     def training(self, name: str, request: Request, count: float, passes: float) -> Workload:
         flops = count * request.pass_flops(passes)
         return Workload(name, flops, count * (request.prompt + request.reply), 0, self._arithmetic_s(flops))
@@ -244,7 +256,7 @@ class _Run:
         rows = settings.steps and settings.steps * settings.batch_size
         rows = rows or settings.epochs * episodes * steps * self.hardware.kept
         generalize = self.training("generalize", self.plans, rows, self.passes(settings))
-        return (*stages, generalize, self.played("evaluate", *self.tested))
+        return (*stages, generalize, self.played("evaluate", self.tested, self.steps), self.baselines())
 
     # -- memory and disk -------------------------------------------------------------------------------------
     def training_memory(self) -> Memory:
@@ -270,7 +282,7 @@ class _Run:
     def disk(self) -> float:
         """Trained weights and trainer checkpoints of each specialist and the generalist; screenshots."""
         planner = WHOLE * (self.networks["planner"].parameters + 3 * self.trained)
-        played = (*self.explored.values(), self.tested)
+        played = (*self.explored.values(), (self.tested + self.best + self.blind, self.steps))
         screenshots = sum(episodes * (steps + 1) for episodes, steps in played)
         return (len(self.profile.apps) + 1) * planner + screenshots * self.hardware.screenshot_kb * 1e3
 

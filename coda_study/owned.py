@@ -20,10 +20,10 @@ from coda_lib.paths import REFERENCE, display
 MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
-        ("ablations", "base_models", "claims.json", "curve", "evaluation", "figures", "fleet", "generalist",
-         "generated", "judged", "judges", "manifest.json", "notebooks", "round1", "profile.yaml",
-         "report.html", "rollouts", "seeds", "snakemake.log", ".snakemake", "specialist", "stages",
-         "tables", "timings.json", "usage", "view", "view.html")
+        ("ablations", "base_models", "baselines", "claims.json", "curve", "evaluation", "figures", "fleet",
+         "generalist", "generated", "judged", "judges", "manifest.json", "notebooks", "round1",
+         "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log", ".snakemake", "specialist",
+         "stages", "tables", "timings.json", "usage", "view", "view.html")
     ),
     "view": frozenset(("view", "view.html")),
     "fleet": frozenset(("episodes", "about.json", "status.json")),

@@ -52,10 +52,18 @@ class Run:
     timings = _at("timings.json")  # seconds that each stage took when it last ended well; kept by --fresh
     notebooks = _at("notebooks")  # executed copies
 
-    def profile(self, default: str = "laptop") -> Profile:
-        """The profile stored with the run, overrides included; before that, profiles/<default>.yaml."""
-        stored = os.path.lexists(self.profile_file)
-        return read_profile(self.profile_file) if stored else load_profile(default)
+    def profile(self, wanted: str | None = None) -> Profile:
+        """The profile stored with the run, overrides included; before that, profiles/<wanted or laptop>.yaml.
+
+        UserError if the stored one has another name than the wanted one.
+        """
+        if not os.path.lexists(self.profile_file):
+            return load_profile(wanted or "laptop")
+        stored = read_profile(self.profile_file)
+        if wanted and wanted != stored.name:
+            fault = f"run {self.folder.name} has profile {stored.name}, not {wanted}"
+            raise UserError(f"{fault}: give profile {stored.name}, or another name of a run")
+        return stored
 
     def store(self, profile: Profile) -> None:
         """Write the profile to profile.yaml unless the very same is there; mark a new folder as a run.
@@ -138,12 +146,20 @@ class Run:
         return self.folder / "evaluation" / system / f"{app}.parquet"
 
     def greedy(self, system: str, app: str) -> Path:
-        """The episodes of `evaluation` once more without chance: one of each task at temperature 0."""
+        """The episodes of `evaluation` once more at temperature 0, one of each task."""
         return self.evaluation(system, app).with_suffix(".greedy.parquet")
 
     def sealed(self, system: str, app: str) -> Path:
         """The episodes of a system at the profile's sealed tasks."""
         return self.evaluation(system, app).with_suffix(".sealed.parquet")
+
+    def baselines(self, app: str) -> Path:
+        """The episodes of what stands beside Table 1 (`stages.baselines`) at the held-out tasks."""
+        return self.folder / "baselines" / f"{app}.parquet"
+
+    def tried(self, app: str) -> Path:
+        """The base planner's episodes at development tasks, at each temperature that a profile tries."""
+        return self.baselines(app).with_suffix(".tried.parquet")
 
     def trajectories(self, system: str, app: str) -> Path:
         """The trajectories behind `evaluation`."""

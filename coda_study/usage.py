@@ -20,6 +20,15 @@ def note_usage(run: Run, stage: str, **models: ChatModel) -> None:
         write_json(run.usage / f"{stage}.json", used)
 
 
+def odd_replies(model: ChatModel | None) -> str:
+    """`of 40 replies 3 empty, 2 cut`; empty for a local model and where every reply is a whole text."""
+    if (used := getattr(model, "usage", None)) is None:
+        return ""
+    kinds = {"empty": used.empty, "cut": used.cut, "refused": used.refused, "calls of tools": used.tool_calls}
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items() if count)
+    return f"of {used.requests} replies {counts}" if counts else ""
+
+
 def usage_table(run: Run) -> pd.DataFrame:
     """A row for each stage and role: requests, prompt_tokens, completion_tokens, cost (None: no price)."""
     prices, rows = run.profile().prices, []

@@ -16,7 +16,6 @@ from coda_lib.environment import STOPS, Environment, EnvironmentFault, picture_s
 from coda_lib.errors import UserError
 from coda_lib.task import Task, check
 from coda_lib.trajectory import StopReason
-from sciencedesk.desk.qt import application
 
 if TYPE_CHECKING:
     from sciencedesk.desk.desk import Desk
@@ -73,7 +72,7 @@ class ScienceDesk(Environment):
             raise UserError(f"task {task.id} is for {task.app}, this window is {self.app}")
         self.task = task
         try:
-            self.desk.reset(task.settings)
+            self.desk.begin(task.settings, task.view)
         except KeyError as error:
             raise UserError(f"task {task.id}: initialize: {error.args[0]}") from error
         self.desk.setWindowTitle(f"{self.desk.title}: {task.instruction}")
@@ -121,13 +120,24 @@ def _faults_raised(what: str) -> Iterator[None]:
 def by_hand(app: str, task: Task | None = None, ask: Callable[[], str] = str) -> bool | None:
     """Open an application as a window and wait until the person closes it.
 
-    With a task, the window starts in its first state and has its instruction in the title bar.  Returns
+    With a task, the window starts in its first state, and a small one beside it has its instruction.  Returns
     whether the task is then solved, and None without a task.  `ask` gives the answer to a question.
     UserError without a display.
     """
     env = ScienceDesk(app, visible=True)
+    from PySide6.QtCore import Qt
+    from PySide6.QtWidgets import QLabel
+
+    from sciencedesk.desk.qt import application  # by now Qt can be loaded
+
     if task:
         env.reset(task)
+        note = QLabel(task.instruction, None, Qt.WindowType.Tool)  # one that does not keep Qt's loop alive
+        note.setWindowTitle(task.id)
+        note.setTextFormat(Qt.TextFormat.PlainText)
+        note.setWordWrap(True)
+        note.setMargin(12)
+        note.show()
     previous = signal.signal(signal.SIGINT, signal.SIG_DFL)  # Qt's loop would not let Ctrl+C through
     application(visible=True).exec()
     signal.signal(signal.SIGINT, previous)

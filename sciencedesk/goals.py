@@ -156,8 +156,12 @@ def aims(app: str) -> list[Aim]:
 
 def sentence(parts: Sequence[Aim]) -> str:
     """The instruction that asks for these aims."""
-    text = " and ".join(aim.text for aim in parts)
-    return text[0].upper() + text[1:] + ("?" if parts[-1].goal.ask else ".")
+    return sentence_of([aim.text for aim in parts], parts[-1].goal.ask)
+
+
+def sentence_of(said: Sequence[str], question: bool) -> str:
+    text = " and ".join(said)
+    return text[0].upper() + text[1:] + ("?" if question else ".")
 
 
 def compose(app: str, parts: Sequence[Aim], defaults: Mapping[str, Any], identity: str) -> Task:

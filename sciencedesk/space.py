@@ -1,8 +1,9 @@
 """Task spaces: the goals of an application with typed values, alone and combined, split once by content.
 
 data/tasks/spaces/APP.yaml has the goals; the file of Algebra explains its form.  The values of a goal come
-from ranges, vocabularies and their combinations.  A hash of what a task asks says whether it is to be trained
-on, decided on or tested with: nothing crosses, whatever is drawn by whichever seed.
+from ranges, vocabularies and their combinations.  A hash of what a goal with a value asks says whether it is
+to be trained on, decided on or tested with; tasks that combine several follow (`region`).  Nothing crosses,
+whatever is drawn by whichever seed.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ import hashlib
 import itertools
 import json
 import random
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -22,15 +22,15 @@ import yaml
 
 from coda_lib.applications import SPACE_APPS
 from coda_lib.errors import UserError
-from coda_lib.files import read_object, reading, write_json
+from coda_lib.files import reading
 from coda_lib.paths import DATA, display
-from coda_lib.task import GRADES, Task, goal_text, parse_task, task_record, test_tasks
-from sciencedesk.goals import Aim, Goal, are_apart, compose, goals_of, sentence
+from coda_lib.task import GRADES, Task, test_tasks
+from sciencedesk.content import contents_of, goal_state, joined, plain, script_text
+from sciencedesk.goals import Aim, Goal, are_apart, compose, goals_of
 from sciencedesk.goals import aims as seed_aims
 
 REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
-SPLIT = "split.json"  # in a checkpoint's folder
 FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
 Mix = Mapping[str, float]  # shares of the grades
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
@@ -46,6 +46,10 @@ class Space:
     goals: tuple[Goal, ...]
     starts: Mapping[str, Sequence[Any]]
     vocabularies: Mapping[str, Sequence[str]]
+    runs: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # starts of perturbed runs alone
+    panels: Sequence[str] = ()  # menus and dialogs that may be open at the start
+    asked: tuple[Goal, ...] = ()  # questions of committed test tasks alone: none is drawn
+    earlier: Sequence[str] = ()  # fingerprints of earlier splits, which held out the committed test tasks
 
     @cached_property
     def aims(self) -> dict[str, list[Aim]]:
@@ -58,9 +62,56 @@ class Space:
         return {(aim.goal.name, aim.word): _asked(aim) for aims in self.aims.values() for aim in aims}
 
     @cached_property
+    def scripts(self) -> dict[tuple[str, str], str]:
+        """How each aim is reached, by goal and word."""
+        aims = itertools.chain.from_iterable(self.aims.values())
+        return {(aim.goal.name, aim.word): script_text(aim.solution) for aim in aims}
+
+    @cached_property
     def regions(self) -> dict[tuple[str, str], str]:
-        """Where each aim alone belongs, by goal and word."""
-        return {(aim.goal.name, aim.word): _region_alone(aim) for aims in self.aims.values() for aim in aims}
+        """Where each aim alone belongs, by goal and word.
+
+        Aims of one goal state or of one script belong together, directly or through others.
+        """
+        first: dict[str, str] = {}  # of each goal state and script, another one that belongs to it
+
+        def leader(text: str) -> str:
+            while (other := first.setdefault(text, text)) != text:
+                text = other
+            return text
+
+        for key, script in self.scripts.items():
+            first[leader(script)] = leader(self.contents[key])
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for key, script in self.scripts.items():
+            groups.setdefault(leader(script), []).append(key)
+        return {key: name for group in groups.values() for name in [self._region(group)] for key in group}
+
+    def _region(self, group: Sequence[tuple[str, str]]) -> str:
+        contents = {self.contents[key] for key in group}
+        if not self.committed.isdisjoint(contents | {self.scripts[key] for key in group}):
+            return "test"
+        is_small = any(len(self.aims[goal]) < FEW for goal, _ in group)
+        return "train" if is_small else _hashed(min(contents))
+
+    @cached_property
+    def committed(self) -> frozenset[str]:
+        """What the committed test tasks ask, their scripts, and goal states of those without a question."""
+        meanings: dict[str, str] = {}
+        for aim in itertools.chain.from_iterable(self.aims.values()):
+            wordings = (replace(aim, wording=number).text for number in range(len(aim.goal.wordings)))
+            meanings |= dict.fromkeys(wordings, self.contents[aim.goal.name, aim.word])
+        return frozenset(text for task in test_tasks(self.app) for text in contents_of(task, meanings))
+
+    def is_committed(self, parts: Sequence[Aim]) -> bool:
+        """Whether a committed test task asks this, or has the script of these aims in any order."""
+        asked = {content(self, parts)}
+        if len(parts) > 1:
+            scripts = [self.scripts[aim.goal.name, aim.word] for aim in parts]
+            asked |= {"\n".join(order) for order in itertools.permutations(scripts)}
+        if not parts[-1].goal.ask:
+            asked.add(goal_state(self.app, _items(parts)))
+        return not asked.isdisjoint(self.committed)
 
     @cached_property
     def fingerprint(self) -> str:
@@ -93,7 +144,16 @@ def read_space(app: str, path: Path) -> Space:
         # the kit's own large file, which every stage reads
         raw = yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader)
     vocabularies = raw.get("vocabularies", {})
-    return Space(app, goals_of(app, raw["goals"], vocabularies), raw.get("starts", {}), vocabularies)
+    return Space(
+        app,
+        goals_of(app, raw["goals"], vocabularies),
+        raw.get("starts", {}),
+        vocabularies,
+        raw.get("runs", {}),
+        raw.get("panels", ()),
+        goals_of(app, raw.get("asked", ()), vocabularies),
+        raw.get("earlier", ()),
+    )
 
 
 # ---- the split -------------------------------------------------------------------------------------------
@@ -101,39 +161,26 @@ def read_space(app: str, path: Path) -> Space:
 
 def content(task_space: Space, parts: Sequence[Aim]) -> str:
     """What a task of these aims asks, in any order: the goal state, or of a question its goal and value."""
-    return "\n".join(sorted(task_space.contents[aim.goal.name, aim.word] for aim in parts))
+    return joined(task_space.contents[aim.goal.name, aim.word] for aim in parts)
 
 
 def region(task_space: Space, parts: Sequence[Aim]) -> str | None:
     """Where a task of these aims belongs: 'train', 'development' or 'test'; None for nowhere.
 
-    What one of the 127 test tasks asks belongs to the test region.  Else the hash of its content decides.  A
-    combination of aims that are all to be trained on goes by its own hash; one with aims of another region
-    belongs there.
+    To the train region belong tasks of train aims alone; to another one tasks with an aim of it, and else at
+    most train aims.  A combination that a committed test task asks, or the script of which one has, belongs
+    nowhere.
     """
-    alone = {task_space.regions[aim.goal.name, aim.word] for aim in parts}
-    if len(parts) == 1:
-        return alone.pop()
-    if apart := alone - {"train"}:
-        return apart.pop() if len(apart) == 1 else None
-    instruction = sentence([replace(aim, wording=0) for aim in parts])
-    if {instruction, goal_text(task_space.app, _items(parts))} & _committed(task_space.app):
-        return "test"
-    return _hashed(content(task_space, parts))
-
-
-def _region_alone(aim: Aim) -> str:
-    asked = _asked(aim)
-    sentences = {sentence([replace(aim, wording=number)]) for number in range(len(aim.goal.wordings))}
-    if {asked, *sentences} & _committed(aim.goal.app):
-        return "test"
-    return "train" if len(aim.goal.values) < FEW else _hashed(asked)
+    held_out = {task_space.regions[aim.goal.name, aim.word] for aim in parts} - {"train"}
+    if len(held_out) > 1 or (len(parts) > 1 and task_space.is_committed(parts)):
+        return None
+    return held_out.pop() if held_out else "train"
 
 
 def _asked(aim: Aim) -> str:
     if aim.goal.ask:
-        return f"{aim.goal.app} asks {aim.goal.name} {aim.word}"
-    return goal_text(aim.goal.app, aim.checks)
+        return f"{aim.goal.app} asks {aim.goal.name} {plain(aim.word)}"
+    return goal_state(aim.goal.app, aim.checks)
 
 
 def _hashed(text: str) -> str:
@@ -143,13 +190,6 @@ def _hashed(text: str) -> str:
 
 def _items(parts: Sequence[Aim]) -> list[Mapping[str, Any]]:
     return [item for aim in parts for item in aim.checks]
-
-
-@cache
-def _committed(app: str) -> frozenset[str]:
-    """Instructions of the test tasks, and goal states of those that are no questions."""
-    tasks = test_tasks(app)
-    return frozenset({task.instruction for task in tasks} | {task.goal for task in tasks if not task.ans})
 
 
 @cache
@@ -163,10 +203,10 @@ def aims_of(app: str, name: str) -> tuple[Aim, ...]:
     task_space = space(app)
     aims = itertools.chain.from_iterable(task_space.aims.values())
     of_region = (aim for aim in aims if task_space.regions[aim.goal.name, aim.word] == name)
-    return tuple(_prepared(task_space, aim) for aim in of_region)
+    return tuple(prepared(task_space, aim) for aim in of_region)
 
 
-def _prepared(task_space: Space, aim: Aim) -> Aim:
+def prepared(task_space: Space, aim: Aim) -> Aim:
     """The aim with its set-up drawn (`setup`)."""
     return replace(aim, goal=replace(aim.goal, setup=setup(task_space, aim)))
 
@@ -181,7 +221,7 @@ def draw(
 
     Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.
     `defaults` are the application's (`Desk.defaults`).  UserError for an unknown region, and if the region
-    has too few tasks.
+    has too few tasks.  None is one of the committed test tasks.
     """
     return [task for _, task in draw_with_aims(task_space, name, count, seed, defaults, mix)]
 
@@ -202,8 +242,10 @@ def draw_with_aims(
         fruitless += 1
         if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
+        if region(task_space, parts) != name:
+            continue
         asked = content(task_space, parts)
-        if asked in taken or region(task_space, parts) != name:
+        if asked in taken or task_space.is_committed(parts):
             continue
         task = _task(task_space, parts, defaults, rng)
         if task and len(drawn.get(task.grade, ())) < wanted.get(task.grade, 0):
@@ -237,7 +279,7 @@ def _task(
         for key, value in setup(task_space, aim).items():
             if settings.setdefault(key, value) != value:
                 return None
-    task = compose(task_space.app, [_prepared(task_space, aim) for aim in parts], defaults, "")
+    task = compose(task_space.app, [prepared(task_space, aim) for aim in parts], defaults, "")
     if len(task.solution) >= task.steps:
         return None
     checked = {str(item.get("key", "")).partition(".")[0] for item in _items(parts)}
@@ -272,45 +314,3 @@ def _among(task_space: Space, aim: Aim, spec: Mapping[str, Any]) -> list[str]:
     names = asked + rng.sample(others, spec["count"] - len(asked))
     rng.shuffle(names)
     return names
-
-
-# ---- drawn sets as files ---------------------------------------------------------------------------------
-
-
-def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
-    """Write drawn tasks of one or several applications, with the fingerprints of their spaces, as JSON."""
-    spaces = {app: space(app).fingerprint for app in sorted({task.app for task in tasks})}
-    records = [{"id": task.id} | task_record(task) for task in tasks]
-    write_json(path, {"region": name, "seed": seed, "spaces": spaces, "tasks": records})
-
-
-def read_set(path: Path) -> list[Task]:
-    """The tasks of such a file.  UserError for another file, or another version of a space or its split."""
-    raw = read_object(path, "spaces", "tasks")
-    with reading(path, "set of tasks"):
-        spaces, records = raw["spaces"], raw["tasks"]
-        numbered = enumerate(records, 1)
-        tasks = [parse_task(row, str(row["id"]), f"{path}, task {number}") for number, row in numbered]
-        if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
-            raise UserError(f"{path} has two tasks of the name {repeated[0]}: each is played under its own")
-        spaces = dict(spaces)
-    for app in sorted({task.app for task in tasks}):
-        if spaces.get(app) != (present := space(app).fingerprint):
-            versions = f"another version of the task space of {app} ({spaces.get(app)}, here {present})"
-            again = "draw it again, since its tasks may be among those to be trained on"
-            raise UserError(f"{path} was drawn from {versions}: {again}")
-    return tasks
-
-
-def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
-    """Note in a checkpoint's folder on which splits of the task spaces it was trained."""
-    write_json(checkpoint / SPLIT, {app: space(app).fingerprint for app in apps if has_space(app)})
-
-
-def check_split(checkpoint: Path, app: str) -> None:
-    """UserError if a checkpoint was trained on another split of a space; one without a note is foreign."""
-    known = read_object(path).get(app) if (path := checkpoint / SPLIT).is_file() else None
-    if known and known != (present := space(app).fingerprint):
-        split = f"another split of the task space of {app} ({known}, here {present})"
-        again = "train it again, or evaluate it with the version of the kit that trained it"
-        raise UserError(f"{checkpoint} was trained on {split}: it may have learned these tasks; {again}")

@@ -64,3 +64,9 @@ def coda(monkeypatch, capsys):
         return ended.value.code or 0, printed.out, printed.err
 
     return coda
+
+
+@pytest.fixture
+def unrounded(monkeypatch) -> None:
+    """Trained weights are saved as they are, so that they can be compared to the last bit."""
+    monkeypatch.setattr("coda_lib.trainer.round_weights", lambda network: None)

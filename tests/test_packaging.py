@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
 import re
 import shutil
@@ -84,10 +85,16 @@ def test_what_is_installed_is_what_is_locked():
     assert {name: version(name) for name in everywhere} == everywhere
 
 
-def test_conda_has_the_same_pins():
-    environment = yaml.safe_load((REPO / "environment.yml").read_text())["dependencies"]
-    (pip,) = [entry["pip"] for entry in environment if isinstance(entry, dict)]
-    assert sorted(pip) == sorted([*PINS, "--editable ."])
+def test_conda_has_the_same_pins_with_pytorch_for_cpus_and_a_gpu_as_an_option():
+    text = (REPO / "environment.yml").read_text()
+    for_gpus = re.sub(r"      # cpu\n(?:      - .*\n)+", "", text).replace("      # - ", "      - ")
+    for gpu, variant in ((False, text), (True, for_gpus)):
+        environment = yaml.safe_load(variant)["dependencies"]
+        (pip,) = [entry["pip"] for entry in environment if isinstance(entry, dict)]
+        (torch,) = (pin for pin in pip if pin.startswith("torch=="))
+        assert torch.endswith("+cpu") is not gpu and ("--extra-index-url ${TORCH_INDEX}" in pip) is not gpu
+        pins = {pin.removesuffix("+cpu") for pin in pip if not pin.startswith("--")}
+        assert pins == {pin for pin in PINS if gpu or not pin.startswith("vllm")} and "--editable ." in pip
     assert any(str(entry).startswith("python=3.1") for entry in environment)
 
 
@@ -201,6 +208,24 @@ def test_missing_system_libraries_are_named(tmp_path):
     assert refused.returncode == 2
     assert "libEGL.so.1" in refused.stdout and "apt-get install libegl1 " in refused.stdout
     assert not (tmp_path / ".venv" / "installed").exists()
+
+
+@pytest.mark.parametrize(("user", "arguments", "opened"), [(0, "", 0), (0, "--allow-root", 1), (1000, "", 1)])
+def test_jupyterlab_as_root_says_what_to_do(tmp_path, user, arguments, opened):
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for name, words in ((".venv/bin/python", f'echo "$@" >> {tmp_path / "asked"}'), ("id", f"echo {user}")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{words}\n")
+        (tmp_path / name).chmod(0o755)
+    for name in ("pyproject.toml", "requirements.lock", ".venv/installed"):  # in this order
+        (tmp_path / name).touch()
+    command = ["make", "--file", str(REPO / "Makefile"), "lab", f"ARGS={arguments}"]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        command, cwd=tmp_path, env=os.environ | path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode == 0) == ("make lab ARGS=--allow-root" not in done.stdout) == opened
+    asked = (tmp_path / "asked").read_text() if opened else ""
+    assert asked.strip() == (f"-m jupyter lab notebooks {arguments}".strip() if opened else "")
 
 
 def test_ci_is_one_executable_that_tests():

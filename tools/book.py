@@ -19,35 +19,45 @@ from mkdocs.structure.files import File
 from mkdocs.structure.nav import Link, Section
 from nbconvert import MarkdownExporter
 
+from coda_lib.files import read_json
 from coda_study.markup import as_html, clean_html, without_html
 from coda_study.run import Run
 from coda_study.show.viewer import write_run_page
+from tools.figures import MARK
 
 REPO = Path(__file__).resolve().parent.parent
 NOTEBOOKS, RESULTS = REPO / "notebooks", REPO / "results"
 SECTIONS = {"Notebooks": "*.ipynb", "Solutions": "solutions/*.ipynb"}
 WIDGET = "application/vnd.jupyter.widget-view+json"  # draws nothing without a kernel
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+INTERVAL = re.compile(r"(\[[+−-]?[\d.]+,) ([+−-]?[\d.]+\])")  # breaks in no line
 COLORS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, in tracebacks
 OUTWARD = re.compile(
     r"""<(?:script|link|img|iframe|source|video)\b[^>]*?\b(?:src|href)=["']?(?:https?:)?//[^>]*>"""
 )
 
 
-def executed_folder(run: str) -> Path:
-    """The executed notebooks of a run, or of the newest one.  PluginError if there are none."""
-    results = [RESULTS, RESULTS / "reference"]
-    folders = (
-        [folder / run / "notebooks" for folder in results]
-        if run
-        else [f for r in results for f in r.glob("*/notebooks")]
-    )
-    if not (folders := [folder for folder in folders if folder.is_dir()]):
-        raise PluginError(
-            f"no executed notebooks of {run or 'any run'} under results/: `make smoke` makes them in some "
-            "minutes"
+def executed_folder(name: str) -> Path:
+    """The executed notebooks of a run, or of the newest finished one.  PluginError if there are none."""
+    results = (RESULTS, RESULTS / "reference")
+    runs = [folder / name for folder in results] if name else [run for r in results for run in r.iterdir()]
+    known = [run for run in runs if (run / "notebooks").is_dir() and (name or finished(Run(str(run))))]
+    if not known:
+        lacks = (
+            f"run {name} has no executed notebooks" if name else "no run with executed notebooks is finished"
         )
-    return max(folders, key=lambda folder: folder.stat().st_mtime)
+        raise PluginError(f"{lacks}, under results/: `make smoke` makes them in some minutes")
+    return max(known, key=lambda run: newest(run / "manifest.json")) / "notebooks"
+
+
+def finished(run: Run) -> bool:
+    """Whether all that was asked of a run is done, its report among it."""
+    states = [read_json(path)["state"] for path in run.folder.glob("stages/*.json")]
+    return run.report.is_file() and run.manifest.is_file() and all(state == "done" for state in states)
+
+
+def newest(path: Path) -> float:
+    return path.stat().st_mtime if path.exists() else 0
 
 
 def sources(pattern: str = "**/*.ipynb") -> list[Path]:
@@ -138,6 +148,7 @@ def python_markdown(text: str) -> str:
 
 def on_config(config):
     config.extra["executed"] = executed_folder(config.extra["run"])
+    print(f"notebooks, report and episodes of run {config.extra['executed'].parent.name}")
     for title, pattern in SECTIONS.items():
         if pages := [page_of(source) for source in sources(pattern)]:
             config.nav.append({title: pages})
@@ -173,6 +184,7 @@ def on_page_markdown(markdown, page, config, files):
     for target in re.findall(r"\]\(\.\./([^)#]+)", markdown):
         if not target.endswith(".ipynb") and files.get_file_from_path(target) is None:
             files.append(File.generated(config, target, abs_src_path=str(REPO / target)))
+    markdown = MARK.sub(r"\2", markdown)  # a line that begins with a comment would end its paragraph
     return re.sub(r"\]\(\.\./(notebooks/[^)#]+)\.ipynb", r"](\1.md", markdown).replace("](../", "](")
 
 
@@ -180,7 +192,7 @@ def on_page_content(html_text, page, config, files):
     def formula(match: re.Match) -> str:
         return convert(html.unescape(match[2]), display="block" if match[1] == "div" else "inline")
 
-    return FORMULA.sub(formula, html_text)
+    return INTERVAL.sub(r"\1&nbsp;\2", FORMULA.sub(formula, html_text))
 
 
 def on_post_build(config):

@@ -21,7 +21,7 @@ from pathlib import Path
 from coda_lib.paths import REPO
 
 LOCK = REPO / "requirements.lock"
-EXTRAS = ("dev", "docs", "scale")  # those that `make` installs; vLLM pins a PyTorch of its own
+EXTRAS = ("dev", "docs", "hub", "scale")  # those that `make` installs; vLLM pins a PyTorch of its own
 APART = "torch"
 
 

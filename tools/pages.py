@@ -23,10 +23,21 @@ from coda_lib.judge import Rule
 from coda_lib.paths import REFERENCE, REPO
 from coda_study.evaluation.ablations import committed_tables
 from coda_study.evaluation.paper import LABELS, OVERALL
-from coda_study.evaluation.report import SYSTEM_LABELS, comparisons_grid, grid
-from coda_study.evaluation.tables import load_seeds, siblings
+from coda_study.evaluation.report import (
+    comparisons_grid,
+    factors_grid,
+    grid,
+    kinds_grid,
+    marked_gaps,
+    overall_grids,
+    passes_grid,
+    plain_name,
+    value_cells,
+)
+from coda_study.evaluation.tables import siblings
 from coda_study.evaluation.votes import load_table2_votes, table2
 from coda_study.run import Run
+from tools import figures
 from tools.artifact import artifact_section, runs_section
 
 # shown in docs/commands.md with what they print; SEEDS stands for all committed runs of the study
@@ -48,20 +59,16 @@ def _table(rows: Iterable[Iterable[object]]) -> str:
 
 def overall_section(folder: Path) -> str:
     """The README's part: Overall of each system over all seeds, beside the paper's, and the differences."""
-    rows = _averages(folder / "seeds" / "beside_paper.csv")
-    columns = [(f"{rows['metric'].iloc[0]}, ours", rows), *_more(folder)]
-    head = [
-        "percent",
-        *(name for name, _ in columns),
-        f"{rows['paper_metric'].iloc[0]}, the paper (ScienceBoard)",
-    ]
-    paper = [f"{value:.2f}" for value in rows["paper_value"]]
-    systems = [SYSTEM_LABELS[system].strip("*") for system in rows["system"]]
-    order = rows["system"].tolist()
-    cells = zip(
-        systems, *(_cells(table.set_index("system").loc[order]) for _, table in columns), paper, strict=True
-    )
-    return "\n\n".join([_about(folder), _table([head, ["---"] * len(head), *cells]), differences(folder)])
+    return "\n\n".join([_about(folder), *map(_markdown, overall_grids(_tables(folder), "**"))])
+
+
+def _tables(folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables of a study over its seeds, by name."""
+    return {path.stem: pd.read_csv(path) for path in sorted((folder / "seeds").glob("*.csv"))}
+
+
+def _markdown(grid: pd.DataFrame) -> str:
+    return _table([grid.columns, ["---"] * grid.shape[1], *grid.itertuples(index=False)])
 
 
 def _overall(path: Path) -> pd.DataFrame:
@@ -76,73 +83,30 @@ def _averages(path: Path) -> pd.DataFrame:
     return rows[rows["metric"].str.startswith("Average")]
 
 
-def _cells(table: pd.DataFrame, sign: str = "") -> list[str]:
-    """Values with their intervals; differences signed ("+"), and in bold where the interval does not contain
-    0.
-    """
-    kind = "difference" if sign else "value"
-    texts = []
-    for value, low, high in table[[kind, "low", "high"]].itertuples(index=False, name=None):
-        text = f"{value:{sign}.1f} [{low:{sign}.1f}, {high:{sign}.1f}]"
-        texts.append(f"**{text}**" if sign and low * high > 0 else text)
-    return texts
-
-
-def _more(folder: Path) -> list[tuple[str, pd.DataFrame]]:
-    """What a study has beside Table 1: Overall at the sealed tasks, and at temperature 0."""
-    names = {
-        "sealed tasks": folder / "seeds" / "sealed.csv",
-        "at temperature 0": folder / "seeds" / "greedy.csv",
-    }
-    return [(name, _averages(path)) for name, path in names.items() if path.is_file()]
-
-
 def _about(folder: Path) -> str:
     """What a study's Overall rests on."""
-    runs, more = siblings(Run(str(folder)), [REFERENCE]), dict(_more(folder))
+    runs, more = siblings(Run(str(folder)), [REFERENCE]), _tables(folder)
     profile, seeds = runs[0].profile(), ", ".join(str(run.profile().seed) for run in runs)
     rows = _averages(folder / "seeds" / "beside_paper.csv")
     plural = "s" * (len(runs) > 1)
     text = (
         f"Overall of Table 1 on {software(profile.apps)}, with 95 % intervals: {len(runs)} committed "
         f"run{plural} (seed{plural} {seeds}), {int(rows['tasks'].iloc[0])} test tasks, "
-        f"{profile.evaluation_runs} runs of each."
+        f"{profile.evaluation_runs} runs of each. *Average@k*: mean success over k runs of each task, "
+        "sampled at temperature 1. *Pass@k*: share of tasks that one of k runs solves, at least."
     )
-    if "sealed tasks" in more:
+    if "sealed" in more:
         played = ", ".join(str(run.profile().seed) for run in runs if run.profile().sealed)
         which = "" if played == seeds else f" ({played})"
-        count = int(more["sealed tasks"]["tasks"].iloc[0])
-        text += f" Sealed tasks: {count:,} others, drawn before any training, once each a seed{which}."
-    if "at temperature 0" in more:
-        text += " At temperature 0: the test tasks once each a seed."
+        count = int(_averages(folder / "seeds" / "sealed.csv")["tasks"].iloc[0])
+        repeats = pd.read_csv(folder / "seeds" / "sealed_repeats.csv")
+        text += (
+            f" *Sealed*: {count:,} more tasks, drawn by a seed that was fixed before any training, and "
+            f"played once by each run{which}; {len(repeats)} of them ask what one of the test tasks asks."
+        )
+    if "greedy" in more:
+        text += " *At temperature 0*: each test task once in each run."
     return text
-
-
-def _plain(system: str) -> str:
-    return SYSTEM_LABELS[system].strip("*").partition(" →")[0]
-
-
-def differences(folder: Path) -> str:
-    """Overall differences between systems over all seeds, beside the paper's, as a table; bold where the
-    interval excludes 0.
-    """
-    paper = _overall(folder / "seeds" / "beside_paper.csv")
-    paper = paper.set_index(["metric", "system"])
-    compared = _overall(folder / "seeds" / "comparisons.csv")
-    pairs = compared[["first", "second"]].drop_duplicates()
-    columns: dict[str, list[str]] = {}
-    for metric, rows in compared.groupby("metric", sort=False):
-        rows = pairs.merge(rows, validate="1:1")
-        columns[f"{metric}, ours"] = _cells(rows, "+")
-        theirs, named = paper.loc[metric, "paper_value"], paper.loc[metric, "paper_metric"].iloc[0]
-        columns[f"{named}, the paper"] = [
-            f"{theirs[row.second] - theirs[row.first]:+.2f}" for row in rows.itertuples()
-        ]
-    if (path := folder / "seeds" / "sealed_differences.csv").is_file():
-        columns["sealed tasks, ours"] = _cells(pairs.merge(_overall(path), validate="1:1"), "+")
-    names = [f"{_plain(row.second)} − {_plain(row.first).lower()}" for row in pairs.itertuples()]
-    head = ["difference, points", *columns]
-    return _table([head, ["---"] * len(head), *zip(names, *columns.values(), strict=True)])
 
 
 def seeds_section(folder: Path) -> str:
@@ -154,9 +118,7 @@ def seeds_section(folder: Path) -> str:
         ["---"] * (1 + len(runs)),
     ]
     for system, row in by_seed.iterrows():
-        lines.append(
-            [SYSTEM_LABELS[system].strip("*"), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)]
-        )
+        lines.append([plain_name(system), *(f"{row[str(run.profile().seed)]:.1f}" for run in runs)])
     return _table(lines)
 
 
@@ -178,21 +140,36 @@ def greedy_section(folder: Path) -> str:
     """Success of all systems at temperature 0 over all seeds; and on sealed tasks, where they were played."""
     parts = []
     for path, about, layout in (
-        (
-            "seeds/greedy",
-            "Temperature 0, each test task once a seed, all committed seeds",
-            grid,
-        ),
-        ("seeds/sealed", "Sealed tasks, each once a seed, the committed seeds that played them", grid),
-        (
-            "seeds/sealed_differences",
-            "Sealed tasks, differences in percentage points, the same seeds",
-            comparisons_grid,
-        ),
+        ("greedy", "Temperature 0, each test task once a seed, all committed seeds", grid),
+        ("greedy_differences", "Temperature 0, differences in percentage points", comparisons_grid),
+        ("sealed", "Sealed tasks, each once a seed, the committed seeds that played them", grid),
+        ("sealed_differences", "Sealed tasks, differences in percentage points", comparisons_grid),
     ):
-        if (table := folder / f"{path}.csv").is_file():
+        if (table := folder / f"seeds/{path}.csv").is_file():
             parts.append(f"{about}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")
     return "\n\n".join(parts) or "The run was made before systems were played at temperature 0 as well."
+
+
+def slices_section(folder: Path) -> str:
+    """What blindness earns, the runs of a task by temperature, success by kind and grade: over all seeds, or
+    of the run alone where the other seeds have no such table.
+    """
+    parts = []
+    for name, about, layout in (
+        (
+            "blind",
+            "What blindness earns: mean over tasks of the share of their episodes that are solved",
+            grid,
+        ),
+        ("passes", "Overall at each temperature", passes_grid),
+        ("kinds", "Overall Average@k by kind and grade of the task", kinds_grid),
+        ("factors", "Overall by factor of the perturbation", factors_grid),
+    ):
+        for place, whose in (("seeds", "all committed seeds"), ("tables", f"run {folder.name} alone")):
+            if (table := folder / place / f"{name}.csv").is_file():
+                parts.append(f"{about}; {whose}.\n\n{layout(pd.read_csv(table)).to_markdown(index=False)}")
+                break
+    return "\n\n".join(parts)
 
 
 def judge_section(folder: Path) -> str:
@@ -215,9 +192,10 @@ def judge_section(folder: Path) -> str:
 
 def labels_section(folder: Path) -> str:
     """What the judge made of each planner's attempts at train tasks: from the scores that stage `judge` has
-    written.
+    written, and its votes.
     """
     profile, parts = Run(str(folder)).profile(), []
+    failed = figures.labels(folder).set_index(["planner", "application"])["failed"]
     for planner, who in {
         "base": "base planner",
         "round1": "round-1 planners",
@@ -239,6 +217,7 @@ def labels_section(folder: Path) -> str:
                 "accepted by the judge": accepted,
                 "accepted and solved": [one["true_positive"] for one in scores],
                 "labelled steps": [one["positive_actions"] for one in scores],
+                "of these of failed attempts, %": [f"{failed[planner, one['app']]:.0f}" for one in scores],
             }
             parts.append(_table((name, *cells) for name, cells in rows.items()))
     return "\n\n".join(parts)
@@ -259,27 +238,17 @@ def rewards_section(folder: Path) -> str:
 
 def grades_section(folder: Path) -> str:
     """Solved test episodes by the grade of their task, of all seeds."""
-    episodes, profile = load_seeds(siblings(Run(str(folder)), [REFERENCE]))
-    grades = episodes["task_id"].str.extract(r"/(\w)", expand=False)
-    solved = episodes.assign(grade=grades).groupby(["grade", "system"])["success"].agg(["sum", "count"])
-    names = sorted(grades.unique())
-    lines = [
-        ["system", *(f"{grade} (of {solved.loc[grade, 'count'].iloc[0]})" for grade in names)],
-        ["---"] * (1 + len(names)),
-    ]
-    for system in profile.systems:
-        lines.append(
-            [
-                SYSTEM_LABELS[system].strip("*"),
-                *(str(int(solved.loc[(grade, system), "sum"])) for grade in names),
-            ]
-        )
-    return _table(lines)
+    table = figures.grades(folder)
+    of = table.groupby("grade")["of"].first()
+    solved = table.pivot(index="system", columns="grade", values="solved").loc[table["system"].unique()]
+    head = ["system", *(f"{grade} (of {of[grade]})" for grade in solved.columns)]
+    rows = ([plain_name(system), *counts] for system, *counts in solved.itertuples())
+    return _table([head, ["---"] * len(head), *rows])
 
 
 def ablations_section(folder: Path) -> str:
     """The tables of the committed ablations."""
-    over = "with 95 % intervals over tasks; of differences with three or more seeds over these too"
+    over = "with 95 % intervals over tasks; of differences with several seeds over these too"
     parts = [f"{about}, in percent (points) {over}.\n\n{table.to_markdown(index=False)}"
              for about, table in committed_tables().items()]  # fmt: skip
     return "\n\n".join(parts)
@@ -353,24 +322,24 @@ def real_table(folder: Path) -> str:
         return "No run of the study on real applications is committed."
     runs, profile = siblings(Run(str(study)), [REFERENCE]), Run(str(study)).profile()
     seeds = f"seed{'s' * (len(runs) > 1)} {', '.join(str(run.profile().seed) for run in runs)}"
-    solved, greedy = _averages(study / "seeds" / "table1.csv"), _averages(study / "seeds" / "greedy.csv")
-    gains = _averages(study / "seeds" / "comparisons.csv").query("first == 'base'")
-    above = dict(zip(gains["second"], _cells(gains, "+"), strict=True))
-    head = [solved["metric"].iloc[0], "percent", "points above the base planner", "percent at temperature 0"]
-    order = solved["system"].tolist()
-    cells = zip(
-        [SYSTEM_LABELS[system].strip("*") for system in order],
-        _cells(solved),
-        [above.get(system, "") for system in order],
-        _cells(greedy.set_index("system").loc[order]),
-        strict=True,
+    solved, greedy, gains, greedy_gains = (
+        _averages(study / "seeds" / f"{name}.csv")
+        for name in ("table1", "greedy", "comparisons", "greedy_differences")
     )
+    columns = {solved["metric"].iloc[0]: [plain_name(system) for system in solved["system"]]}
+    for values, differences, where in ((solved, gains, ""), (greedy, greedy_gains, " at temperature 0")):
+        differences = differences[differences["first"] == "base"]
+        above = dict(zip(differences["second"], marked_gaps(differences, "**"), strict=True))
+        same = values.set_index("system").loc[solved["system"]].reset_index()
+        columns[f"percent{where}"] = [*value_cells(same)]
+        columns[f"points above the base planner{where}"] = [above.get(name, "") for name in solved["system"]]
     about = (
         f"**On real software** ({', '.join(profile.apps)}; `coda reproduce --profile {REAL}`; {seeds}; "
         f"{int(solved['tasks'].iloc[0])} test tasks, {profile.evaluation_runs} runs of each, "
-        "95 % intervals over tasks; [docs/real-software.md](docs/real-software.md)):"
+        "95 % intervals over tasks, of differences over seeds too; "
+        "[docs/real-software.md](docs/real-software.md)):"
     )
-    return f"{about}\n\n{_table([head, ['---'] * len(head), *cells])}"
+    return f"{about}\n\n{_markdown(pd.DataFrame(columns))}"
 
 
 def commands_section(folder: Path) -> str:
@@ -405,6 +374,7 @@ PARTS: dict[str, dict[str, Callable[[Path], str]]] = {  # page -> the parts of i
     "docs/tables.md": {
         "results": results_section,
         "greedy": greedy_section,
+        "slices": slices_section,
         "ablations": ablations_section,
         "desktop": real_section,
     },
@@ -420,7 +390,10 @@ def marked(name: str, text: str) -> str:
 
 
 def show(folder: Path, root: Path = REPO) -> None:
-    """Renew the marked parts of the pages under `root`.  UserError if a page has no such mark."""
+    """Renew the marked parts of the pages under `root`, and the marked figures of README and docs.
+
+    UserError if a page lacks the mark of a part, and of a figure that no table has.
+    """
     for page, parts in PARTS.items():
         text = (root / page).read_text()
         for name, part in parts.items():
@@ -430,3 +403,5 @@ def show(folder: Path, root: Path = REPO) -> None:
                 raise UserError(f"{page} has no part between <!-- {name} --> and <!-- /{name} -->")
             text = before + marked(name, part(folder)) + after
         write_text(root / page, text)
+    for path in sorted({*(root / page for page in PARTS), *(root / "docs").glob("*.md")}):
+        write_text(path, figures.renewed(path.read_text()))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from safetensors.torch import load_file, save_file
 
 from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.errors import UserError
-from coda_lib.files import write_table, write_text
+from coda_lib.files import read_object, write_table, write_text
 from coda_lib.paths import REFERENCE
 from coda_lib.trajectory import load_trajectories, save_trajectories
 from coda_study.evaluation.ablations import TABLES, executors, novel, variants
@@ -31,13 +31,14 @@ from coda_study.evaluation.replay import without_screens
 from coda_study.evaluation.report import (
     beside_note,
     caption,
+    made_with,
     write_tables,
 )
 from coda_study.evaluation.results import html_report, save_tables
+from coda_study.evaluation.slices import blind, factors, kinds, passes
 from coda_study.evaluation.tables import (
     comparisons,
     load_episodes,
-    load_seeds,
     over_seeds,
     siblings,
     table1,
@@ -54,6 +55,7 @@ from coda_study.evaluation.votes import (
 from coda_study.formats.export import copy_planner, trained_planners
 from coda_study.run import Run
 from coda_study.show.figures import judge_bars, save, table1_bars
+from coda_study.stages import baselines
 from coda_study.stages.curve import curve_table
 from tools.pages import REAL, show
 
@@ -61,6 +63,7 @@ COMMITTED_FILES = (
     "tables/*", "figures/*", "manifest.json", "profile.yaml", "timings.json", "claims.json", "report.html",
     "judged/*/*.json", "judged/votes.parquet", "judges/*.parquet", "specialist/*/metrics.jsonl",
     "generalist/metrics.jsonl",
+    "baselines/*.parquet",
     "evaluation/*/[A-Za-z]*.parquet", "ablations/*.parquet", "ablations/transfer/*.parquet",
     "ablations/*/*/metrics.jsonl",
     "curve/*.parquet",
@@ -123,12 +126,15 @@ def copy_run(run: Run) -> Path:
 
 
 def halve(weights: Path) -> None:
-    """Write a file of weights again in 16 bit; the network computes in what its config says."""
-    save_file(
-        {name: tensor.to(torch.bfloat16) for name, tensor in load_file(weights).items()},
-        weights,
-        {"format": "pt"},
-    )
+    """Write a file of weights again in 16 bit, which loses nothing of a trained planner.
+
+    UserError for weights that were not rounded when they were saved: a copy would play other episodes.
+    """
+    whole = load_file(weights)
+    half = {name: tensor.to(torch.bfloat16) for name, tensor in whole.items()}
+    if any(not torch.equal(half[name].to(tensor.dtype), tensor) for name, tensor in whole.items()):
+        raise UserError(f"{weights.parent.name} was played with weights of 32 bit: train it again")
+    save_file(half, weights, {"format": "pt"})
 
 
 @contextmanager
@@ -148,24 +154,32 @@ def renewed(folder: Path) -> Iterator[Path]:
 def pool(folder: Path) -> Path:
     """Write the tables over all committed seeds of a reference run's study to its folder `seeds`."""
     runs = siblings(Run(str(folder)), [REFERENCE])
-    table, compared, spread, name = over_seeds(runs)
-    write_tables(folder / "seeds", table, compared, name)
-    if all(
-        run.greedy("base", run.profile().apps[0]).is_file() for run in runs
-    ):  # older runs were not played at temperature 0
-        greedy, profile = load_seeds(runs, "greedy")
-        save_averages(
-            folder / "seeds" / "greedy.csv",
-            table1(greedy, profile.systems, **table_settings(profile) | {"k": 1}),
-        )
-    if sealed_runs := [run for run in runs if run.profile().sealed]:
-        sealed, profile = load_seeds(sealed_runs, "sealed")
-        setup = table_settings(profile) | {"k": profile.sealed.runs}
-        save_averages(folder / "seeds" / "sealed.csv", table1(sealed, profile.systems, **setup))
-        compared = comparisons(sealed, profile.systems, profile.bootstrap_resamples, **setup)
-        save_averages(folder / "seeds" / "sealed_differences.csv", compared)
-    write_text(folder / "seeds" / "by_seed.csv", spread.to_csv(float_format="%.6g"))
+    tables, name = over_seeds(runs)
+    tables |= slices(runs)
+    write_tables(folder / "seeds", tables.pop("table1"), tables.pop("comparisons"), name)
+    for name, table in tables.items():
+        save_table(folder / "seeds" / f"{name}.csv", table)
     return folder / "seeds"
+
+
+def slices(runs: Sequence[Run]) -> dict[str, pd.DataFrame]:
+    """The tables of notebooks 10 and 18 that slice a study's episodes, as far as the runs have them."""
+    profile, tables = runs[0].profile(), {"kinds": kinds(runs)}
+    if all(run.greedy(*pair).is_file() for run in runs for pair in product(profile.systems, profile.apps)):
+        tables["passes"] = passes(runs)
+    if all(run.baselines(app).is_file() for run in runs for app in profile.apps):
+        tables["blind"] = blind(runs)
+    return tables | ({"factors": factors(runs)} if profile.perturb else {})
+
+
+def play_blind(run: Run) -> None:
+    """Let blind agents play the test tasks of a committed run that was made before there were some.
+
+    Its attempts at train tasks are not committed, so nothing is repeated of these.
+    """
+    for app in run.profile().apps:
+        if app not in DESKTOP_APPS and not run.baselines(app).is_file():
+            write_table(run.baselines(app), baselines.blind(run, app, run.actions("base", app)))
 
 
 def put_ablations(folder: Path) -> None:
@@ -185,11 +199,6 @@ def put_ablations(folder: Path) -> None:
                     shutil.copyfile(path, temporary / path.name)
 
 
-def save_averages(path: Path, table: pd.DataFrame) -> None:
-    """Write the rows of a table that are of Average@k."""
-    save_table(path, table[table["metric"].str.startswith("Average")])
-
-
 def save_table(path: Path, table: pd.DataFrame) -> None:
     write_text(path, table.to_csv(index=False, float_format="%.6g", lineterminator="\n"))
 
@@ -204,7 +213,9 @@ def renew(run: Run) -> None:
     how, setup = (profile.bootstrap_resamples, profile.seed), table_settings(profile)
     episodes, votes, rules = load_episodes(run), load_votes(run), voting_rules(profile.judge)
     table = table1(episodes, profile.systems, **setup)
-    write_tables(run.tables, table, comparisons(episodes, profile.systems, *how, **setup), name)
+    manifest = read_object(run.manifest, "profile", "code")
+    made = made_with(manifest["profile"], manifest["code"])
+    write_tables(run.tables, table, comparisons(episodes, profile.systems, *how, **setup), name, made)
     bars = {"table1": (table1_bars(table, text := caption(table, name)), f"{text} {beside_note(table)}")}
     judge = {
         planner: judge_table(votes[votes["planner"] == planner], rules[-1])
@@ -228,11 +239,13 @@ def renew(run: Run) -> None:
         save_tables(run, **tables, novel=novel(run, "spectra", *how))
     if (run.tables / "curve.csv").is_file():
         save_tables(run, curve=curve_table(run))
-    html_report(run.folder)
+    save_tables(run, **slices([run]))
+    html_report(run.folder, linked=run.view.is_file())  # the page itself is too large to commit
 
 
 if __name__ == "__main__":
     copied = [copy_run(Run(name)) for name in sys.argv[1:]]
+    play_blind(Run(str(REFERENCE / SHOWN)))
     for folder in copied or sorted(table.parents[1] for table in REFERENCE.glob("*/tables/table1.csv")):
         renew(Run(str(folder)))  # a run of older code has older tables
     for name in (SHOWN, REAL):

@@ -13,6 +13,7 @@ from coda_lib.config.sections import (
     EXPLORERS,
     LAST_SEED,
     SYSTEMS,
+    BaselineSettings,
     BaseModelSettings,
     Count,
     CurveSettings,
@@ -68,7 +69,9 @@ class Profile(Section):
     explore: dict[Explorer, ExploreSettings]  # without round1, specialists are trained in one round
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
+    perturb: bool = False  # whether each run of a task starts in another window, state and wording
     sealed: SealedSettings | None = None  # None: the test tasks alone
+    baselines: BaselineSettings = BaselineSettings()
     curve: CurveSettings | None = None  # None: no such study
     systems: Annotated[tuple[System, ...], Field(min_length=1)]
     step_limit: Count | None  # steps an episode; None: each task's own limit

@@ -111,6 +111,15 @@ class SealedSettings(Section):
     runs: Count = 1  # episodes of each task
 
 
+class BaselineSettings(Section):
+    """What stands beside Table 1 to be beaten (notebook 19); blind agents are played in any case."""
+
+    # of base planner and executor; the best one, by application, gives a row of its own; none: no such row
+    temperatures: tuple[NotNegative, ...] = ()
+    tasks: Count = 60  # of the development region an application, on which a temperature is chosen
+    runs: Count = 1  # episodes of each at each temperature
+
+
 class CurveSettings(Section):
     """How success grows with the number of distinct train tasks, at one number of episodes (notebook 17)."""
 
@@ -202,6 +211,7 @@ class SpecializeSettings(TrainingSettings):
     # states in shuffled passes, or by how much their task's runs differed
     draw: Literal["passes", "spread"] = "passes"
     refills: Number = 0  # times a step that states whose plans all earn the same are replaced
+    gate: bool = False  # a group of plans without a right one teaches nothing (`reward.RIGHT`)
 
     @model_validator(mode="after")
     def _whole_groups(self) -> SpecializeSettings:

@@ -7,7 +7,7 @@ A message is {'role': 'system'|'user'|'assistant', 'content': [{'type': 'text', 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import ceil, floor, sqrt
 from typing import Any, Protocol
 
@@ -58,19 +58,18 @@ class ReplayModel:
 
 @dataclass
 class Usage:
-    """What the requests of a served model came to."""
+    """What the requests of a served model came to; the last four count replies that are no whole text."""
 
     requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    empty: int = 0
+    cut: int = 0  # at the most tokens that a reply may have
+    refused: int = 0  # by the model, or by a filter of the server
+    tool_calls: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            *(
-                getattr(self, name) + getattr(other, name)
-                for name in ("requests", "prompt_tokens", "completion_tokens")
-            )
-        )
+        return Usage(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
 
 
 @dataclass(frozen=True)

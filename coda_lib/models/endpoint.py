@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 from collections.abc import Coroutine, Sequence
 from functools import cache, cached_property
+from pathlib import Path
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from coda_lib.models.chat import Message, ResizeRule, Sampling
 
 
+KEY = "CODA_API_KEY"  # the environment variable with the key of served models; KEY_FILE names a file of it
+KEY_FILE = "CODA_API_KEY_FILE"
 _MOST_TOKENS = 2**40  # of one answer
 _STARTING = Lock()  # the event loop
 
@@ -34,20 +38,21 @@ class EndpointModel:
 
     The client retries with backoff what can succeed a second time (no connection, a connection that breaks,
     time-outs, 408, 409, 429 and 5xx); the deadline is that of each whole request.  UserError names the server
-    if it does not answer, or with something else; Refused tells what it said. Several samples of one prompt
-    are the same conversation several times over: their seeds differ, and a server such as vLLM computes what
-    they have in common once.
+    if it does not answer, or with something else; Refused tells what it said. `api_key` is by default that of
+    `key_of_environment`.  Several samples of one prompt are the same conversation several times over: their
+    seeds differ, and a server such as vLLM computes what they have in common once.
     """
 
     def __init__(
         self,
         url: str,
         model: str,
-        api_key: str = "none",
+        api_key: str | None = None,
         concurrency: int = 8,
         deadline_s: float = 120.0,
         retries: int = 4,
     ):
+        self._key = api_key = api_key or key_of_environment() or "none"
         self.name, self.url, self.concurrency = model, url, concurrency
         self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
         self.usage = Usage()
@@ -100,7 +105,8 @@ class EndpointModel:
                 f"{self.url} does not answer ({why}): is the server running, and is the address right?"
             ) from error
         except openai.APIStatusError as error:
-            said = _quote(error.message)
+            said = error.message if self._key == "none" else error.message.replace(self._key, "(the key)")
+            said = _quote(said)
             raise Refused(
                 f"{self.url} answered {error.status_code} for model {self.name!r}: {said}"
             ) from error
@@ -120,6 +126,20 @@ class EndpointModel:
         from coda_lib.models.local import load_processor
 
         return load_processor(self.name).image_processor.resize_rule
+
+
+def key_of_environment() -> str:
+    """The key in the variable `KEY`, or in the file that `KEY_FILE` names.  UserError if it has none."""
+    if (key := os.environ.get(KEY)) or not (name := os.environ.get(KEY_FILE)):
+        return key or ""
+    try:
+        key = Path(name).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeError) as error:
+        fault = error.strerror if isinstance(error, OSError) else "it is no text of ASCII"
+        raise UserError(f"{KEY_FILE}={name}: {fault}") from error
+    if not key.isprintable() or not key:
+        raise UserError(f"{KEY_FILE}={name}: not one line with a key")
+    return key
 
 
 def _wait_for(answers: Coroutine[Any, Any, Any]) -> Any:
@@ -161,8 +181,13 @@ def read_answer(body: bytes) -> tuple[dict[str, Any], Usage]:
     counts = [
         usage.get(f"{side}_tokens") if isinstance(usage, dict) else None for side in ("prompt", "completion")
     ]
-    # a side field: where it is no count, the reply counts all the same
-    return answer, Usage(1, *(n if type(n) is int and 0 <= n < _MOST_TOKENS else 0 for n in counts))
+    # side fields: where one is not as it should be, the reply counts all the same
+    tokens = (n if type(n) is int and 0 <= n < _MOST_TOKENS else 0 for n in counts)
+    ended = first.get("finish_reason")
+    called = bool(message.get("tool_calls") or message.get("function_call"))
+    refused = bool(message.get("refusal")) or ended == "content_filter"
+    empty = not (message.get("content") or "").strip() and not refused and not called
+    return answer, Usage(1, *tokens, *map(int, (empty, ended == "length", refused, called)))
 
 
 def reply_of(answer: dict[str, Any]) -> str:

@@ -15,6 +15,8 @@ from coda_lib.applications import APPS, SPACE_APPS
 from coda_lib.errors import UserError
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from coda_lib.task import Task
     from coda_study.run import Run
 
@@ -31,6 +33,13 @@ def print_message(text: str) -> None:
     print_text(text, console=err)
 
 
+def bars() -> Progress:
+    """Bars on standard error while a command works; none where that is no terminal."""
+    from rich.progress import Progress
+
+    return Progress(console=err, transient=True, disable=not err.is_terminal)
+
+
 def show(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
     """Print a table at its full width, also in a narrow terminal, so that no figure is cut."""
     table = Table(*columns, box=None, pad_edge=False)
@@ -44,13 +53,15 @@ def print_json(value: Any) -> None:
 
 
 def run_of(name: str) -> Run:
-    """The run with this name under results/, or in this folder, such as results/reference/laptop."""
+    """The run of this folder, or with this name under results/, or else of the committed runs."""
+    from coda_lib.paths import REFERENCE
     from coda_study.run import Run
 
     run = Run(str(Path(name).resolve()) if Path(name).is_dir() else name)
-    if not run.folder.is_dir():
-        raise UserError(f"unknown run {name!r}: give a folder, or a name under results/")
-    return run
+    for found in (run, Run(str(REFERENCE / run.folder.name))):
+        if found.folder.is_dir():
+            return found
+    raise UserError(f"unknown run {name!r}: give a folder, or a name under results/ or results/reference/")
 
 
 def runs_of(names: Sequence[str]) -> list[Run]:

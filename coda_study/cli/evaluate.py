@@ -7,11 +7,18 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.progress import Progress
 from typer import Exit, Option
 
 from coda_lib.errors import UserError
-from coda_study.cli.console import applications, err, local_checkpoint, print_json, print_message, show
+from coda_study.cli.console import (
+    applications,
+    bars,
+    local_checkpoint,
+    print_json,
+    print_message,
+    print_text,
+    show,
+)
 from coda_study.cli.options import (
     AppOption,
     JsonOption,
@@ -24,6 +31,7 @@ from coda_study.cli.options import (
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+    from rich.progress import Progress
 
     from coda_lib.agent import Agent
     from coda_lib.config import Profile
@@ -42,6 +50,15 @@ def evaluate(
         int | None, Option(min=1, metavar="N", help="Only the first N tasks of an application.")
     ] = None,
     seed: SeedOption = None,
+    system: Annotated[
+        str | None,
+        Option(
+            "--as",
+            metavar="SYSTEM",
+            help="Sample with the seeds of stage `evaluate` for base, executor, stage1 or stage2: with the "
+            "seed of a run, its planner plays its episodes again.",
+        ),
+    ] = None,
     on: Annotated[
         Path | None,
         Option(metavar="FOLDER", help="Play ScienceBoard's task files in this folder on local applications."),
@@ -73,13 +90,14 @@ def evaluate(
     """
     import pandas as pd
 
-    from coda_lib.agent import resize_rule_of
-    from coda_lib.config import load_profile
+    from coda_lib.agent import models_of, resize_rule_of
+    from coda_lib.config import SYSTEMS, load_profile
     from coda_lib.files import locked, safe_name, write_table
     from coda_lib.paths import RESULTS
     from coda_study.fleet.collect import Collection
     from coda_study.fleet.sources import board_sets
-    from sciencedesk.space import check_split
+    from coda_study.usage import odd_replies
+    from sciencedesk.sets import check_split
 
     chosen = load_profile(profile, tuple(settings or ()))
     fleet = chosen.fleet.model_copy(update=_given(workers=workers, ray=ray or None))
@@ -90,6 +108,8 @@ def evaluate(
         (tasks and on, exclusive),
         (machines and not on, "--machines needs --on, the folder of the task files"),
         (ray and alone, "--ray needs --workers, their number"),
+        (system and on, "--as is for the tasks of a study, not for those of --on"),
+        (system and system not in SYSTEMS, f"--as {system}: choose one of {', '.join(SYSTEMS)}"),
         (keep and alone, "--keep needs --workers: only a fleet saves its episodes while it plays"),
     )
     for conflict, message in conflicts:
@@ -103,7 +123,9 @@ def evaluate(
     agent = chosen_agent(chosen, planner)
     if not on and planner != "none":
         for task_set in sets:
-            check_split(Path(local_checkpoint("planner", planner or chosen.models.planner)), task_set.name)
+            checkpoint = Path(local_checkpoint("planner", planner or chosen.models.planner))
+            if (warning := check_split(checkpoint, task_set.name)) and tasks:
+                print_message(warning)
     # applications with threads have a screen of their own size
     sets = [task_set.fitted(resize_rule_of(agent)) if task_set.threads else task_set for task_set in sets]
     home = keep or RESULTS / "fleet"
@@ -115,11 +137,14 @@ def evaluate(
             lock = folder.with_name(f".{folder.name}.lock")
             stack.enter_context(locked(lock, f"{other}: wait for it, or name a folder with --keep"))
         tables = []
-        with Progress(console=err, transient=True) as progress:
+        with bars() as progress:
             for task_set, folder in zip_longest(sets, folders):
-                tables.append(_play(task_set, agent, chosen, folder, progress))
+                tables.append(_play(task_set, agent, chosen, system, folder, progress))
                 if save:
                     write_table(save, pd.concat(tables))
+        for role, model in models_of(agent).items():
+            if odd := odd_replies(model):
+                print_message(f"{role}: {odd}")
         _report(sets, tables, agent.name, chosen, as_json)
         for folder in () if keep else folders:
             Collection(folder).clear()
@@ -133,7 +158,7 @@ def _given(**options: Any) -> dict[str, Any]:
 def _space_sets(profile: Profile, app: str | None, file: Path | None, limit: int | None) -> list[TaskSet]:
     """The tasks of a file of `coda tasks draw`, or the test tasks, of one application or of all."""
     from coda_study.fleet.sources import space_sets
-    from sciencedesk.space import read_set
+    from sciencedesk.sets import read_set
 
     drawn = read_set(file) if file else None
     apps = profile.apps if drawn is None else tuple(dict.fromkeys(task.app for task in drawn))
@@ -141,21 +166,32 @@ def _space_sets(profile: Profile, app: str | None, file: Path | None, limit: int
 
 
 def _play(
-    task_set: TaskSet, agent: Agent, profile: Profile, folder: Path | None, progress: Progress
+    task_set: TaskSet,
+    agent: Agent,
+    profile: Profile,
+    system: str | None,
+    folder: Path | None,
+    progress: Progress,
 ) -> DataFrame:
-    """A table of a task set's episodes, `evaluation_runs` of each task; a fleet keeps them in `folder`."""
-    from coda_lib.rollout import episodes, jobs
+    """A table of a task set's episodes, `evaluation_runs` of each task; a fleet keeps them in `folder`.
+
+    With the seeds of a study for a system, if one is named.
+    """
+    from coda_lib.rollout import episodes
+    from coda_study.draws import runs_of, stage_seed
     from coda_study.fleet.tasksets import play_tasks
 
-    todo = jobs(task_set.tasks, profile.evaluation_runs)
+    todo = runs_of(profile, task_set.tasks, profile.evaluation_runs, "test")
     bar = progress.add_task(task_set.name, total=len(todo))
 
     def on_progress(done: int, total: int) -> None:
         progress.update(bar, completed=done)
 
-    how = (profile.seed, profile.concurrency, profile.step_limit, profile.fleet, folder)
+    seed = stage_seed(profile, "evaluate", system, task_set.name) if system else profile.seed
+    how = (seed, profile.concurrency, profile.step_limit, profile.fleet, folder)
     played = play_tasks(task_set, agent, todo, *how, progress=on_progress, report=print_message)
-    return episodes(played, task_set.tasks, agent.name, profile.seed)
+    table = episodes(played, task_set.tasks, agent.name, profile.seed)
+    return table.assign(edition=task_set.edition) if task_set.edition else table
 
 
 def _report(
@@ -175,6 +211,8 @@ def _report(
             value, low, high = (100 * row[name] for name in ("value", "low", "high"))
             cells.append((row["app"], row["metric"], tasks, f"{value:.1f} [{low:.1f}, {high:.1f}]"))
         show(("application", "metric", "tasks", "percent [95 % interval]"), cells)
+        for task_set in (task_set for task_set in sets if task_set.edition):
+            print_text(f"{task_set.name}: task files of {task_set.edition}")
     if broken:  # a fleet's folder stays, so that the next call goes on
         fleet = profile.fleet.workers
         again = "the same command plays their broken episodes again" if fleet else "play them again"
@@ -204,6 +242,7 @@ def _measures(task_set: TaskSet, table: DataFrame, k: int) -> list[dict[str, Any
         estimate = statistics.mean_over_tasks([scores])
         interval = {name: getattr(estimate, name) for name in ("value", "low", "high")}
         about = {"app": task_set.name, "metric": f"{metric}@{k}", "tasks": len(matrix)}
+        about |= {"edition": task_set.edition} if task_set.edition else {}
         rows.append(about | counts | interval)
     return rows
 

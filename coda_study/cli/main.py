@@ -21,6 +21,7 @@ from typer.core import TyperCommand
 from coda_lib.errors import UserError, expected, one_line
 from coda_study.cli import apps, check, estimate, evaluate, fleet, play, study, tasks
 from coda_study.cli import view as viewer
+from coda_study.cli.caches import settle_caches
 from coda_study.cli.console import local_checkpoint, out, print_json, print_message, print_text, run_of, show
 from coda_study.cli.options import JsonOption, ProfileOption, RunArgument, SettingsOption
 
@@ -117,8 +118,9 @@ def reproduce(
         from coda_study.evaluation.tables import over_seeds
 
         home = next((target for target, settled in runs.items() if settled.seed == chosen.seed), [*runs][0])
-        table, compared, _, title = over_seeds(list(runs))
-        _show_table(home.seeds / "table1.md", write_tables(home.seeds, table, compared, title))
+        tables, title = over_seeds(list(runs))
+        files = write_tables(home.seeds, tables["table1"], tables["comparisons"], title)
+        _show_table(home.seeds / "table1.md", files)
 
 
 def _show_outcome(run: Run, outcome: Outcome, until: str) -> None:
@@ -222,6 +224,7 @@ def main() -> None:
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # where the output is no UTF-8, a sign is lost and no command
+    settle_caches()
     try:
         app()
     except Exception as error:

@@ -43,7 +43,9 @@ def audit(as_json: JsonOption = False) -> None:
 
 def claims(run_names: RunsArgument, as_json: JsonOption = False) -> None:
     """Decide the paper's claims by a run, or several seeds together, with the evidence."""
-    from coda_study.evaluation.claims import decide_claims, load_claims, load_systems
+    import pandas as pd
+
+    from coda_study.evaluation.claims import decide_claims, elsewhere, load_claims, load_systems
     from coda_study.evaluation.paper import Provenance
     from coda_study.evaluation.votes import votes_and_rules
 
@@ -54,6 +56,7 @@ def claims(run_names: RunsArgument, as_json: JsonOption = False) -> None:
     seed, k = (0, profile.evaluation_runs) if several else (profile.seed, None)
     how = (profile.bootstrap_resamples, seed, Provenance.of(profile), k)
     table = decide_claims(load_claims(), episodes, *votes_and_rules(runs), systems, profile.apps, *how)
+    table = pd.concat([table, *elsewhere(load_claims(), runs, *how[:3])], ignore_index=True)
     if as_json:
         print_json(records(table))
         return
@@ -77,22 +80,26 @@ def seeds(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show Table 1 over several seeds of the same study: means over the seeds, and their spread."""
+    """Show Table 1 over several seeds of the same study, beside the paper's; sealed tasks; temperature 0."""
     from coda_study.evaluation import report
-    from coda_study.evaluation.tables import over_seeds
+    from coda_study.evaluation.tables import BESIDE, over_seeds
 
-    table, compared, spread, name = over_seeds(runs_of(run_names))
-    spread = spread.reset_index()
+    tables, name = over_seeds(runs_of(run_names))
     if save:
-        report.write_tables(save, table, compared, name)
+        report.write_tables(save, tables["table1"], tables["comparisons"], name)
     if as_json:
-        parts = {"table1": table, "comparisons": compared, "by_seed": spread}
-        print_json({key: records(part) for key, part in parts.items()})
+        print_json({key: records(part) for key, part in tables.items()})
         return
-    grids = {
-        report.caption(table, name): report.grid(table), report.COMPARED: report.comparisons_grid(compared),
-        "Overall Average@k of each seed, percent": spread.round(1),
-    }  # fmt: skip
+    systems, differences = report.overall_grids(tables)
+    grids = {f"Overall of {name}, beside the paper's": systems, "Differences of Overall": differences}
+    for key, table in tables.items():
+        if key == "by_seed":
+            grids["Overall Average@k of each seed, percent"] = table.round(1)
+            continue
+        of, compared = BESIDE.get(key.partition("_")[0]), "difference" in table
+        text = report.caption(table, name, report.COMPARED if compared else report.SUCCESS)
+        lay_out = report.comparisons_grid if compared else report.grid
+        grids[f"{of.capitalize()}. {text}" if of else text] = lay_out(table)
     for title, grid in grids.items():
         print_text(f"\n{title}")
         show(map(str, grid.columns), grid.itertuples(index=False))
@@ -195,8 +202,8 @@ def judge_run(
     from coda_lib.models.endpoint import EndpointModel
     from coda_study.formats.judging import judge_folder
 
-    key = read_text(api_key_file).strip() if api_key_file else "none"
-    if not key:
+    key = read_text(api_key_file).strip() if api_key_file else None
+    if key == "":
         raise UserError(f"{api_key_file} holds no API key")
     served, name = EndpointModel(endpoint, model, key), safe_name(model.replace("/", "_"))
     with Progress(console=err, transient=True) as progress:

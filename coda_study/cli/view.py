@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
 from coda_lib.errors import UserError
 from coda_lib.files import require_file, require_folder
-from coda_study.cli.console import applications, print_text, run_of
+from coda_study.cli.console import applications, bars, print_text, run_of
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 
 def view(
@@ -44,13 +48,15 @@ def view(
     )
     require(target)
     names = [runs[source].folder.name if source in runs else Path(source).name for source in sources]
-    evidence = Evidence(", ".join(names))
-    for source, name in zip(sources, names, strict=True):
-        prefix = f"{name}: " if sources[1:] else ""
-        if source in runs:
-            read_run(runs[source], evidence, chosen, prefix, None if train_tasks < 0 else train_tasks)
-        else:
-            read_logs(Path(source), evidence, prefix)
+    evidence, limit = Evidence(", ".join(names)), None if train_tasks < 0 else train_tasks
+    with bars() as progress:
+        for source, name in zip(sources, names, strict=True):
+            prefix, bar = f"{name}: " if sources[1:] else "", progress.add_task(name, total=None)
+            if source in runs:
+                moved = partial(_move, progress, bar)
+                read_run(runs[source], evidence, chosen, prefix, limit, moved)
+            else:
+                read_logs(Path(source), evidence, prefix)
     if not evidence.episodes:
         of_apps = f" of {', '.join(chosen)}" if chosen else ""
         raise UserError(f"{', '.join(sources)}: no episodes are kept there{of_apps}")
@@ -61,6 +67,10 @@ def view(
     counts = f"{len(evidence.episodes):,} episodes, {played:,} of them step by step"
     size = f"{len(evidence.pictures):,} screenshots, {page.stat().st_size / 1e6:.1f} MB"
     print_text(f"{display(page)}: {counts}, {size}")
+
+
+def _move(progress: Progress, bar: TaskID, done: int, total: int) -> None:
+    progress.update(bar, completed=done, total=total)
 
 
 def _is_run(path: Path) -> bool:

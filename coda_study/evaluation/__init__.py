@@ -9,10 +9,11 @@ PUBLIC = {  # module: names
         "table1", "table_settings",
     ],
     "report": [
-        "beside_grid", "beside_note", "caption", "claims_grid", "comparisons_grid", "endings_grid", "grid",
-        "rules_grid",
+        "beside_grid", "beside_note", "caption", "claims_grid", "comparisons_grid", "endings_grid",
+        "factors_grid", "grid", "kinds_grid", "passes_grid", "rules_grid", "temperatures_grid",
     ],
     "endings": ["ENDINGS", "ending_of", "endings"],
+    "slices": ["blind", "factors", "kinds", "passes", "temperatures"],
     "votes": [
         "cast", "compare_rules", "judge_table", "load_table2_votes", "load_votes", "table2", "table2_rules",
         "voting_rules",

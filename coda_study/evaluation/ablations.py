@@ -56,7 +56,7 @@ def variants(*runs: Run, resamples: int = RESAMPLES, seed: int = 0) -> pd.DataFr
     return pd.DataFrame(rows)[columns]
 
 
-_MEASURED = ("value", "low", "high", "difference", "difference_low", "difference_high", "p")
+_MEASURED = ("value", "low", "high", "difference", "difference_low", "difference_high")
 
 
 def _against(
@@ -71,7 +71,7 @@ def _against(
     for system in systems:
         if system != first:
             gap = tables.compare(matrices, "Average", (first, system), OVERALL, **how)
-            gaps[system] = [gap[name] for name in ("difference", "low", "high", "p")]
+            gaps[system] = [gap[name] for name in ("difference", "low", "high")]
     gaps = pd.DataFrame.from_dict(gaps, orient="index", columns=_MEASURED[3:])
     return table.join(gaps, on="system")[["system", *_MEASURED, "tasks", "runs"]]
 
@@ -134,11 +134,11 @@ def committed_tables(name: str = "ablations") -> dict[str, pd.DataFrame]:
 
 
 def layout(table: pd.DataFrame) -> pd.DataFrame:
-    """The names, `12.9 [5.1, 22.4]`, and the difference with its p value; empty where there is none."""
+    """The names, `12.9 [5.1, 22.4]`, and the difference; empty where there is none."""
     names = [name for name in ("variant", "changed", "executor", "planner", "system") if name in table]
     names += ["seeds"] if "seeds" in table and table["seeds"].max() > 1 else []
     value, gaps = [], []
-    for shown, low, high, *gap, p in table[list(_MEASURED)].itertuples(index=False, name=None):
+    for shown, low, high, *gap in table[list(_MEASURED)].itertuples(index=False, name=None):
         value.append(format_interval(shown, low, high))
-        gaps.append("" if pd.isna(p) else f"{format_interval(*gap, '+.1f')}, p = {p:.3f}")
+        gaps.append("" if pd.isna(gap[0]) else format_interval(*gap, "+.1f"))
     return table[names].fillna("").assign(**{"Overall Average@k": value, "difference": gaps})

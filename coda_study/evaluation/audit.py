@@ -1,4 +1,6 @@
-"""An audit of the paper's own Tables 1 and 2, computed from data/paper/*.csv alone (CODA, arXiv 2508.20096).
+"""An audit of the paper's own Tables 1 and 2 (CODA, arXiv 2508.20096), and of the keys that they rest on.
+
+The tables are those of data/paper/*.csv, the keys those of ScienceBoard's editions (data/scienceboard).
 
 A cell of Table 1 is a share of episodes (Average@k: tasks x k) or of tasks (Pass@k), printed to a hundredth
 of a percent, so that only some figures are possible.  All arithmetic is on integers: a figure is a whole
@@ -20,13 +22,13 @@ JUDGES = ("Qwen2.5-VL-72B-single", "72B-GUI-Judge")  # before and after fine-tun
 
 
 def audit_paper() -> dict[str, pd.DataFrame]:
-    """All parts of the audit: cells, overalls, pooled, comparisons, judges."""
+    """All parts of the audit: cells, overalls, pooled, comparisons, judges, keys."""
     table = load_table1()
     counted = cells(table)
     together = pooled(counted)
     return {
         "cells": counted, "overalls": overalls(table, counted), "pooled": together,
-        "comparisons": comparisons(counted, together), "judges": judges(load_table2()),
+        "comparisons": comparisons(counted, together), "judges": judges(load_table2()), "keys": keys(),
     }  # fmt: skip
 
 
@@ -142,6 +144,14 @@ def judges(table: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([wide, changes], axis=1).reset_index(drop=True)
 
 
+def keys() -> pd.DataFrame:
+    """The wrong or doubtful keys of ScienceBoard's two editions.  Columns: edition, task, fault, how."""
+    from sciencedesk.board.keys import decided  # SymPy takes a second
+
+    rows = [(edition, key.task, fault, key.how) for edition, key, fault in decided()]
+    return pd.DataFrame(rows, columns=["edition", "task", "fault", "how"])
+
+
 def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
     """The results of the audit, a sentence each."""
     sentences = [
@@ -157,8 +167,16 @@ def findings(parts: dict[str, pd.DataFrame]) -> list[str]:
     whole = parts["comparisons"].query("application == @OVERALL")
     sentences += [_compared(table, model) for model, table in whole.groupby("second", sort=False)]
     single = parts["pooled"].query("k == 1")["model"].nunique()
-    last = f"{single} of the baselines rest on one run a task (Average@1), where CODA has eight."
-    return [*sentences, last]
+    sentences.append(f"{single} of the baselines rest on one run a task (Average@1), where CODA has eight.")
+    by_edition = parts["keys"].groupby("edition").size()
+    sentences.append(
+        f"{by_edition['release']} keys of ScienceBoard's release, on which the paper's figures rest, are "
+        f"wrong or doubtful; of the corrected edition (verified), a year younger, {by_edition['verified']}."
+    )
+    return sentences + [
+        f"Key of {row.task} ({row.edition}): {row.fault}. Decided by: {row.how}."
+        for row in parts["keys"].itertuples()
+    ]
 
 
 def _tuned(table: pd.DataFrame, benchmark: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,13 +16,15 @@ from coda_lib.files import load_rows
 from coda_lib.judge import Rule
 from coda_lib.paths import DATA
 from coda_study.evaluation.paper import LABELS, OVERALL, Provenance, load_table1, load_table2
-from coda_study.evaluation.statistics import RESAMPLES
+from coda_study.evaluation.statistics import RESAMPLES, settles
 from coda_study.evaluation.tables import (
+    BESIDE,
     PAPER_MODELS,
     Matrices,
     compare,
     load_seeds,
     numbered_on,
+    played_beside,
     read_episodes,
     success_matrices,
 )
@@ -32,7 +34,7 @@ from coda_study.run import Run
 CLAIMS = DATA / "claims.yaml"
 JOINT = "joint"  # the ablation with one planner for all applications
 COLUMNS = [
-    "claim", "metric", "application", "reported", "difference", "low", "high", "p", "verdict", "rests_on",
+    "claim", "metric", "application", "reported", "difference", "low", "high", "verdict", "rests_on",
 ]  # fmt: skip
 
 
@@ -98,10 +100,9 @@ def decide_claims(
     the seeds, each of which has `k` of its runs (default: all).
 
     Columns: claim, metric, application, reported (the paper's difference, if it gives one), difference, low,
-    high (percentage points; the 95 % interval), p (sign-flip test over tasks, not corrected for the number of
-    claims; none for voting rules), verdict, rests_on, provenance.  The verdict is `supported` where the whole
-    interval lies above zero, `contradicted` where it lies below, `undecided` otherwise, and `not tested` in a
-    smoke run and where the run lacks the systems or votes.
+    high (percentage points; the 95 % interval), verdict, rests_on, provenance.  The verdict is `supported`
+    where the whole interval lies above zero, `contradicted` where it lies below, `undecided` otherwise, and
+    `not tested` in a smoke run and where the run lacks the systems or votes.
 
     Raises EpisodesError that names missing episodes: no claim rests silently on fewer tasks.
     """
@@ -117,6 +118,30 @@ def decide_claims(
                 decided = _of_systems(test, matrices, systems, apps, *drawing, k)
         rows += [{"claim": claim.claim, "verdict": _verdict(row, provenance)} | row for row in decided]
     return pd.DataFrame(rows, columns=COLUMNS).assign(provenance=str(provenance))
+
+
+def elsewhere(
+    claims: Sequence[Claim], runs: Sequence[Run], resamples: int, seed: int, provenance: Provenance
+) -> Iterator[pd.DataFrame]:
+    """`decide_claims` about systems once more: at sealed tasks and at temperature 0, where played."""
+    profile = runs[0].profile()
+    for of, episodes, k in played_beside(runs):
+        systems = [claim.model_copy(update={"test": claim.test.model_copy(update={"metrics": ("Average",)})})
+                   for claim in claims if isinstance(claim.test, DifferenceTest)]  # fmt: skip
+        table = decide_claims(
+            systems,
+            episodes,
+            pd.DataFrame(),
+            (),
+            profile.systems,
+            profile.apps,
+            resamples,
+            seed,
+            provenance,
+            k,
+        )
+        table = table[table["difference"].notna()]
+        yield table.assign(metric=table["metric"] + f", {BESIDE[of]}")
 
 
 def _of_systems(
@@ -163,4 +188,6 @@ def _of_rules(test: RulesTest, votes: pd.DataFrame, rules: Sequence[Rule], resam
 def _verdict(gap: dict, provenance: Provenance) -> str:
     if "low" not in gap or provenance == Provenance.SMOKE:
         return "not tested"
-    return "supported" if gap["low"] > 0 else "contradicted" if gap["high"] < 0 else "undecided"
+    if not settles(gap["low"], gap["high"]):
+        return "undecided"
+    return "supported" if gap["difference"] > 0 else "contradicted"

@@ -5,7 +5,7 @@ An episode is a function of both, so some two hundred bytes are enough to look a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -58,16 +58,21 @@ def _with_screens(trajectory: Trajectory, screens: Sequence[bytes]) -> Trajector
 
 
 def replayed(
-    trajectories: Sequence[Trajectory], app: str, tasks: Mapping[str, Task], count: Replay
+    trajectories: Sequence[Trajectory],
+    app: str,
+    tasks: Mapping[str, Task],
+    count: Replay,
+    start: Callable[[Task, int], Task] = lambda task, run: task,
 ) -> list[Trajectory]:
     """The trajectories of `without_screens` with their screenshots, which are drawn again; adds to `count`.
 
-    Left out is an episode whose task is not among `tasks`, by its id and text, and one in which the
-    application broke.
+    `start` gives a task as one of its runs starts it (`draws.start_of`).  Left out is an episode whose task
+    is not among `tasks`, by its id and text, and one in which the application broke.
     """
     env, whole = ScienceDesk(app), []
     for trajectory in trajectories:
         task = tasks.get(trajectory.task_id)
+        task = task and start(task, trajectory.run)
         same = task and task.instruction == trajectory.instruction
         if same and trajectory.stop is not StopReason.ENVIRONMENT_ERROR:
             with suppress(EnvironmentFault):  # counted as left out

@@ -23,7 +23,7 @@ from coda_study.evaluation.ablations import TABLES as ABLATION_TABLES
 from coda_study.evaluation.ablations import layout as ablation_layout
 from coda_study.evaluation.claims import DifferenceTest, RulesTest, load_claims
 from coda_study.evaluation.paper import OVERALL, Provenance, ledger
-from coda_study.evaluation.provenance import write_manifest
+from coda_study.evaluation.provenance import code_state, write_manifest
 from coda_study.run import Run
 
 PAGE = "view.html"
@@ -44,7 +44,8 @@ def save_results(
     become tables/{name}.csv.  Returns the files of Table 1 and of the comparisons, and the page.
     """
     write_json(run.claims, records(claims))
-    files = report.write_tables(run.tables, table, compared, run.folder.name)
+    made = report.made_with(run.profile().model_dump(mode="json"), code_state())
+    files = report.write_tables(run.tables, table, compared, run.folder.name, made)
     save_tables(run, claims=claims, **others)
     write_text(run.tables / "deviations.csv", ledger(run.profile()).to_csv(index=False))
     write_manifest(run, run.profile())
@@ -59,12 +60,13 @@ def save_tables(run: Run, **tables: pd.DataFrame) -> None:
         write_text(run.tables / f"{name}.csv", content)
 
 
-def html_report(run_dir: Path) -> Path:
+def html_report(run_dir: Path, linked: bool = True) -> Path:
     """Write run_dir/report.html: tables, figures, manifest and wall times of a run in one file.
 
     Reads tables/*.csv (those of `SECTIONS` are laid out, others shown as they are), figures/*.svg with the
     captions in their metadata, manifest.json and timings.json (seconds by stage); the report says where one
-    of the last two is missing.  Raises UserError where there is no Table 1.
+    of the last two is missing.  `linked`: cells lead into view.html, for a run that has or gets that page.
+    Raises UserError where there is no Table 1.
     """
     if not (run_dir / "tables" / "table1.csv").exists():
         raise UserError(f"{run_dir} has no tables/table1.csv: finish the run first")
@@ -72,28 +74,31 @@ def html_report(run_dir: Path) -> Path:
     run, provenance = run_dir.name, " and ".join(frames["table1"]["provenance"].unique())
     names = [*filter(frames.__contains__, SECTIONS), *(name for name in frames if name not in SECTIONS)]
     captions = {name: f"tables/{name}.csv of run {run}, {provenance}." for name in names}
+    manifest = _read_if_written(run_dir / "manifest.json")
+    made = report.made_with(manifest["profile"], manifest["code"]) if manifest else ""
     for name in filter(frames.__contains__, report.CAPTIONED):
-        captions[name] = report.CAPTIONED[name][1](frames[name], run)
+        captions[name] = report.CAPTIONED[name][1](frames[name], run, made)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True,
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     page = environment.get_template("report.html.j2").render(
         run=run,
+        linked=linked,
         provenance=provenance,
-        tables=[_section(name, frames[name], captions[name]) for name in names],
+        tables=[_section(name, frames[name], captions[name], linked) for name in names],
         figures=[_figure(path) for path in sorted((run_dir / "figures").glob("*.svg"))],
-        manifest=_read_if_written(run_dir / "manifest.json"),
+        manifest=manifest,
         timings=_read_if_written(run_dir / "timings.json"),
     )
     write_text(run_dir / "report.html", page)
     return run_dir / "report.html"
 
 
-def _section(name: str, table: pd.DataFrame, caption: str) -> dict:
+def _section(name: str, table: pd.DataFrame, caption: str, linked: bool) -> dict:
     """The part of the report about a table: its title, caption, columns, and rows of (text, link or "")."""
     title, lay_out, links_of = SECTIONS.get(name, (name.capitalize(), _as_it_is, None))
-    layout, links = lay_out(table), links_of(table) if links_of else pd.DataFrame()
+    layout, links = lay_out(table), links_of(table) if links_of and linked else pd.DataFrame()
     if isinstance(links, pd.Series):  # one of each row, which the layout puts where the row's cell is
         links = lay_out(table, links)
     links = links.reindex(columns=layout.columns, index=layout.index)
@@ -191,9 +196,14 @@ SECTIONS = {  # tables/NAME.csv: its title, its layout, and the links of its row
         partial(_links, columns=("system", "ending")),
     ),
     "greedy": (
-        "Without chance: success in percent, each task once at temperature 0", report.grid,
+        "At temperature 0: success in percent, each task once", report.grid,
         partial(_cell_links, of="greedy"),
     ),
+    "blind": ("What blindness earns: success in percent", report.grid, None),
+    "passes": ("Average, Pass@k, Pass^k and tasks that flip, by temperature", report.passes_grid, None),
+    "temperatures": ("The base planner at development tasks, by temperature", report.temperatures_grid, None),
+    "kinds": ("By kind and grade of the task: Average@k, Overall", report.kinds_grid, None),
+    "factors": ("By factor of the perturbation: Average, Overall", report.factors_grid, None),
     "sealed": ("Sealed tasks: success in percent", report.grid, None),
     "sealed_differences": ("Sealed tasks: differences in percentage points", report.comparisons_grid, None),
     "table2": ("Table 2", _rules, partial(_rule_links, of="mix")),

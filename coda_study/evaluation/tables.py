@@ -5,7 +5,7 @@ All are computed from evaluation tables, with a row per episode: task_id, app, r
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -25,6 +25,7 @@ from coda_study.evaluation.statistics import RESAMPLES, EpisodesError
 from coda_study.run import Run
 
 FAMILIES = ("Average", "Pass")
+STEADY = (*FAMILIES, "Pass^", "Flips")  # with how alike the runs of a task end
 PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stands beside
     "base": "Qwen2.5-VL-32B",
     "executor": "UI-TARS-1.5-7B",
@@ -32,9 +33,10 @@ PAPER_MODELS = {  # the row of the paper's Table 1 that each of our systems stan
     "stage2": "CODA (Stage-2)",
 }
 PAIRS = (("base", "stage1"), ("stage1", "stage2"), ("base", "stage2"))
+BESIDE = {"sealed": "sealed tasks", "greedy": "at temperature 0"}  # what a study has beside Table 1
 
-# at the test tasks, at these without chance, at the sealed tasks
-Episodes = Literal["evaluation", "greedy", "sealed"]
+# at the test tasks, at these without chance, at the sealed tasks, of what stands beside Table 1
+Episodes = Literal["evaluation", "greedy", "sealed", "baselines"]
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
 
 
@@ -49,8 +51,10 @@ def load_episodes(
 ) -> pd.DataFrame:
     """The episodes of a run, of all its systems or of these.  UserError names what was not evaluated."""
     profile = run.profile()
-    path_of = {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}[of]
-    paths = [path_of(*pair) for pair in product(systems or profile.systems, profile.apps)]
+    path_of = {"evaluation": run.evaluation, "greedy": run.greedy, "sealed": run.sealed}
+    path_of["baselines"] = lambda _, app: run.baselines(app)  # one file for all of them
+    pairs = product(systems or profile.systems, profile.apps)
+    paths = list(dict.fromkeys(path_of[of](*pair) for pair in pairs))
     if absent := [path for path in paths if not path.is_file()]:
         missing = f"{len(absent)} of {len(paths)} evaluations"
         raise UserError(f"run {run.name}: {missing} are not there, {display(absent[0])} first")
@@ -64,15 +68,16 @@ def table_settings(profile: Profile) -> dict[str, Any]:
 
 def table1(
     episodes: pd.DataFrame, systems: Sequence[str] = SYSTEMS, *, apps: Sequence[str] = APPS,
-    provenance: Provenance = Provenance.MEASURED, k: int | None = None,
+    provenance: Provenance = Provenance.MEASURED, k: int | None = None, families: Sequence[str] = FAMILIES,
 ) -> pd.DataFrame:  # fmt: skip
     """Table 1 of a run, or of several seeds (`load_seeds`), a row per cell.
 
     Columns: metric, system, application, value, low, high, tasks, runs, interval, provenance.  Metrics are
     Average@k and Pass@k with k the number of runs of a seed (default: all runs of a task); with several seeds
-    they are means over the seeds.  Value, low and high are percent, low to high the 95 % interval. `interval`
-    names its method: Wilson's, with tasks as the trials (`statistics.mean_over_tasks`).  Overall is the
-    unweighted mean of `apps`.
+    they are means over the seeds.  With the `families` STEADY there are Pass^k, the share of tasks that all k
+    runs solve (arXiv 2406.12045), and Flips@k, that of tasks which some of k runs solve and some do not.
+    Value, low and high are percent, low to high the 95 % interval. `interval` names its method: Wilson's,
+    with tasks as the trials (`statistics.mean_over_tasks`).  Overall is the unweighted mean of `apps`.
 
     Raises EpisodesError unless all systems have the same tasks and runs.
 
@@ -84,13 +89,13 @@ def table1(
     """
     matrices = success_matrices(episodes, systems, apps)
     rows = []
-    for family, system, application in product(FAMILIES, systems, (*apps, OVERALL)):
+    for family, system, application in product(families, systems, (*apps, OVERALL)):
         chosen = [matrices[system, app] for app in _members(application, apps)]
         scores = [_scores(family, matrix, k).mean(axis=1) for matrix in chosen]
         estimate = statistics.mean_over_tasks(scores)
         rows.append(
             {
-                "metric": f"{family}@{k or chosen[0].shape[1]}",
+                "metric": f"{family}{'' if '^' in family else '@'}{k or chosen[0].shape[1]}",
                 "system": system,
                 "application": application,
                 "value": 100 * estimate.value,
@@ -108,10 +113,8 @@ def comparisons(
 
     The pairs are those of PAIRS that `systems` contains.  Every row draws from its own generator with the
     same seed, so that it does not depend on the other rows.  Columns: metric, first, second, application,
-    difference (second minus first, percentage points), p (sign-flip test over tasks), mcnemar_p (exact;
-    Pass@k of one seed only, Overall pools all tasks), low, high (95 %, paired bootstrap over tasks, of three
-    or more seeds over these too), tasks, runs, interval, provenance.  The p values are not corrected for the
-    number of comparisons.
+    difference (second minus first, percentage points), low, high (95 %, over tasks and seeds:
+    `statistics.paired_difference`), tasks, runs, interval, provenance.
 
     Raises EpisodesError unless all these systems have the same tasks and runs.
     """
@@ -132,13 +135,10 @@ def compare(
     chosen = [[matrices[system, app] for app in _members(application, apps)] for system in pair]
     before, after = ([_scores(family, matrix, k) for matrix in side] for side in chosen)
     result = statistics.paired_difference(before, after, np.random.default_rng(seed), resamples)
-    solved = [np.concatenate(side)[:, 0] == 1 for side in (before, after)]
     runs = chosen[0][0].shape[1]
     return {
         "metric": f"{family}@{k or runs}", "first": pair[0], "second": pair[1], "application": application,
-        "difference": 100 * result.value, "p": result.p,
-        "mcnemar_p": statistics.mcnemar_p(*solved) if family == "Pass" and k in (None, runs) else np.nan,
-        **_evidence(result, chosen[0], provenance),
+        "difference": 100 * result.value, **_evidence(result, chosen[0], provenance),
     }  # fmt: skip
 
 
@@ -190,7 +190,10 @@ def _members(application: str, apps: Sequence[str]) -> Sequence[str]:
 def _scores(family: str, matrix: pd.DataFrame, k: int | None = None) -> np.ndarray:
     """Score of each task with each seed, which has k of the runs: (tasks, seeds)."""
     k = k or matrix.shape[1]
-    score = statistics.task_average if family == "Average" else partial(statistics.task_pass, k=k)
+    score = {
+        "Average": statistics.task_average, "Pass": partial(statistics.task_pass, k=k),
+        "Pass^": partial(statistics.task_always, k=k), "Flips": partial(statistics.task_flips, k=k),
+    }[family]  # fmt: skip
     seeds = np.split(matrix.to_numpy(), matrix.shape[1] // k, axis=1)
     return np.stack([score(runs) for runs in seeds], axis=1)
 
@@ -222,7 +225,7 @@ def study(runs: Sequence[Run]) -> list[Profile]:
     """The profiles of runs that are one study with several seeds.
 
     UserError if two runs have the same seed or differ in another setting than who explored, whether sealed
-    tasks were played, and which ablations were trained beside.
+    tasks were played, and which baselines and ablations stand beside.
     """
     profiles = [run.profile() for run in runs]
     first = _settings(profiles[0])
@@ -243,7 +246,7 @@ def numbered_on(parts: Sequence[pd.DataFrame], k: int) -> pd.DataFrame:
 
 
 def _settings(profile: Profile) -> dict:
-    return profile.model_dump(exclude={"seed", "explored", "sealed", "ablations"})
+    return profile.model_dump(exclude={"seed", "explored", "sealed", "baselines", "ablations"})
 
 
 def reference_run(name: str = "laptop") -> Run:
@@ -270,12 +273,46 @@ def by_seed(episodes: pd.DataFrame) -> pd.DataFrame:
     return table.assign(deviation=table.std(axis=1, ddof=1) if table.shape[1] > 1 else np.nan)
 
 
-def over_seeds(runs: Sequence[Run]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame, str]:
-    """`table1`, `comparisons` and `by_seed` of a study, and its name in captions; errors of `load_seeds`."""
+def played_beside(runs: Sequence[Run]) -> Iterator[tuple[str, pd.DataFrame, int]]:
+    """What was played beside the test tasks: key of `BESIDE`, episodes as of `load_seeds`, runs of a seed.
+
+    Sealed tasks by the runs that played them, temperature 0 where all runs did.
+    """
+    first = runs[0].profile().systems[0], runs[0].profile().apps[0]
+    greedy = all(run.greedy(*first).is_file() for run in runs)
+    played = {"sealed": [run for run in runs if run.profile().sealed], "greedy": [*runs] if greedy else []}
+    for of, some in played.items():
+        if some:
+            episodes, _ = load_seeds(some, of)
+            yield of, episodes, int(episodes.groupby(["system", "task_id", "seed"]).size().max())
+
+
+def over_seeds(runs: Sequence[Run]) -> tuple[dict[str, pd.DataFrame], str]:
+    """The tables of a study over its seeds, and its name in captions; errors of `load_seeds`.
+
+    `table1`, `comparisons` and `by_seed`, and of what is `played_beside`, Average@k alone: `sealed`,
+    `sealed_differences`, `greedy`, `greedy_differences`.
+    """
     episodes, profile = load_seeds(runs)
-    settings = table_settings(profile) | {"k": profile.evaluation_runs}
-    table = table1(episodes, profile.systems, **settings)
-    compared = comparisons(episodes, profile.systems, profile.bootstrap_resamples, **settings)
+    table, compared = _measured(episodes, profile, profile.evaluation_runs)
+    tables = {"table1": table, "comparisons": compared, "by_seed": by_seed(episodes).reset_index()}
+    for of, more, k in played_beside(runs):
+        parts = _measured(more, profile, k, ("Average",))
+        tables |= dict(zip((of, f"{of}_differences"), parts, strict=True))
     seeds = episodes["seed"].unique()
     name = f"{profile.name}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    return table, compared, by_seed(episodes), name
+    return tables, name
+
+
+def _measured(
+    episodes: pd.DataFrame, profile: Profile, k: int, families: Sequence[str] = FAMILIES
+) -> Iterator[pd.DataFrame]:
+    """`table1` and `comparisons` of a study's episodes, `k` runs of a task a seed."""
+    setup = table_settings(profile) | {"k": k}
+    yield from (
+        table[table["metric"].str.startswith(tuple(families))]
+        for table in (
+            table1(episodes, profile.systems, **setup),
+            comparisons(episodes, profile.systems, profile.bootstrap_resamples, **setup),
+        )
+    )

@@ -31,6 +31,7 @@ from coda_study.fleet.workers import Job, LocalWorker, Played, WorkerHandle, Wor
 
 LOSSES = 5  # workers that may end during an episode before it counts as broken, because it may be the cause
 STRIKES = 5  # times in a row that a worker may end without a finished episode
+PORTION = 4  # finished episodes written between two looks for free environments
 TICK_S = 1.0  # between two reports of the status
 # of the report, for each worker
 WORKER = ("number", "where", "environments", "finished", "starts", "fault", "under_way")
@@ -138,6 +139,7 @@ class _Master:
     progress: Callable[[int, int], None]
     report: Callable[[str], None]
     faults: int = 0
+    unwritten: deque[tuple[Job, Trajectory]] = field(default_factory=deque)  # finished
     written: float = 0.0  # when the status was
 
     def __post_init__(self) -> None:
@@ -147,15 +149,19 @@ class _Master:
     def run(self) -> None:
         for worker in self.workers if self.waiting else ():
             worker.start()
-        while self.waiting or any(worker.entries for worker in self.workers):
-            self._hand_out()
-            under_way = [future for worker in self.workers for future in worker.entries]
-            if not under_way:
-                self._give_up()
-            self._write_status()
-            wait(under_way, TICK_S, FIRST_COMPLETED)
-            for worker in self.workers:
-                self._take_in(worker)
+        try:
+            while self.waiting or self.unwritten or any(worker.entries for worker in self.workers):
+                self._hand_out()
+                self._write(PORTION)
+                under_way = [future for worker in self.workers for future in worker.entries]
+                if self.waiting and not under_way:
+                    self._give_up()
+                self._write_status()
+                wait(under_way, 0 if self.unwritten else TICK_S, FIRST_COMPLETED)
+                for worker in self.workers:
+                    self._take_in(worker)
+        finally:
+            self._write(len(self.unwritten))
         self._write_status(last=True)
 
     def _hand_out(self) -> None:
@@ -215,9 +221,15 @@ class _Master:
             self._save(entry.job, broken or _unplayed(entry.job, worker.spec.agent.name))
 
     def _save(self, job: Job, trajectory: Trajectory) -> None:
-        self.collection.save(job, trajectory)
-        self.done += 1
-        self.progress(self.done, self.total)
+        self.unwritten.append((job, trajectory))
+
+    def _write(self, most: int) -> None:
+        """Write that many finished episodes; environments that are free have got new ones before."""
+        while most and self.unwritten:
+            self.collection.save(*self.unwritten[0])
+            self.unwritten.popleft()
+            self.done, most = self.done + 1, most - 1
+            self.progress(self.done, self.total)
 
     def _give_up(self) -> None:
         """No worker can play the waiting episodes: StageError, or broken if all environments are gone."""

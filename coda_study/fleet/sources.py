@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
@@ -14,6 +14,7 @@ from coda_lib.environment import Environment
 from coda_lib.errors import UserError
 from coda_lib.task import Task, test_tasks
 from coda_study.fleet.tasksets import TaskSet
+from sciencedesk.board.editions import files
 from sciencedesk.board.files import board_files
 from sciencedesk.board.machine import Machines, load_machines
 from sciencedesk.board.tasks import app_task
@@ -50,24 +51,27 @@ def board_sets(
     `leave_out` is told of each file that cannot be read; without it such a file is a UserError, which says
     how to leave it out. UserError also for a folder without tasks, and an application that is not installed.
     """
-    tasks, unreadable = [], Counter()
+    tasks, unreadable, paths = [], Counter(), defaultdict(list)
     for path in board_files(folder):
         try:
             tasks.append(app_task(path))
+            paths[tasks[-1].board.type].append(path)
         except UserError as error:
             if leave_out is None:
                 raise UserError(f"{error}; --leave-out plays the others") from error
             leave_out(f"left out: {error}")
             unreadable[path.parent.name] += 1
+            paths[path.parent.name].append(path)
     if not tasks:
         raise UserError(f"no task file in {folder} can be read")
     if repeated := [name for name, count in Counter(task.id for task in tasks).items() if count > 1]:
-        files = f"two task files below {folder} are {repeated[0]}"
-        raise UserError(f"{files}: each is played under its own name; move one away")
+        two = f"two task files below {folder} are {repeated[0]}"
+        raise UserError(f"{two}: each is played under its own name; move one away")
     sets = []
     for kind, group in groupby(sorted(tasks, key=lambda task: task.id), key=lambda task: task.board.type):
         environments = _virtual(machines) if machines else _local(kind)
-        sets.append(TaskSet(kind, list(group)[:limit], *environments, unreadable=unreadable[kind]))
+        about = {"unreadable": unreadable[kind], "edition": str(files(paths[kind]))}
+        sets.append(TaskSet(kind, list(group)[:limit], *environments, **about))
     return sets
 
 

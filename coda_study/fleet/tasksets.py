@@ -28,6 +28,7 @@ class TaskSet:
     each: Sequence[Callable[[], Environment]] = ()  # makers, where each environment is a machine of its own
     threads: bool = True  # `Environment.threads`
     unreadable: int = 0  # files of further tasks, left out
+    edition: str = ""  # of ScienceBoard, with the SHA-256 of the files in the folder
 
     def fitted(self, fit: Fit) -> TaskSet:
         """The same with screenshots resized as the models see them."""

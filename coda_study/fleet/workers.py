@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import os
+import pickle
 import signal
 import socket
 from abc import ABC, abstractmethod
@@ -22,7 +23,7 @@ from threading import Condition, Lock, Thread
 
 from coda_lib.agent import Agent, models_of
 from coda_lib.environment import Environment, EnvironmentFault
-from coda_lib.errors import UserError
+from coda_lib.errors import UserError, one_line
 from coda_lib.models.chat import Usage
 from coda_lib.rollout import play
 from coda_lib.task import Task
@@ -177,17 +178,31 @@ def _serve(spec: WorkerSpec, pipes: Sequence[Connection]) -> None:
     def answer(pipe: Connection) -> None:
         with suppress(EOFError, OSError):  # the master has ended
             while True:
-                job = pipe.recv()
+                job = pipe.recv_bytes()
                 try:
-                    result: Played | Exception = worker.play(job)
-                except Exception as error:  # raised again in the master
+                    result: Played | BaseException = worker.play(pickle.loads(job))
+                except BaseException as error:  # raised again in the master, which waits for an answer
                     result = error
-                pipe.send(result)
+                pipe.send_bytes(_pickled(result))
 
     for pipe in pipes:
         Thread(target=answer, args=(pipe,), daemon=True).start()
     multiprocessing.parent_process().join()
     os._exit(0)  # drops the episodes under way; displays end with their owner
+
+
+def _pickled(result: Played | BaseException) -> bytes:
+    """A result for the master; one that cannot be sent, or would end it, goes as an error that names it."""
+    name = type(result).__name__
+    try:
+        data = pickle.dumps(result)
+        if isinstance(result, Played) or isinstance(pickle.loads(data), Exception):
+            return data
+        reason = name  # of SystemExit, for one
+    except Exception as error:  # anything that is in the result may raise anything
+        reason = f"a {name} that cannot be sent to the master ({one_line(error)})"
+    said = "" if isinstance(result, Played) else f": {one_line(result)}"
+    return pickle.dumps(RuntimeError(f"an episode of a worker ended with {reason}{said}"))
 
 
 class _Actor(Worker):

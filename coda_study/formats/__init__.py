@@ -1,12 +1,13 @@
 """Trajectories in other projects' formats: ScienceBoard, OSWorld, AgentRewardBench and others.
 
-AgentNet's demonstrations are read and not written, logs of Inspect written and not read.
+AgentNet's demonstrations are read and not written; logs of Inspect and messages for trainers are written and
+not read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 from warnings import warn
@@ -14,13 +15,13 @@ from warnings import warn
 from coda_lib.errors import UserError
 from coda_lib.files import atomic_path, new_folder
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
-from coda_study.formats import agentnet, agentrewardbench, evals, logs
+from coda_study.formats import agentnet, agentrewardbench, evals, logs, messages
 from coda_study.formats.parts import UNREAD, Report
 
 
 class Format(NamedTuple):
     read: Callable[..., list[Trajectory]] | None  # None: a format that is only written
-    write: Callable[[Sequence[Trajectory], Path], None] | None  # None: a format that is only read
+    write: Callable[..., None] | None  # None: a format that is only read
     fits: Callable[[Path], bool]  # whether a source is of this format
     file: bool = False  # written as one file, not as a folder
 
@@ -40,6 +41,7 @@ FORMATS = {
     ),
     "agentnet": Format(agentnet.read, None, agentnet.fits),
     "inspect": Format(None, evals.write, lambda path: False, True),
+    "messages": Format(None, messages.write, lambda path: False),
 }
 WRITTEN = tuple(name for name, form in FORMATS.items() if form.write)
 
@@ -73,8 +75,9 @@ def convert(source: Path, target: Path, to: str, report: Report = lambda line: N
     if os.path.lexists(target):
         raise UserError(f"{target} is there already: name another target")
     known, trajectories = read(source, report)
+    labels = [messages.label_of(source, report)] if to == "messages" else []
     with (atomic_path if FORMATS[to].file else new_folder)(target) as temporary:  # whole or not at all
-        FORMATS[to].write(trajectories, temporary)
+        FORMATS[to].write(trajectories, temporary, *labels)
     for trajectory in trajectories:
         for number, step in enumerate(trajectory.steps, 1):
             if step.error and step.error.startswith(UNREAD):

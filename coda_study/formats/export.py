@@ -2,7 +2,7 @@
 
 `FOLDER/dataset` has two configurations: `trajectories`, the judged rollouts with their screenshots, a split
 for each planner, and `tasks`, with the splits `train` and `test`.  `FOLDER/models` has a folder for each
-trained planner.  Nothing is sent anywhere.
+trained planner, `FOLDER/run` the run's tables; metadata describe them all.  Nothing is sent anywhere.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.applications import software
 from coda_lib.errors import UserError
-from coda_lib.files import new_folder, write_text
+from coda_lib.files import new_folder, read_json, write_text
 from coda_lib.grammar import action_text
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import display
 from coda_lib.task import Task, task_record, test_tasks
 from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.draws import train_tasks
-from coda_study.evaluation.provenance import code_state
+from coda_study.evaluation.provenance import build_manifest, code_state
+from coda_study.formats.metadata import require_libraries, write_crate, write_croissant
 from coda_study.run import Run
 
 PLANNERS = ("base", "round1", "specialist")  # whose rollouts a run judges
 # of a checkpoint's folder: the pipeline's and the trainer's
 LEFT_OUT = ("done.json", "fingerprint.json", "training_args.bin")
+SPLITS = ("train", "test")  # of the tasks
 TAGS = ["computer-use", "gui-agent"]
 _TEXTS = ("task_id", "app", "instruction", "planner", "stop", "answer")
 _STEP = {"screenshot": Image(), "plan": Value("string"), "reply": Value("string"), "action": Value("string"),
@@ -66,6 +68,7 @@ def export(run: Run, folder: Path) -> dict[str, int]:
 
     UserError if the folder is there with something in it, and if the run has no judged trajectories.
     """
+    require_libraries()
     profile = run.profile()
     planners = [name for name in PLANNERS if all(run.judged(name, app).is_file() for app in profile.apps)]
     if not planners:
@@ -87,6 +90,10 @@ def export(run: Run, folder: Path) -> dict[str, int]:
         for name, checkpoint in trained_planners(run):
             copy_planner(run, name, checkpoint, temporary / "models" / name)
             counts[f"model {name}"] = 1
+        manifest = read_json(run.manifest) if run.manifest.is_file() else build_manifest(run, profile)
+        about, tables = _about(run), {"trajectories": (TRAJECTORIES, planners), "tasks": (TASKS, SPLITS)}
+        write_croissant(temporary / "dataset", f"coda-{run.folder.name}", about, manifest["written"], tables)
+        write_crate(run, temporary, manifest)
     return counts
 
 
@@ -144,19 +151,24 @@ def copy_planner(run: Run, name: str, checkpoint: Path, target: Path) -> None:
 def dataset_card(run: Run, planners: Sequence[str], counts: dict[str, int]) -> str:
     """The card of the data set, with the head that `datasets.load_dataset` reads."""
     configs = []
-    for name, splits in {"trajectories": planners, "tasks": ("train", "test")}.items():
+    for name, splits in {"trajectories": planners, "tasks": SPLITS}.items():
         files = [{"split": split, "path": f"data/{split}.parquet"} for split in splits]
         configs.append({"config_name": name, "data_files": files})
     head = {"license": "apache-2.0", "language": ["en"], "tags": TAGS, "configs": configs}
     numbers = "\n".join(f"* {count} {name}" for name, count in counts.items() if not name.startswith("model"))
-    about = (
+    call = f'load_dataset("FOLDER", "trajectories", split="{planners[0]}")'
+    use = f"```python\nfrom datasets import load_dataset\n\n{call}\n```"
+    return _card(
+        head, f"Trajectories of run {run.folder.name}", _about(run), numbers, use, COLUMNS, origin(run)
+    )
+
+
+def _about(run: Run) -> str:
+    return (
         f"Trajectories of a planner and a frozen executor in {software(run.profile().apps)}, with the votes "
         "of a judge, and the tasks behind them. Made by the CODA kit, which reproduces arXiv 2508.20096 with "
         "tiny models; these are not data of the paper."
     )
-    call = f'load_dataset("FOLDER", "trajectories", split="{planners[0]}")'
-    use = f"```python\nfrom datasets import load_dataset\n\n{call}\n```"
-    return _card(head, f"Trajectories of run {run.folder.name}", about, numbers, use, COLUMNS, origin(run))
 
 
 def model_card(run: Run, name: str) -> str:

@@ -17,8 +17,8 @@ from coda_study.run import Run
 
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
-    "explore_specialists", "judge_specialists", "generalize", "evaluate", "judges", "results", "ablations",
-    "curve", "real_apps", "virtual_machines", "solutions", "everything", "base_models",
+    "explore_specialists", "judge_specialists", "generalize", "evaluate", "baselines", "judges", "results",
+    "ablations", "curve", "real_apps", "virtual_machines", "solutions", "everything", "base_models",
 )  # fmt: skip
 ALONE = (  # need no exploration of the run
     "quickstart", "sciencedesk", "planner_executor", "curve", "real_apps", "virtual_machines", "base_models",

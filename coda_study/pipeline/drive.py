@@ -91,8 +91,8 @@ def reproduce(
                     remove(path)
         run.store(profile)
         stages = preview(run, profile, until, notebooks, cluster=cluster)
-        lines = Lines(run, stages, expected_seconds(run, profile), console)
-        total = lines.total_seconds(cores)
+        lines = Lines(run, stages, expected_seconds(run, profile), console, cores)
+        total = lines.left()
         count = f"{len(stages)} stage{'s' * (len(stages) != 1)} to run"
         console.print(count + (f", about {clock(total)}" if total else ""))
         if stages and until != "base_models" and not cluster:

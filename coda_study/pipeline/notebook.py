@@ -7,6 +7,8 @@ several times.
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import resource
 import sys
@@ -20,13 +22,13 @@ import psutil
 import yaml
 
 from coda_lib.errors import StageError, UserError
-from coda_lib.files import socket_folder
+from coda_lib.files import read_json, socket_folder
 from coda_lib.paths import display
 from coda_lib.processes import meanwhile
+from coda_study.notebooks import fault_of
 from coda_study.owned import remove
 from coda_study.pipeline.kernel import Fork, kernel_manager
 
-TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 ADDED_CELLS = {"injected-parameters", "papermill-error-cell-tag"}  # by papermill, to the executed copy
 
 
@@ -43,15 +45,14 @@ def declared_parameters(notebook: Path) -> dict[str, str]:
 
 
 def check_parameters(notebook: Path, given: Mapping[str, Any]) -> None:
-    """UserError if the notebook does not declare a given parameter, or declares it with another type."""
+    """UserError if the notebook does not declare a given parameter, or it cannot have that value."""
     declared = declared_parameters(notebook)
     for name, value in given.items():
         if name not in declared:
             known = ", ".join(declared) or "none: it has no cell tagged 'parameters'"
             raise UserError(f"{display(notebook)}: unknown parameter {name!r}; it declares {known}")
-        allowed = TYPES.get(declared[name], (type(value),))
-        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise UserError(f"{display(notebook)}: parameter {name} must be {declared[name]}, not {value!r}")
+        if fault := fault_of(name, declared[name], value):
+            raise UserError(f"{display(notebook)}: {fault}")
 
 
 def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
@@ -59,6 +60,13 @@ def read_parameters(notebook: Path, pairs: Sequence[str]) -> dict[str, Any]:
     declared = declared_parameters(notebook)
     named = [(name, text) for name, _, text in (pair.partition("=") for pair in pairs)]
     return {name: text if declared.get(name) == "str" else yaml.safe_load(text) for name, text in named}
+
+
+def source_hash(notebook: Path) -> str:
+    """SHA-256 of the cells of a notebook as they are written: outputs, counts and a viewer's marks differ."""
+    cells = read_json(notebook)["cells"]
+    parts = [(c["cell_type"], "".join(c["source"]), c["metadata"].get("tags", [])) for c in cells]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def execute(notebook: Path, copy: Path, parameters: Mapping[str, Any], kernel: Fork | None = None) -> float:
@@ -72,21 +80,29 @@ def execute(notebook: Path, copy: Path, parameters: Mapping[str, Any], kernel: F
     import papermill
     from nbclient.exceptions import CellTimeoutError, DeadKernelError
 
-    # written cell by cell; becomes `copy` at the end
-    failed = copy.with_name(f"{copy.stem}.failed.ipynb")
+    # written cell by cell; becomes one of the others at the end
+    running, failed = (copy.with_name(f"{copy.stem}.{state}.ipynb") for state in ("running", "failed"))
     copy.parent.mkdir(parents=True, exist_ok=True)
-    remove(copy)
+    for path in (copy, failed, running):
+        remove(path)
+    fault, cause = None, None
     with _peak_memory() as peak, socket_folder() as sockets:
         how = {"kernel_name": "python3", "language": "python", "progress_bar": False, "cwd": notebook.parent}
         how["kernel_manager_class"] = kernel_manager(sockets, kernel)
         try:
-            papermill.execute_notebook(notebook, failed, dict(parameters), **how)
+            cells = papermill.execute_notebook(notebook, running, dict(parameters), **how).cells
+            if any(cell.metadata.papermill.get("status") != "completed" for cell in cells):
+                fault = "SystemExit", "the cell ended the notebook before its last one"
         except papermill.PapermillExecutionError as error:
-            raise StageError(_describe(notebook, failed, error.ename, error.evalue)) from error
+            fault, cause = (error.ename, error.evalue), error
         except (DeadKernelError, CellTimeoutError) as error:
             reason = f"the notebook's process died ({error}); it may have run out of memory"
-            size = f"largest size seen: {peak[0] / 2**20:.0f} MB"
-            raise StageError(_describe(notebook, failed, reason, size)) from error
+            fault, cause = (reason, f"largest size seen: {peak[0] / 2**20:.0f} MB"), error
+        finally:
+            if running.exists():
+                os.replace(running, failed)
+    if fault:
+        raise StageError(_describe(notebook, failed, *fault)) from cause
     os.replace(failed, copy)
     # exact for any one child that has ended, where sampling may miss a short peak; kB but on macOS
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * (

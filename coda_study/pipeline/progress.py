@@ -15,18 +15,39 @@ from coda_study.run import Run
 class Lines:
     """One line for each stage that ended and, on a terminal, a bar for each that runs."""
 
-    def __init__(self, run: Run, stages: list[str], expected: dict[str, float], console: Console) -> None:
+    def __init__(
+        self, run: Run, stages: list[str], expected: dict[str, float], console: Console, cores: int
+    ) -> None:
         self.run, self.stages, self.expected, self.console = run, stages, expected, console
-        self.ended: dict[str, float] = {}
+        self.cores = cores
+        self.ended: dict[str, float] = {}  # seconds of each stage that is done or failed
+        self.began: dict[str, float] = {}
         self.errors: list[str] = []
         self.bars: dict[str, Any] = {}
         columns = TextColumn("        {task.description}"), BarColumn(20), TextColumn("{task.fields[clock]}")
         self.progress = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
-    def total_seconds(self, cores: int) -> float | None:
-        """Seconds for all stages, if each is known, as if they could be spread evenly over the cores."""
-        known = [self.expected[stage] for stage in self.stages if stage in self.expected]
-        return max(sum(known) / cores, max(known)) if known and len(known) == len(self.stages) else None
+    def usual(self, stage: str) -> float | None:
+        """Seconds of a stage: as expected, at the pace of those that have ended, or as others of its kind."""
+        known = [name for name in self.ended if self.expected.get(name)]
+        if stage in self.expected:
+            took = (
+                sum(self.ended[name] for name in known) / sum(map(self.expected.get, known)) if known else 1
+            )
+            return self.expected[stage] * took
+        kind = stage.split("/")[0]
+        alike = [seconds for name, seconds in self.ended.items() if name.split("/")[0] == kind]
+        return sum(alike) / len(alike) if alike else None
+
+    def left(self) -> float | None:
+        """Seconds until all have ended, if each can be told, as if they could be spread over the cores."""
+        now, rest = time.time(), []
+        for stage in self.stages:
+            if stage not in self.ended:
+                if (usual := self.usual(stage)) is None:
+                    return None
+                rest.append(max(0.0, usual - (now - self.began.get(stage, now))))
+        return max(sum(rest) / self.cores, max(rest)) if rest else None
 
     def update(self, since: float) -> None:
         """Look at the records of stages that were started after `since`."""
@@ -38,12 +59,13 @@ class Lines:
             if record["started"] < since:
                 continue
             if record["state"] == "running":
+                self.began[stage] = record["started"]
                 self._running(stage, time.time() - record["started"])
             else:
                 self._ended(stage, record)
 
     def _running(self, stage: str, elapsed: float) -> None:
-        usual = self.expected.get(stage)
+        usual = self.usual(stage)
         shown = clock(elapsed) + (f" of about {clock(usual)}" if usual else "")
         if stage not in self.bars:
             self.bars[stage] = self.progress.add_task(stage, total=usual, clock=shown)
@@ -55,6 +77,7 @@ class Lines:
             self.progress.remove_task(self.bars.pop(stage))
         usual = self.expected.get(stage)
         note = f", expected {clock(usual)}" if usual else ""
+        note += f"; about {clock(left)} left" if (left := self.left()) else ""
         count = f"[{len(self.ended):{len(str(len(self.stages)))}}/{len(self.stages)}]"
         line = f"{count} {stage:34} {record['state']:6} {clock(record['wall_s']):>7}{note}"
         # soft_wrap: a line a stage in a log, too

@@ -24,7 +24,7 @@ from coda_lib.files import read_json, sha256, write_json
 from coda_lib.paths import display
 from coda_study.owned import remove
 from coda_study.pipeline.kernel import Fork
-from coda_study.pipeline.notebook import execute, read_parameters
+from coda_study.pipeline.notebook import execute, read_parameters, source_hash
 from coda_study.run import Run
 
 PARTS_OF_TRAINING = "checkpoints"  # folder of a resumable stage that its trainer resumes from; no result
@@ -34,7 +34,7 @@ FINGERPRINT = "fingerprint.json"  # of everything that a resumable stage was sta
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a stage of a run; files are named by path, with their SHA-256."""
+    """What is known of a stage of a run; files are named by path, with their SHA-256 (`_hash`)."""
 
     stage: str
     notebook: str
@@ -68,7 +68,7 @@ def run_stage(
     missing afterwards.
     """
     started = time.time()
-    hashes = {display(path.resolve()): sha256(path) for path in inputs}
+    hashes = {display(path.resolve()): _hash(path) for path in inputs}
     record = Record(stage, notebook.name, list(parameters), "running", started, inputs=hashes)
     write_json(run.stage_record(stage), asdict(record))
     try:
@@ -85,6 +85,11 @@ def run_stage(
         raise
     hashes = {display(path.resolve()): sha256(path) for path in outputs}
     _finish(run, record, state="done", outputs=hashes, peak_rss_mb=peak_rss_mb)
+
+
+def _hash(path: Path) -> str:
+    """Of an input; of a notebook that may have been saved with outputs, that of its sources."""
+    return source_hash(path) if path.suffix == ".ipynb" else sha256(path)
 
 
 def _message(run: Run, error: BaseException) -> str:

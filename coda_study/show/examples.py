@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from textwrap import fill
@@ -17,10 +18,11 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
 
 from coda_lib.agent import Decision, ScriptAgent
-from coda_lib.config import Section
+from coda_lib.config import Profile, Section
 from coda_lib.dataset import positives
 from coda_lib.judge import Rule, positive_steps, read_verdict
 from coda_lib.models.chat import Message
+from coda_lib.paths import PROFILES
 from coda_lib.planner import Observation, is_cut
 from coda_lib.rollout import rollout
 from coda_lib.task import Task
@@ -52,10 +54,31 @@ def _without_docstring(function: Callable) -> str:
     return "".join(lines[: docstring.lineno - 1] + lines[docstring.end_lineno :])
 
 
-def settings_table(section: Section) -> pd.DataFrame:
-    """A part of a profile, a row for each value that is set."""
-    values = section.model_dump(exclude_none=True)
-    return pd.DataFrame({"value": map(str, values.values())}, index=pd.Index(values, name="setting"))
+def settings_table(profile: Profile, part: str) -> pd.DataFrame:
+    """A part of a profile ("specialize"), a row for each value that is explained or that is no default.
+
+    A meaning (with its unit) is the first clause of the comment in profiles/laptop.yaml, to which the other
+    profiles refer; what the profile's own file says (the source) follows.
+    """
+    meanings, own = (_comments(name, part) for name in ("laptop", profile.name))
+    section: Section = getattr(profile, part)
+    set_here = section.model_dump(exclude_none=True, exclude_defaults=True)
+    values = {name: value for name, value in section if name in meanings | set_here and value is not None}
+    rows = []
+    for name in values:
+        meaning, said = meanings.get(name, "").partition(";")[0], own.get(name, "")
+        rows.append(said if said.startswith(meaning) else "; ".join(filter(None, (meaning, said))))
+    columns = {"value": map(str, values.values()), "meaning; source": rows}
+    return pd.DataFrame(columns, index=pd.Index(values, name="setting"))
+
+
+def _comments(profile: str, part: str) -> dict[str, str]:
+    """Name -> comment of the values in a part of profiles/`profile`.yaml; {} without such a file."""
+    file = PROFILES / f"{profile}.yaml"
+    text = f"\n{file.read_text()}\n\n" if file.is_file() else ""
+    return dict(
+        re.findall(r"(?m)^  (\w+): [^#\n]*# (.*)$", text.partition(f"\n{part}:")[2].partition("\n\n")[0])
+    )
 
 
 # ---- episodes --------------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
@@ -36,8 +35,6 @@ SYSTEM_COLORS = {"base": GREY, "executor": ORANGE, "stage1": SKY, "stage2": BLUE
 SERIES = (  # colour, dashes
     (BLUE, "-"), (VERMILION, "--"), (GREEN, "-."), (PURPLE, ":"), (ORANGE, "-"), (SKY, "--")
 )  # fmt: skip
-# below, at, above the mean
-ADVANTAGE = LinearSegmentedColormap.from_list("advantage", [VERMILION, "#A6A6A6", BLUE])
 INK = "#1A1A1A"
 # columns of metrics.jsonl and their labels
 CURVES = {"reward": "training reward (of 2)", "kl": "KL to the reference"}
@@ -205,14 +202,19 @@ def task_curve(rows: pd.DataFrame, caption: str = "") -> Sheet:
     return sheet
 
 
+def advantage_colors(advantages: Sequence[float]) -> list[str]:
+    """Blue above the group's mean, vermilion below it, grey at it: how far is for the length of a bar."""
+    return [(GREY, BLUE, VERMILION)[int(np.sign(advantage))] for advantage in advantages]
+
+
 @styled
 def probability_bars(
     plans: Sequence[str], before: Sequence[float], after: Sequence[float], advantages: Sequence[float]
 ) -> Sheet:
-    """The probability of each plan before (grey) and after a step (blue: A > 0, vermilion: A <= 0)."""
+    """The probability of each plan before (light grey) and after a step (in the `advantage_colors`)."""
     sheet = Sheet(figsize=(7, 0.6 * len(plans) + 0.9))
     ax, heights = sheet.subplots(), np.arange(len(plans))[::-1]
-    colors = [BLUE if advantage > 0 else VERMILION for advantage in advantages]
+    colors = advantage_colors(advantages)
     ax.barh(heights + 0.19, before, 0.36, color="#C8C8C8")
     ax.barh(heights - 0.19, after, 0.36, color=colors)
     for height, values in zip(heights, zip(before, after, strict=True), strict=True):

@@ -15,7 +15,17 @@ from PIL import Image
 from coda_lib.action import Action, ActionType
 from coda_lib.grammar import action_text
 from coda_lib.trajectory import Step, Trajectory, decode_image
-from coda_study.show.figures import ADVANTAGE, BLUE, GREEN, GREY, INK, OUTLINE, VERMILION, Sheet, styled
+from coda_study.show.figures import (
+    BLUE,
+    GREEN,
+    GREY,
+    INK,
+    OUTLINE,
+    VERMILION,
+    Sheet,
+    advantage_colors,
+    styled,
+)
 
 if TYPE_CHECKING:
     from sciencedesk.desk.desk import Element
@@ -88,11 +98,10 @@ def group_rewards(
     """One GRPO group: the executor's action for each plan, its reward (eq. 1) and advantage (eq. 2).
 
     `actions` holds one action per plan (None where the reply was none), `rewards` values in [0, 2],
-    `advantages` their group-normalised values.  Blue is above the group's mean, vermilion below.  `target` is
-    the labelled positive action a_T, ringed in green.
+    `advantages` their group-normalised values.  Blue is above the group's mean, vermilion below, grey at it.
+    `target` is the labelled positive action a_T, ringed in green.
     """
-    reach = min(1.0, max(1e-9, float(np.abs(advantages).max())))  # full colour from one standard deviation on
-    colors = [ADVANTAGE(0.5 + advantage / reach / 2) for advantage in advantages]
+    colors = advantage_colors(advantages)
     names = ["no action" if action is None else action_label(action, image.size) for action in actions]
     sheet = Sheet(figsize=(10, max(3.6, 0.33 * len(actions) + 1)))
     left, right = sheet.subplots(1, 2, width_ratios=[1.1, 1])
@@ -104,25 +113,44 @@ def group_rewards(
             _mark(left, action, image.size, color)
             near = [place for place in places if np.hypot(place[0] - action.x, place[1] - action.y) < 0.04]
             places.setdefault(near[0] if near else (action.x, action.y), []).append(str(number))
-    for (x, y), numbers in places.items():
-        point, offset = (x * image.width, y * image.height), (-9, 9) if x > 0.85 else (9, 9)
-        style = {"fontsize": 8, "weight": "bold", "path_effects": OUTLINE, "zorder": 5}
-        align = "right" if x > 0.85 else "left"
-        left.annotate(", ".join(numbers), point, offset, textcoords="offset points", ha=align, **style)
+    _numbers(left, image, places)
+    left.set_title(left.get_title(loc="left"), pad=22)
+    left.xaxis.labelpad = 18
     if target is not None:
         _mark(left, target, image.size, GREEN, ring=True)
         _below(left, f"green: the labelled action a_T, {action_label(target, image.size)}", GREEN)
     rows = np.arange(1, len(actions) + 1)
-    right.axvline(np.mean(rewards), color=INK, linewidth=0.8, linestyle=":")
+    right.axvline(np.mean(rewards), color=INK, linewidth=0.8, linestyle=":", zorder=0)
     right.barh(rows, rewards, color=colors, height=0.7)
     for row, reward, advantage in zip(rows, rewards, advantages, strict=True):
         text = f"{reward:.2f}   A = {advantage:+.2f}".replace("-", "−")
-        right.text(reward + 0.04, row, text, va="center", fontsize=8, path_effects=OUTLINE)
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+        right.text(reward + 0.04, row, text, va="center", fontsize=8, bbox=box)
     right.set_yticks(rows, [f"{name}   {row}" for row, name in zip(rows, names, strict=True)], fontsize=8)
     right.invert_yaxis()
     right.set(xlim=(0, 2.9), xticks=[0, 0.5, 1, 1.5, 2], xlabel="reward r (of 2); dotted: mean of the group")
-    right.set_title("Reward r and advantage A: blue above the mean, orange below")
+    right.set_title("Reward r and advantage A of each plan\nblue: above the mean, orange: below")
     return sheet
+
+
+def _numbers(ax: Axes, image: Image.Image, places: Mapping[tuple[float, float], Sequence[str]]) -> None:
+    """Write what is at each place (x, y: fractions of the screen) above or below the screen, a line to it.
+
+    So no number hides a part of the screen or of the title.
+    """
+    for edge, way in ((-0.05, "upper"), (1.05, "lower")):
+        there = sorted(place for place in places if (place[1] < 0.5) == (way == "upper"))
+        texts = [", ".join(places[place]) for place in there]
+        widths = np.array([0.025 + 0.02 * len(text) for text in texts])
+        left = np.maximum(np.array([x for x, _ in there]) - widths / 2, 0)
+        for i in range(1, len(there)):  # none over another one,
+            left[i] = max(left[i], left[i - 1] + widths[i - 1])
+        right = np.minimum(left + widths, 1 - np.append(np.cumsum(widths[:0:-1])[::-1], 0)[: len(there)])
+        for (x, y), text, at in zip(there, texts, right - widths / 2, strict=True):  # and none outside
+            line = {"arrowstyle": "-", "color": INK, "linewidth": 0.6, "alpha": 0.6, "shrinkB": 5}
+            point, at = (x * image.width, y * image.height), (at * image.width, edge * image.height)
+            style = {"ha": "center", "va": "center", "fontsize": 8, "weight": "bold"}
+            ax.annotate(text, point, at, arrowprops=line, annotation_clip=False, **style)
 
 
 def _show(ax: Axes, image: Image.Image, title: str) -> None:

@@ -14,15 +14,16 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from coda_lib.agent import Agent, load_agent, resize_rule_of
+from coda_lib.agent import Agent, load_agent, models_of, resize_rule_of
 from coda_lib.applications import DESKTOP_APPS
 from coda_lib.config import Profile
 from coda_lib.files import write_table
 from coda_lib.judge import Rule, positive_steps
-from coda_lib.rollout import jobs
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory
+from coda_study.draws import runs_of
 from coda_study.fleet.tasksets import TaskSet, play_tasks
+from coda_study.notebooks import open_run
 from coda_study.run import Run
 from sciencedesk.make import environment
 
@@ -34,14 +35,14 @@ def unreported(done: int, total: int) -> None:
     """The progress of a stage that nobody watches."""
 
 
-def begin(name: str, profile: str, threads: int = 1) -> Run:
-    """Open a run for a stage; keep the profile with it if it has none yet.  UserError as of `Run.profile`.
+def begin(name: str, profile: str, threads: int, stage: str, *names: str) -> Run:
+    """`open_run` of a stage; keep the profile with the run if it has none yet.  UserError as of that.
 
     The number of torch threads is part of the result to the last bit.
     """
     torch.set_num_threads(threads)
-    run = Run(name)
-    run.store(run.profile(profile))
+    run = open_run(name, profile, stage, *names)
+    run.store(run.profile(profile) if run.name == name else run.profile())
     return run
 
 
@@ -56,15 +57,24 @@ def system_agent(run: Run, system: str, app: str) -> Agent:
 
 
 def play(
-    run: Run, agent: Agent, app: str, tasks: list[Task], runs: int, seed: int, fleet: Path, progress: Progress
-) -> list[Trajectory]:
-    """Play each task so many times; a fleet, if there is one, keeps its episodes in that folder meanwhile."""
+    run: Run, agent: Agent, app: str, tasks: list[Task], runs: int, seed: int, fleet: Path,
+    progress: Progress, region: str = "train",
+) -> list[Trajectory]:  # fmt: skip
+    """Play each task of a region so many times; a fleet, if there is one, keeps episodes in that folder."""
+    return play_jobs(run, agent, app, runs_of(run.profile(), tasks, runs, region), seed, fleet, progress)
+
+
+def play_jobs(
+    run: Run, agent: Agent, app: str, jobs: Sequence[tuple[Task, int]], seed: int, fleet: Path,
+    progress: Progress,
+) -> list[Trajectory]:  # fmt: skip
+    """`play` of tasks as their runs start them."""
     profile, desktop = run.profile(), app in DESKTOP_APPS
-    task_set = TaskSet(app, tasks, partial(environment, app), threads=desktop)
-    if desktop:
+    task_set = TaskSet(app, [task for task, _ in jobs], partial(environment, app), threads=desktop)
+    if desktop and models_of(agent):  # who has no model sees no picture
         task_set = task_set.fitted(resize_rule_of(agent))
     settings = (profile.concurrency, profile.step_limit, profile.fleet, fleet)
-    return play_tasks(task_set, agent, jobs(tasks, runs), seed, *settings, progress=progress)
+    return play_tasks(task_set, agent, jobs, seed, *settings, progress=progress)
 
 
 def write_joined(path: Path, tables: Sequence[pd.DataFrame]) -> pd.DataFrame:

@@ -27,7 +27,7 @@ from coda_lib.models.chat import Message
 from coda_lib.models.local import LocalModel, encode, picture_names
 from coda_lib.models.shared_prefix import GroupRows, distinct
 from coda_lib.planner import Observation
-from coda_lib.trainer import ActionReward, SpecializeTrainer, specialize
+from coda_lib.trainer import ActionReward, SpecializeTrainer, round_weights, specialize
 
 EXECUTOR = "executor"  # folder of the trained executor, beside the planner that it was trained with
 _STATE = "executor.pt"  # in a checkpoint of the trainer: the executor's weights and its optimizer's state
@@ -39,9 +39,9 @@ class CoupledReward(ActionReward):
     """`ActionReward` that also updates the executor, whose model must be a `LocalModel`."""
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, distance: bool = True):
-        super().__init__(executor, seed, settings.reach, distance)
+        super().__init__(executor, seed, settings, distance)
         assert isinstance(executor.model, LocalModel)
-        self.settings, self.model = settings, executor.model
+        self.model = executor.model
         self.reference = copy.deepcopy(self.model.network)
         weights = self.model.network.requires_grad_(True).parameters()
         self.optimizer = torch.optim.AdamW(weights, settings.learning_rate, weight_decay=0.0)
@@ -173,6 +173,7 @@ def specialize_coupled(
     """`specialize` with the executor trained as well; `folder`/executor is its checkpoint."""
     how |= {"rewarding": CoupledReward(executor, seed, settings, distance), "kind": CoupledTrainer}
     specialize(rows, planner, executor, settings, sampling, folder, seed, **how)
+    round_weights(executor.model.network)
     for part in (executor.model.network, executor.model.processor):
         part.save_pretrained(folder / EXECUTOR)
     return folder

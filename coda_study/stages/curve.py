@@ -95,6 +95,7 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
         import torch
 
         from coda_lib.models.local import load_network, load_processor
+        from coda_lib.trainer import round_weights
 
         network = load_network(known or planner, trainable=True, device="cpu")
         processor = load_processor(known or planner)
@@ -102,6 +103,7 @@ def beginning(known: str | Path | None, planner: str | Path, folder: Path, seed:
             torch.manual_seed(seed)
             network = type(network)(network.config)
         processor.image_processor.size = load_processor(planner).image_processor.size
+        round_weights(network)
         with replaced_folder(folder) as temporary:
             network.save_pretrained(temporary)
             processor.save_pretrained(temporary)

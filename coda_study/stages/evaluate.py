@@ -24,21 +24,27 @@ def run(run: Run, system: str, app: str, progress: Progress = unreported) -> pd.
     """Play a system of Table 1 on the held-out tasks; returns a row for each episode.
 
     Writes evaluation/{system}/{app}.parquet (the rows), .trajectories.parquet (what is behind them),
-    .greedy.parquet (each task once more at temperature 0) and, if the profile has sealed tasks,
+    .greedy.parquet (the same at temperature 0) and, if the profile has sealed tasks,
     .sealed.parquet.
     """
     profile, agent = run.profile(), system_agent(run, system, app)
     tasks, seed = held_out_tasks(run, app), stage_seed(profile, "evaluate", system, app)
     sets = {  # what they are for: table, tasks, agent, runs of each
         "evaluate": (run.evaluation(system, app), tasks, agent, profile.evaluation_runs),
-        "greedy": (run.greedy(system, app), tasks, agent.greedy(), 1),
+        # unperturbed, all runs at temperature 0 are one
+        "greedy": (
+            run.greedy(system, app),
+            tasks,
+            agent.greedy(),
+            profile.evaluation_runs if profile.perturb else 1,
+        ),
     }
     if profile.sealed:
         sets["sealed"] = run.sealed(system, app), sealed_tasks(profile, app), agent, profile.sealed.runs
     done, total, tables = 0, sum(len(tasks) * runs for _, tasks, _, runs in sets.values()), {}
     for purpose, (path, tasks, player, runs) in sets.items():
         fleet, on_progress = run.fleet(purpose, system, app), part_of(progress, done, total)
-        played = play(run, player, app, tasks, runs, seed, fleet, on_progress)
+        played = play(run, player, app, tasks, runs, seed, fleet, on_progress, "test")
         done += len(played)
         tables[path] = episodes(played, tasks, system, profile.seed)
         if purpose == "evaluate":
@@ -55,7 +61,7 @@ def play_held_out(run: Run, agent: Agent, app: str, progress: Progress = unrepor
     """Episodes of any agent at an application's held-out tasks, `evaluation_runs` of each; writes nothing."""
     profile, tasks, fleet = run.profile(), held_out_tasks(run, app), run.fleet("ablation", agent.name, app)
     seed = stage_seed(profile, "ablation", agent.name, app, "play")
-    trajectories = play(run, agent, app, tasks, profile.evaluation_runs, seed, fleet, progress)
+    trajectories = play(run, agent, app, tasks, profile.evaluation_runs, seed, fleet, progress, "test")
     Collection(fleet).clear()
     return episodes(trajectories, tasks, agent.name, profile.seed)
 

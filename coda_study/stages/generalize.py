@@ -12,7 +12,7 @@ from coda_study.draws import stage_seed
 from coda_study.run import Run
 from coda_study.stages.common import begin, judge_labels, unreported
 from coda_study.stages.processes import launch
-from sciencedesk.space import write_split
+from sciencedesk.sets import write_split
 
 __all__ = ["begin", "run", "train"]
 

@@ -33,7 +33,7 @@ class KeepingReward(ActionReward):
     """
 
     def __init__(self, executor: Executor, seed: int, settings: SpecializeSettings, folder: Path):
-        super().__init__(executor, seed, reach=settings.reach)
+        super().__init__(executor, seed, settings)
         self.folder, self.size = folder, settings.group_size
         self.moments = {int(step) for step in np.linspace(0, settings.steps - 1, MOMENTS)}
 

@@ -15,7 +15,7 @@ from coda_study.stages.common import begin, judge_labels, unreported
 from coda_study.stages.groups import KeepingReward
 from coda_study.stages.processes import launch
 from coda_study.usage import note_usage
-from sciencedesk.space import write_split
+from sciencedesk.sets import write_split
 
 __all__ = ["begin", "explorers", "run", "train"]
 

@@ -7,6 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Iterator
+from types import AsyncGeneratorType, CoroutineType, FrameType, GeneratorType, TracebackType
 
 from sciencedesk.board.costs import LambdaError, quote
 
@@ -50,6 +51,10 @@ MATH = {
      "floor", "ceil", "fabs", "degrees", "radians", "isclose")
 }  # fmt: skip
 TODAY = tuple(f"__import__('datetime').datetime.{name}()" for name in ("today", "now"))
+_STATES = (FrameType, TracebackType, GeneratorType, CoroutineType, AsyncGeneratorType)
+# what leads to the frames of the running program: f_back, tb_frame, gi_code and the like
+FRAMES = {name for kind in _STATES for name in dir(kind) if re.match("[a-z]+_", name)}
+FRAMES |= {"inspect", "currentframe", "_getframe", "_current_frames", "__traceback__"}
 DATE = re.compile(r"(?:%[Ymdyj]|[ ./_-]){1,20}")  # short formats of a date that mean the same everywhere
 _LOOPS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _NODES = (
@@ -88,7 +93,18 @@ def _check(tree: ast.Lambda, source: str) -> None:
         if depth > DEPTH:
             raise LambdaError(f"nested too deeply: {quote(source)}")
         if not isinstance(node, _NODES) or not _is_plain(node, tree, bound, called, looped):
-            raise LambdaError(f"not allowed: {quote(ast.unparse(node))} in {quote(source)}")
+            why = ": `inspect` and frames are the running program's own" if _reaches_frames(node) else ""
+            raise LambdaError(f"not allowed: {quote(ast.unparse(node))} in {quote(source)}{why}")
+
+
+def _reaches_frames(node: ast.AST) -> bool:
+    for part in ast.walk(node):
+        match part:
+            # a text, too: that of __import__('…')
+            case ast.Attribute(attr=name) | ast.Name(id=name) | ast.Constant(value=str(name)):
+                if name in FRAMES:
+                    return True
+    return False
 
 
 def _nodes(tree: ast.AST) -> Iterator[tuple[ast.AST, int]]:

@@ -26,7 +26,8 @@ class AppTask(Task):
 def board_task(board: BoardTask, name: str) -> AppTask:
     """The task of a file's content; the name, such as A-01, begins with its grade."""
     app, identity = APPLICATION_OF[board.type], f"{board.type}/{name}"
-    return AppTask(identity, app, name[:1], board.instruction, board.steps, (), (), board.ans, (), board)
+    about = (identity, app, name[:1], board.instruction, board.steps, (), (), board.ans)
+    return AppTask(*about, board=board)
 
 
 def app_task(path: Path) -> AppTask:

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton, QWidget
 
 from sciencedesk.desk.entries import Refusal
@@ -34,7 +34,13 @@ class MenuWindow(QWidget):
         self.menu: Popup | None = None  # the open one
         self.dialog: Popup | None = None
         self._toggles: list[tuple[QPushButton, str, Any]] = []  # buttons, each on at a value of a key
-        self._menu_x = 2
+        self.menus: dict[str, tuple[QPushButton, Popup]] = {}  # by title: what opens it, and the menu
+        self.dialogs: dict[str, Popup] = {}
+        self.room = QRect(0, 0, WIDTH, HEIGHT)  # px of the screen that the window takes
+
+    def ordered(self, names: Iterable[str]) -> list[str]:
+        """Names of menus, entries, tabs or rows in the order in which they are shown."""
+        return list(names)
 
     def set(self, key: str, value: Any) -> None:
         """Change the state under a key and show it."""
@@ -42,7 +48,8 @@ class MenuWindow(QWidget):
 
     @staticmethod
     def _place(widget: QWidget, x: int, y: int, w: int, h: int) -> Any:
-        widget.setGeometry(x, y, w, h)
+        widget.home = QRect(x, y, w, h)  # in a window that fills the screen
+        widget.setGeometry(widget.home)
         policy = Qt.FocusPolicy
         widget.setFocusPolicy(policy.ClickFocus if isinstance(widget, QLineEdit) else policy.NoFocus)
         return widget
@@ -73,7 +80,7 @@ class MenuWindow(QWidget):
         self.status.setText(text)
 
     def add_menu(self, title: str, entries: Mapping[str, Entry]) -> Popup:
-        """A menu in the menu bar.
+        """A menu of the menu bar.
 
         An entry is a command, a dialog to open, or (key, value): its mark shows and sets the state.  A
         boolean value toggles; another value is one of several choices.
@@ -86,19 +93,22 @@ class MenuWindow(QWidget):
             if isinstance(entry, tuple):
                 item.setProperty("role", "toggle")
                 self._toggles.append((item, *entry))
-        frame.setGeometry(min(self._menu_x, WIDTH - 122), MENU_HEIGHT, 120, 2 + _ENTRY_HEIGHT * len(entries))
-        home = frame.pos()
-        opener = self.button(title, lambda: self.open_menu(frame, home))
+        frame.resize(120, 2 + _ENTRY_HEIGHT * len(entries))
+        opener = self._place(self.button(title, lambda: self._drop(title)), 0, 0, 0, MENU_HEIGHT)
+        self.menus[title] = opener, frame
         opener.setFlat(True)
         opener.setProperty("role", "menu")
-        width = 12 + self.fontMetrics().horizontalAdvance(title)
-        self._place(opener, self._menu_x, 0, width, MENU_HEIGHT)
-        self._menu_x += width
         return frame
 
-    @staticmethod
-    def offer(menu: Popup, names: Sequence[str]) -> None:
+    def _drop(self, title: str) -> None:
+        """Open a menu of the menu bar below its title."""
+        opener, frame = self.menus[title]
+        x = min(opener.x(), self.room.right() - 121)  # 2 px from the edge
+        self.open_menu(frame, QPoint(x, opener.y() + opener.height()))
+
+    def offer(self, menu: Popup, names: Iterable[str]) -> None:
         """Let a menu show these of its entries alone, one below the other."""
+        names = self.ordered(names)
         buttons = {button.accessibleName(): button for button in menu.findChildren(QPushButton)}
         for button in menu.findChildren(QPushButton):
             button.setVisible(button.accessibleName() in names)
@@ -123,7 +133,8 @@ class MenuWindow(QWidget):
     def open_menu(self, frame: Popup, at: QPoint) -> None:
         """Show a menu with its corner at this point, or as near as the window allows."""
         self.close_menu()
-        frame.move(min(at.x(), WIDTH - frame.width()), min(at.y(), HEIGHT - frame.height()))
+        right, bottom = self.room.x() + self.room.width(), self.room.y() + self.room.height()
+        frame.move(min(at.x(), right - frame.width()), min(at.y(), bottom - frame.height()))
         self.menu = frame
         self._raise(frame)
 
@@ -142,7 +153,7 @@ class MenuWindow(QWidget):
         fields' texts at opening, in their order.  The first field has the focus.
         """
         frame = Popup(self)
-        frame.setGeometry(58, 60, 220, height)
+        self.dialogs[title] = self._place(frame, 58, 60, 220, height)
         heading = self._place(QLabel(title, frame), 1, 1, 218, 18)
         heading.setStyleSheet("background: #34495e; color: white; padding-left: 4px;")
         inputs: dict[str, Field] = {}

@@ -4,14 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from PySide6.QtCore import QEvent, QPoint, QRect, Qt, Signal
-from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter
-from PySide6.QtWidgets import QAbstractItemView, QFrame, QLineEdit, QListWidget, QWidget
+from PySide6.QtCore import QEvent, QPoint, QRect, QSize, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QKeyEvent, QKeySequence, QPainter, QTransform
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QFrame,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QTabBar,
+    QWidget,
+)
 
-# px of a window; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
+from sciencedesk.desk.qt import palette
+
+# px of the screen; multiples of 28, so that Qwen2.5-VL's processor does not resize the picture
 WIDTH, HEIGHT = 336, 252
 Draw, Objects = Callable[[QPainter, QRect], None], Callable[[QRect], Mapping[str, QRect]]  # of a picture
 Part = tuple[str, str, QRect, str]  # name, role, box in px of the widget, text of an element
+
+
+def shade(widget: QWidget, light: str, dark: str | None = None) -> QColor:
+    """A colour of the light theme, or in the others `dark`, without one that of texts."""
+    if widget.palette().window().color().lightness() > 127:
+        return QColor(light)
+    return QColor(dark) if dark else widget.palette().text().color()
 
 
 def small_font(painter: QPainter) -> None:
@@ -48,6 +65,14 @@ class Shade(QWidget):
         if self.window().dialog is not None:
             with QPainter(self) as painter:
                 painter.fillRect(self.rect(), QColor(0, 0, 0, 60))
+
+
+class Tabs(QTabBar):
+    """A tab bar whose tabs are narrower in a narrower window."""
+
+    def tabSizeHint(self, index: int) -> QSize:
+        size = super().tabSizeHint(index)
+        return QSize(size.width() * self.window().room.width() // WIDTH, size.height())
 
 
 class Popup(QFrame):
@@ -106,17 +131,18 @@ class Rows(QListWidget):
     context = Signal(str)
     moved = Signal(str, str)
 
-    def __init__(self, name: str, parent: QWidget):
+    def __init__(self, name: str, parent: QWidget, sortable: bool = False):
+        """`sortable`: the order of its rows means nothing."""
         super().__init__(parent)
         self.setAccessibleName(name)
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._pressed: str | None = None
+        self._sortable, self._pressed = sortable, None
 
     def fill(self, texts: Iterable[str], selected: str | None = None) -> None:
         """Show these rows; keeps the scroll position, which is part of what the agent did."""
-        texts = list(texts)
+        texts = self.window().ordered(texts) if self._sortable else list(texts)
         if texts != [self.item(i).text() for i in range(self.count())]:
             self.clear()
             self.addItems(texts)
@@ -125,6 +151,9 @@ class Rows(QListWidget):
             scroll = self.verticalScrollBar().value()
             self.setCurrentRow(row)
             self.verticalScrollBar().setValue(scroll)
+
+    def items(self) -> list[QListWidgetItem]:
+        return [self.item(i) for i in range(self.count())]
 
     def _text_at(self, position: QPoint) -> str | None:
         item = self.itemAt(position)
@@ -180,7 +209,7 @@ class Slider(QWidget):
         with QPainter(self) as painter:
             painter.setPen(QColor("#888888"))
             painter.drawLine(10, 8, self.width() - 10, 8)
-            painter.setPen(QColor("#222222"))
+            painter.setPen(shade(self, "#222222"))
             for tick in self.ticks:
                 box = QRect(self._x(tick) - 12, 14, 24, 12)
                 painter.drawText(box, Qt.AlignmentFlag.AlignCenter, str(tick))
@@ -197,14 +226,27 @@ class Canvas(QWidget):
     def __init__(self, name: str, parent: QWidget, draw: Draw, objects: Objects):
         super().__init__(parent)
         self.setAccessibleName(name)
+        self.setPalette(palette("light"))  # the sheet is white in every theme
         self._draw, self._objects = draw, objects
         self._start: QPoint | None = None
 
+    @property
+    def sheet(self) -> QRect:
+        """The area in px that is drawn on; a canvas of another size shows it scaled."""
+        return QRect(QPoint(), self.home.size())
+
+    @property
+    def scaling(self) -> QTransform:
+        """From a place of the sheet to that of the widget."""
+        return QTransform.fromScale(self.width() / self.home.width(), self.height() / self.home.height())
+
     def parts(self) -> list[Part]:
-        return [(name, "target", box, "") for name, box in self._objects(self.rect()).items()]
+        shown, boxes = self.scaling, self._objects(self.sheet)
+        return [(name, "target", shown.mapRect(box), "") for name, box in boxes.items()]
 
     def _object_at(self, position: QPoint) -> str:
-        return next((name for name, box in self._objects(self.rect()).items() if box.contains(position)), "")
+        at = self.scaling.inverted()[0].map(position)
+        return next((name for name, box in self._objects(self.sheet).items() if box.contains(at)), "")
 
     def mousePressEvent(self, event) -> None:
         self._start = event.position().toPoint()
@@ -229,7 +271,9 @@ class Canvas(QWidget):
         with QPainter(self) as painter:  # Qt crashes on a painter that is left open if drawing fails
             painter.fillRect(self.rect(), QColor("white"))
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            self._draw(painter, self.rect())
+            painter.setTransform(self.scaling, combine=True)
+            self._draw(painter, self.sheet)
+            painter.resetTransform()
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.setPen(QColor("#999999"))
             painter.drawRect(self.rect().adjusted(0, 0, -1, -1))

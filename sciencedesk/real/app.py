@@ -19,6 +19,7 @@ from sciencedesk.board.check import BoardState, check_board
 from sciencedesk.board.tasks import AppTask
 from sciencedesk.pyautogui import Call
 from sciencedesk.real.display import Display
+from sciencedesk.real.themes import QT_STYLES
 from sciencedesk.screen import Screen
 
 SIZE = (640, 480)  # of the screen, (width, height) in pixels
@@ -43,7 +44,9 @@ class App(Screen, BoardState):
     step_s: ClassVar[float] = 0.15  # target of `make bench` for a step
     # facts after a start, of the keys that goals of its task space are about
     defaults: ClassVar[Mapping[str, Any]] = {}
+    factors: ClassVar[Sequence[str]] = ("window", "desktop", "theme")  # of perturbed runs
     lost = False
+    view: Mapping[str, Any] = {}  # window and theme of the present run (`perturb`); empty: the usual ones
 
     def __init__(self, size: tuple[int, int] = SIZE, fit: Fit | None = None):
         if missing := [file for file in self.needs if not Path(file).exists()]:
@@ -73,6 +76,10 @@ class App(Screen, BoardState):
 
     def fresh(self) -> None:
         """Bring the running application back to its first state; by default by starting it again."""
+        self.again()
+
+    def again(self) -> None:
+        """Start the application again, in the window and theme of `view`."""
         self.display.stop(self.pid)
         self.pid = self.launch()
 
@@ -103,6 +110,10 @@ class App(Screen, BoardState):
     def elements(self) -> list[Any]:
         return self.named()[0]
 
+    def way_to(self, name: str) -> dict[str, str] | None:
+        """The next step of a script towards an element that is scrolled away; None if it is not."""
+        return None
+
     def elements_at(self, found: Sequence[tuple[str, str, Sequence[float], str]]) -> list[Any]:
         """Elements, as in ScienceDesk's window, from names, roles, boxes in px of the screen, and texts."""
         # take Qt along, which the applications do not need
@@ -131,6 +142,11 @@ class App(Screen, BoardState):
         board = task.board if isinstance(task, AppTask) else None
         if (kind := board.type if board else task.app) != self.kind:
             raise UserError(f"task {task.id} is for {kind}, not for {self.kind}")
+        if lacking := ", ".join(task.view.keys() - set(self.factors)):
+            known = ", ".join(self.factors)
+            raise UserError(f"task {task.id}: view: {self.kind} has no {lacking}; there are {known}")
+        if (theme := task.view.get("theme", "light")) not in QT_STYLES:
+            raise UserError(f"task {task.id}: view: no theme {theme!r}; there are {', '.join(QT_STYLES)}")
         self.task, self._state = task, None
         with self._closing():
             self._begin()
@@ -146,14 +162,26 @@ class App(Screen, BoardState):
         if self.display is None or self.closed or self.display.ended(self.pid) is not None:
             self.close()
             self.held = ()
-            self.display = Display(self.size)
+            self.display, self.view = Display(self.size), {}
+            self._arrange()
             self.pid = self.launch()
         else:
             self._wake()
             self.let_go()
             # to the middle: what is under the mouse looks different
             self.display.act([("moveTo", (self.size[0] // 2, self.size[1] // 2), {})])
-            self.fresh()
+            if self._arrange():
+                self.again()
+            else:
+                self.fresh()
+
+    def _arrange(self) -> bool:
+        """Make room for the run's window; whether its look is another than the last one's."""
+        if self.task.view == self.view:
+            return False
+        self.view = self.task.view
+        self.display.arrange(self.view.get("window"), self.view.get("desktop"))
+        return True
 
     @contextmanager
     def _closing(self) -> Iterator[None]:

@@ -128,6 +128,13 @@ class Display:
     def thaw(self, pid: int) -> None:
         self._ask("signal", pid, "CONT")
 
+    def arrange(self, box: Sequence[int] | None, color: str | None) -> None:
+        """Leave maximised windows this box (x, y, width, height in px), before a desktop of a color.
+
+        None: the whole screen again.
+        """
+        self._ask("arrange", box, color)
+
     def act(self, calls: Sequence[Call]) -> None:
         """Carry out pyautogui calls."""
         if calls:

@@ -79,6 +79,7 @@ class DisplayProcess:
         pyautogui.PAUSE, pyautogui.FAILSAFE = 0, False
         self.mouse, self.screen = pyautogui, mss.MSS()
         self.area = {"left": 0, "top": 0, "width": size[0], "height": size[1]}
+        self.floor = None
 
     def _first_line(self, command: Sequence[str], option: str) -> str:
         """Start a program; return the line that it writes to the descriptor which `option` names."""
@@ -167,6 +168,13 @@ class DisplayProcess:
                 raise ValueError(f"unknown pyautogui call: {name}")
             pause = {"interval": BETWEEN_S} if name == "doubleClick" else {}
             getattr(self.mouse, name)(*arguments, **pause, **named)
+
+    def arrange(self, box: Sequence[int] | None, color: str | None) -> None:
+        if self.floor is None:
+            from sciencedesk.real.floor import Floor  # it opens the display of the environment
+
+            self.floor = Floor()
+        self.floor.lay(box, color)
 
     def picture(self) -> bytes:
         return self.screen.grab(self.area).rgb

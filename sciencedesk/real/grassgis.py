@@ -26,7 +26,9 @@ from coda_lib.errors import UserError
 from sciencedesk.board import files as scienceboard
 from sciencedesk.pyautogui import Call
 from sciencedesk.real.app import PAUSE_S, App, number_or_text
+from sciencedesk.real.grass_data import DEPTHS, LANDUSE, LANDUSE_COLORS, MAPS, REGION, ROADS, WELLS
 from sciencedesk.real.grass_files import facts_of
+from sciencedesk.real.themes import GTK_THEMES
 
 BASE = Path("/usr/lib/grass82")
 WINDOW = BASE / "gui" / "wxpython"
@@ -51,26 +53,6 @@ VECTORS = ("roads", "wells")
 _NAME = re.compile("[a-z][a-z_]*")
 # facts of r.info that no task uses
 WITHOUT = ("database", "location", "mapset", "map", "maptype", "date", "creator")
-
-# -- the data: 6 by 4 km at 50 m -----------------------------------------------------------------------
-REGION = {"n": 5204000, "s": 5200000, "e": 506000, "w": 500000, "res": 50}
-MAPS = (
-    "elevation=float(620+0.035*(x()-500000)+90*sin((x()-500000)*0.09)+120*cos((y()-5200000)*0.08))",
-    "landuse=if(elevation<590,4,if(elevation<660,3,if(elevation<780,2,if(elevation<880,1,5))))",
-    "rain=int(900+(elevation-700)*0.6)",
-)
-LANDUSE = "1|forest\n2|meadow\n3|farmland\n4|water\n5|rock\n"
-LANDUSE_COLORS = "1 34:139:34\n2 154:205:50\n3 240:220:130\n4 70:130:180\n5 160:160:160\n"
-WELLS = (
-    "500600|5203400|1|Alder|35|drinking\n501500|5200700|2|Birch|62|farming\n"
-    "502300|5202600|3|Cedar|18|drinking\n503200|5201500|4|Elm|95|farming\n"
-    "504100|5203200|5|Fir|48|industry\n505300|5200900|6|Hazel|71|drinking\n"
-)
-ROADS = {
-    1: ("Valley Road", "main", ((500100, 5201900), (502000, 5202100), (504000, 5201800), (505900, 5202300))),
-    2: ("Mill Lane", "minor", ((502000, 5202100), (502300, 5203900))),
-    3: ("Ridge Track", "track", ((504000, 5201800), (504400, 5200100))),
-}
 
 
 class GrassGIS(App):
@@ -109,6 +91,15 @@ class GrassGIS(App):
         os.kill(self.pid, signal.SIGHUP)
         self._wait_until_idle(self.pid)
 
+    def again(self) -> None:
+        self._dress(super().home / "first")
+        self.fresh()
+
+    def _dress(self, home: Path) -> None:
+        """GTK's settings of the run's theme, in a home folder."""
+        theme = GTK_THEMES[self.view.get("theme", "light")]
+        (home / ".config/gtk-3.0/settings.ini").write_text(LOOK + theme, encoding="utf-8")
+
     def _make(self, rc: Path) -> None:
         """Make the data and the settings of a first start."""
         folder = self.home / "grassdata"
@@ -116,10 +107,11 @@ class GrassGIS(App):
         rc.write_text(f"GISDBASE: {folder}\nLOCATION_NAME: valley\nMAPSET: PERMANENT\nGUI: wxpython\n")
         for path, text in {
             ".grass8/rc": rc.read_text(), ".grass8/wx.json": json.dumps(SETTINGS),
-            ".config/gtk-3.0/settings.ini": LOOK,
+            ".config/gtk-3.0/settings.ini": "",
         }.items():  # fmt: skip
             (self.home / path).parent.mkdir(parents=True, exist_ok=True)
             (self.home / path).write_text(text, encoding="utf-8")
+        self._dress(self.home)
         points, table = "", "CREATE TABLE roads (cat integer, name varchar(20), class varchar(10));\n"
         for cat, (name, sort, line) in ROADS.items():
             points += f"L {len(line)} 1\n" + "".join(f"{x} {y}\n" for x, y in line) + f"1 {cat}\n"
@@ -228,7 +220,9 @@ class GrassGIS(App):
         self._ask("layer", type=kind, name=f"{name}@PERMANENT", checked=checked, opacity=opacity)
 
     def set(self, key: str, value: Any) -> None:
-        """`copies` of the elevation by name; `layers` from bottom to top; the region's `resolution` (m)."""
+        """`copies` of the elevation by name; `layers` from bottom to top; the region's `resolution` (m); the
+        `wells` by their names.
+        """
         match key, value:
             case "layers", list() if all(_NAME.fullmatch(str(name)) for name in value):
                 for name in value:
@@ -239,6 +233,10 @@ class GrassGIS(App):
                 commands = [["g.copy", f"raster=elevation,{name}"] for name in value]
             case "resolution", int():
                 commands = [["g.region", f"res={value}"]]
+            case "wells", list() if len(value) == len(WELLS.splitlines()) and set(value) <= set(DEPTHS):
+                told = [f"name='{name}', depth={DEPTHS[name]}" for name in value]
+                rows = (f"{row} WHERE cat={number}" for number, row in enumerate(told, 1))
+                commands = [["db.execute", f"sql=UPDATE wells SET {row}"] for row in rows]
             case _:
                 return super().set(key, value)
         for command in commands:

@@ -14,6 +14,7 @@ from sciencedesk.pyautogui import Call
 from sciencedesk.real.accessibility import Accessibility, Control
 from sciencedesk.real.app import App, number_or_text
 from sciencedesk.real.kalgebra_scene import pairs, scene, view
+from sciencedesk.real.themes import QT_STYLES
 
 RESOLUTIONS = {"Poor": 416, "Normal": 832, "Fine": 1664, "Very Fine": 3328}  # menu entry: points of a plot
 TABS = ("Calculator", "2D Graph", "3D Graph", "Dictionary")
@@ -54,7 +55,12 @@ class KAlgebra(App):
             "QTWEBENGINE_DISABLE_SANDBOX": "1", "QT_HASH_SEED": "0",
             "QTWEBENGINE_CHROMIUM_FLAGS": "--force-renderer-accessibility",
         }  # fmt: skip
-        pid = self.display.start(["/usr/bin/kalgebra"], env)
+        command = ["/usr/bin/kalgebra"]
+        if style := QT_STYLES[self.view.get("theme", "light")]:
+            file = self.home / "run" / "style.qss"
+            file.write_text(style)
+            command += ["-stylesheet", str(file)]
+        pid = self.display.start(command, env)
 
         def registered() -> tuple[str, str] | None:
             if (program := bus.program(pid)) and bus.controls(*program, depth=2).all("status bar"):
@@ -112,8 +118,13 @@ class KAlgebra(App):
                 self._turn_to(2)
                 self._write(self._page(2).first("text"), value)
             case "variables", list():
+                tab = TABS.index(self.state()["tab"])
+                if tab:  # elsewhere its field takes nothing
+                    self._turn_to(0)
                 for line in value:
                     self._write(self._page(0).all("text")[0], str(line))
+                if tab:
+                    self._turn_to(tab)
             case "tab", str() if value in TABS:
                 self._turn_to(TABS.index(value))
             case ("grid", bool()) | ("resolution" | "style" | "mode", str()):
@@ -137,6 +148,15 @@ class KAlgebra(App):
         """Its controls, as it tells them to assistive technology; the state is read along with them."""
         elements, typing, self._state = scene(self)
         return elements, typing
+
+    def way_to(self, name: str) -> dict[str, str] | None:
+        """In a small window some tabs are scrolled away."""
+        if name not in TABS:
+            return None
+        shown = [TABS.index(part.name) for part in self.elements() if part.name in TABS]
+        if not shown or TABS.index(name) in shown:
+            return None
+        return {"click": "Scroll Right" if TABS.index(name) > max(shown) else "Scroll Left"}
 
     # -- state -----------------------------------------------------------------------------------------
     def controls(self) -> Control:

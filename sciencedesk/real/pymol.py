@@ -25,9 +25,10 @@ from sciencedesk.real.display import Display
 from sciencedesk.real.isolation import HOST
 from sciencedesk.real.pymol_facts import COLORS, LETTERS, SETTINGS, facts_of
 from sciencedesk.real.pymol_hook import serve
+from sciencedesk.real.themes import QT_STYLES
 
 CONSOLE = 80  # height of its console, px
-OWN_TOP = 132  # px; below it PyMOL draws its own widgets: the picture, the list of objects, their menus
+OWN_TOP = 132  # px of its window; below them PyMOL draws its own widgets: the picture, the list, their menus
 OWN_S = 0.35  # their delay: a new menu takes no click, and a click in the picture waits for a second one
 POINTING = ("click", "doubleClick", "rightClick", "moveTo")  # last calls of an action that points
 ANSWER_S = 30.0
@@ -62,7 +63,8 @@ class PyMOL(App):
         start = ["pymol", "-k", "-q", "-V", str(CONSOLE), "-d", "/import __main__; __main__.serve()"]
         program = f"{inspect.getsource(serve)}\nimport pymol\npymol.launch({start})"
         secret = secrets.token_hex()
-        self.pid = self.display.start(["/usr/bin/python3", "-c", program], {"CODA_SECRET": secret})
+        env = {"CODA_SECRET": secret, "CODA_STYLE": QT_STYLES[self.view.get("theme", "light")]}
+        self.pid = self.display.start(["/usr/bin/python3", "-c", program], env)
         ports = self.wait_until(lambda: self.display.listening(self.pid), self.pid)
         transport = ToDisplay(self.display, ports[0])
         self.server = ServerProxy(f"http://{HOST}/{secret}", transport, allow_none=True)
@@ -72,11 +74,18 @@ class PyMOL(App):
 
     def fresh(self) -> None:
         """By its command `reinitialize`; by another start where that leaves something, such as a dialog."""
-        for file in self._files():
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
+        self._tidy()
         # a further window is a process
         if self._ask("clear") != self.first or psutil.Process(self.pid).children():
-            super().fresh()
+            self.again()
+
+    def again(self) -> None:
+        self._tidy()
+        super().again()
+
+    def _tidy(self) -> None:
+        for file in self._files():
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
 
     def prepare(self, item: Any) -> None:
         """UserError also for a call that PyMOL refuses."""
@@ -134,7 +143,8 @@ class PyMOL(App):
     def act(self, calls: Sequence[Call]) -> None:
         """Move the mouse one pixel before each click: PyMOL's menus ignore the first motion."""
         name, at, _ = calls[-1] if calls else ("", (), {})
-        self.still_s = OWN_S if name in POINTING and at[1] > OWN_TOP else PyMOL.still_s
+        _, top, *_ = self.view.get("window", (0, 0))
+        self.still_s = OWN_S if name in POINTING and at[1] > OWN_TOP + top else PyMOL.still_s
         if name in POINTING:
             super().act([("moveTo", (at[0], at[1] - 1), {})])
             for _ in range(2):  # until the motion is handled: of two pending motions one is lost

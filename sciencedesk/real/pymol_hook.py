@@ -19,6 +19,9 @@ def serve() -> None:
 
     home, boolean, color_type = os.getcwd(), 1, 5
     secret = os.environ.pop("CODA_SECRET")  # part of the URL
+    application = QtWidgets.QApplication.instance()
+    if style := os.environ.pop("CODA_STYLE"):
+        application.setStyleSheet(application.styleSheet() + style)
     ways = [(name, 1 << bit) for name, bit in repres.items() if bit >= 0]
     QtWidgets.QApplication.setCursorFlashTime(0)  # so that the picture stands still
     QtWidgets.QApplication.desktop()  # otherwise made by the first drag

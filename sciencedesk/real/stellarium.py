@@ -57,6 +57,7 @@ class Stellarium(App):
 
     kind = "Stellarium"
     needs = {"/usr/bin/stellarium": "stellarium", str(DEFAULTS): "stellarium-data"}
+    factors = ("window", "desktop")
     sleeps, idles = True, False  # it draws all the time
     settle_s, step_s = 2.0, 1.2  # what it shows or hides fades for more than a second
 

@@ -55,10 +55,10 @@ class Breaking:
     app, defaults, typing = "PyMOL", {}, False
 
     def __init__(self, *breaks: int):
-        self.breaks, self.actions, self.resets = set(breaks), 0, 0
+        self.breaks, self.actions, self.begun = set(breaks), 0, 0
 
-    def reset(self, settings: dict[str, Any]) -> None:
-        self.resets += 1
+    def begin(self, settings: dict[str, Any], view: dict[str, Any]) -> None:
+        self.begun += 1
 
     def elements(self) -> list[Element]:
         return BUTTONS
@@ -78,7 +78,7 @@ class Breaking:
 def test_a_walk_begins_anew_after_a_fault_and_every_so_many_steps():
     window = Breaking(3)
     steps = list(islice(random_walk(window, random.Random(0)), 2 + WALK_LENGTH + 1))
-    assert [step.walk for step in steps] == [1, 1, *[2] * WALK_LENGTH, 3] and window.resets == 3
+    assert [step.walk for step in steps] == [1, 1, *[2] * WALK_LENGTH, 3] and window.begun == 3
     assert {step.step.get("click") for step in steps} <= {
         "Reset",
         "Zoom",
@@ -90,7 +90,7 @@ def test_a_walk_through_a_broken_application_ends_with_its_fault():
     window = Breaking(*range(5, 100))
     with pytest.raises(EnvironmentFault, match="it broke"):
         list(random_walk(window, random.Random(0)))
-    assert window.resets == FAULTS  # the first one after four steps
+    assert window.begun == FAULTS  # the first one after four steps
 
 
 def test_what_an_application_breaks_in_is_named_left_out_and_made_good_for(capsys):
@@ -162,7 +162,7 @@ def test_every_application_takes_the_settings_of_walks(app):
     window = window_of(env)
     assert isinstance(window, AppWindow)
     for _ in range(4):
-        window.reset(random_settings(app, dict(window.defaults), rng))
+        window.begin(random_settings(app, dict(window.defaults), rng), {})
         assert window.elements()
     env.close()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from pydantic import ValidationError
@@ -120,7 +122,9 @@ def test_a_run_keeps_its_profile_and_its_file_untouched_when_nothing_changed(tmp
     before = run.profile_file.stat().st_mtime_ns
     run.store(changed)
     assert run.profile_file.stat().st_mtime_ns == before
-    assert run.profile("laptop") == changed
+    assert run.profile() == run.profile("smoke") == changed
+    with pytest.raises(UserError, match="run run has profile smoke, not laptop"):
+        run.profile("laptop")
 
 
 def test_names_of_runs():
@@ -153,10 +157,16 @@ def test_a_checkpoint_is_a_path_or_a_name_on_the_hub(tmp_path):
     assert checkpoint_path("Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
     assert checkpoint_path("data/checkpoints/judge") == str(REPO / "data" / "checkpoints" / "judge")
     assert require_checkpoint("planner", "Qwen/Qwen2.5-VL-7B-Instruct") == "Qwen/Qwen2.5-VL-7B-Instruct"
-    with pytest.raises(
-        UserError, match=f"the judge checkpoint {tmp_path} is missing; `coda reproduce --profile laptop"
-    ):
+    with pytest.raises(UserError, match=f"the judge checkpoint {tmp_path} is missing: give the folder"):
         require_checkpoint("judge", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["data/checkpoints/gone", "data/checkpoints/desktop/gone", "data/none"])
+def test_a_missing_checkpoints_hint_names_no_command_that_replaces_others(name):
+    with pytest.raises(UserError, match=f"the planner checkpoint {name} is missing: ") as caught:
+        require_checkpoint("planner", name)
+    assert not re.search("base.models|make |coda ", str(caught.value))
+    assert ("git status data/checkpoints" in str(caught.value)) is name.startswith("data/checkpoints")
 
 
 def test_base_planner_and_specialist_explore():

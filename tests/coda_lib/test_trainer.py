@@ -67,7 +67,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every_other(
-    rows, tiny_planner, tmp_path
+    rows, tiny_planner, tmp_path, unrounded
 ):
     ways = {
         "stage 1": lambda folder: specialize(rows, tiny_planner, scripted(), settings(lora=2, steps=2),
@@ -85,7 +85,7 @@ def test_adapters_train_the_language_model_alone_and_leave_a_checkpoint_as_every
         assert load_processor(tmp_path / way).tokenizer.vocab_size
 
 
-def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_path):
+def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_path, unrounded):
     ways = {
         "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(**how),
         sampling(), folder, 7),
@@ -288,8 +288,11 @@ def ask(
     state = State()
     state.global_step = step
     completions = [[{"role": "assistant", "content": plan}] for plan in plans]
-    return ActionReward(executor, seed=4, **{"reach": 2} | changes)(
-        completions=completions, **columns(rows), trainer_state=state, other=1
+    called = {name: changes.pop(name) for name in ("log_metric",) if name in changes}
+    distance, group = changes.pop("distance", True), changes.pop("group", 2)
+    given = settings(**changes, group_size=group, completions_per_step=group)
+    return ActionReward(executor, 4, given, distance)(
+        completions=completions, **columns(rows), trainer_state=state, other=1, **called
     )
 
 
@@ -322,6 +325,37 @@ def test_rewards_are_those_of_the_executors_actions(distance):
     assert len({round(value, 6) for value in expected}) >= (
         7 if distance else 3
     )  # the cases can be told apart
+
+
+@pytest.mark.parametrize("distance", [True, False])
+def test_groups_without_a_right_plan_are_counted_and_gated_if_wanted(distance):
+    act = Action.click(0.5, 0.5)
+    replies = {
+        "right": "click(start_box='(42,42)')", "near": "click(start_box='(44,44)')", "far": "wait()",
+        "wrong": "click(start_box='(62,42)')", "none": "no action",
+    }  # fmt: skip
+    plans = ["right", "wrong", "far", "wrong", "none", "far", "near", "wrong", "none"]
+    rows = grpo_rows([made_up(0, [(str(i), act) for i in range(9)])], "compact", LABEL)
+    executor, told = scripted(lambda conversation: replies[words_of(conversation)]), []
+    how = {"reach": 0.1, "distance": distance, "group": 3, "log_metric": lambda *metric: told.append(metric)}
+    plain, gated = (ask(executor, rows, plans, gate=gate, **how) for gate in (False, True))
+    middle = 1 / 3  # of 1, 0 and 0: a click of the right type where nothing is right
+    without = plain[3:6]
+    if distance:
+        assert told == [("frac_without_right", pytest.approx(2 / 3))] * 2
+        assert gated == [*plain[:3], *[pytest.approx(middle)] * 3, *[pytest.approx(sum(plain[6:]) / 3)] * 3]
+    else:  # any click is of the right type
+        assert told == [("frac_without_right", 0.0)] * 2 and gated == plain
+    assert without == [1.0, 0.0, 0.0]
+
+
+def test_a_part_of_a_group_is_not_counted_and_cannot_be_gated():
+    rows = grpo_rows([made_up(0, [(str(i), Action.click(0.5, 0.5)) for i in range(4)])], "compact", LABEL)
+    executor, told = scripted(lambda _: "wait()"), []
+    how = {"group": 3, "log_metric": lambda *metric: told.append(metric)}
+    assert ask(executor, rows, ["a"] * 4, **how) == [0.0] * 4 and not told
+    with pytest.raises(UserError, match="whole groups in each process"):
+        ask(executor, rows, ["a"] * 4, gate=True, **how)
 
 
 def test_a_perfect_plan_of_a_row_earns_two(rows):

@@ -25,7 +25,7 @@ from coda_lib.models.local import LocalModel, load_network
 from coda_lib.paths import REPO
 from coda_lib.trainer import specialize
 from coda_study.cost import Network
-from coda_study.estimate import Request, estimate, network
+from coda_study.estimate import Request, Workload, estimate, network
 
 pytest_plugins = ("tiny_checkpoints",)
 PUBLISHED = {
@@ -127,6 +127,7 @@ def test_the_profiles_are_estimated_to_the_end(name, coda):
     )
     step, whole = sum(work["seconds"] for work in costs["step"]), costs["stages"][2]["seconds"]
     assert whole == pytest.approx(4 * load_profile(name).specialize.steps * step)
+    assert [work["name"] for work in costs["stages"]][-2:] == ["evaluate", "baselines"]
     assert costs["memory"]["total"] < 80e9  # or the profile would not run on what it names
     assert torch.cuda.is_available() or any("H100" in line for line in costs["missing"])
     shown = coda("estimate", name)[1]
@@ -167,3 +168,19 @@ def test_adapters_are_counted_as_peft_makes_them(tiny_planner, tmp_path):
     made = peft.get_peft_model(loaded, adapter_settings(settings(lora=3)))
     trained = sum(weights.numel() for weights in made.parameters() if weights.requires_grad)
     assert Network(loaded.config).adapter_parameters(3) == trained
+
+
+def test_what_is_played_to_be_beaten_and_at_temperature_0_is_counted():
+    def work(*changes: str) -> dict[str, Workload]:
+        return {stage.name: stage for stage in estimate(load_profile("gpu", changes)).stages}
+
+    few = work("perturb=false")
+    # 8 runs and one at temperature 0; perturbed runs all differ
+    assert work("perturb=true")["evaluate"].written == pytest.approx(16 / 9 * few["evaluate"].written)
+    assert few["baselines"].written == 0 < few["baselines"].environments_s  # blind agents ask no model
+    tried = work("perturb=false", "baselines.temperatures=[0.0,1.0]", "baselines.tasks=127")
+    episodes = 2 * 4 * 127 + 8 * 127  # development tasks, and the best temperature on the test tasks
+    of_system = few["evaluate"].written / 4 / 9 / 127
+    assert tried["baselines"].written == pytest.approx(episodes * of_system)
+    sealed = work("perturb=false", "sealed={tasks: 127, seed: 5, runs: 2}")
+    assert sealed["evaluate"].written == pytest.approx(17 / 9 * few["evaluate"].written)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -131,6 +134,29 @@ def test_the_book_has_the_report_of_a_run_and_the_episodes_behind_it(run, tmp_pa
         assert (tmp_path / "book" / name).read_bytes() == (run / name).read_bytes()
     (page,) = (tmp_path / "book" / "notebooks").glob("05_*.html")
     assert 'href="../report.html"' in page.read_text() and 'href="../view.html"' in page.read_text()
+
+
+def test_the_book_takes_the_newest_finished_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(book, "RESULTS", tmp_path)
+    for when, name in enumerate(("reference/old", "done", "again", "cut", "bare")):
+        folder = tmp_path / name
+        (folder / "notebooks").mkdir(parents=True)
+        (folder / "stages").mkdir()
+        (folder / "report.html").touch()
+        for state in ("done", {"again": "running", "cut": "failed"}.get(name, "done")):
+            (folder / "stages" / f"{state}.json").write_text(json.dumps({"state": state}))
+        (folder / "manifest.json").write_text("{}")
+        os.utime(folder / "manifest.json", (when, when))
+    (tmp_path / "bare" / "report.html").unlink()
+    (tmp_path / "copy").mkdir()
+    assert book.executed_folder("") == tmp_path / "done" / "notebooks"
+    assert book.executed_folder("cut") == tmp_path / "cut" / "notebooks"
+    shutil.rmtree(tmp_path / "done" / "stages")
+    (tmp_path / "done" / "manifest.json").unlink()
+    assert book.executed_folder("") == tmp_path / "reference" / "old" / "notebooks"
+    shutil.rmtree(tmp_path / "reference" / "old")
+    with pytest.raises(book.PluginError, match="no run with executed notebooks is finished.*make smoke"):
+        book.executed_folder("")
 
 
 def test_what_would_come_from_a_network_is_found():

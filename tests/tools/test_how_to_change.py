@@ -126,7 +126,7 @@ def test_the_planner_sees_the_last_three_plans(python):
 @pytest.mark.parametrize(("app", "tasks"), [("optics", 1), ("gis", 35)])
 def test_the_new_tasks_can_be_solved_and_not_by_doing_nothing(python, app, tasks):
     table = python("-m", "coda_study.cli.main", "tasks", "check", "--app", app)
-    assert re.search(rf"(?m)^{app} +test +{tasks} +{tasks} +0", table), table
+    assert re.search(rf"(?m)^{app} +test( +{tasks}){{3}} +0", table), table
 
 
 def test_the_judges_rule_is_that_of_the_profile(python):
@@ -151,9 +151,8 @@ def test_table1_has_the_column_of_solved_episodes(python):
 def test_the_real_application_is_in_the_tables_and_its_task_is_read(python):
     program = "from sciencedesk.real import app_class; print(app_class('L3afpad').needs)"
     assert "l3afpad" in python("-c", program)
-    assert re.search(
-        r"(?m)^L3afpad +1 +info 1", python("-m", "coda_study.cli.main", "tasks", "check", "data/tasks/apps")
-    )
+    told = python("-m", "coda_study.cli.main", "tasks", "check", "data/tasks/apps")
+    assert re.search(r"(?m)^L3afpad .* 1 of 1 +info 1", told)
 
 
 @pytest.mark.parametrize("line", OWN_RUNS)

@@ -27,12 +27,14 @@ from nbconvert import HTMLExporter
 from tiny_models import RULE, made_up
 
 from coda_lib.files import write_json
-from coda_lib.paths import NOTEBOOKS, REPO
+from coda_lib.paths import NOTEBOOKS, REFERENCE, REPO
 from coda_lib.task import Task
 from coda_study.evaluation.report import to_markdown
 from coda_study.evaluation.results import html_report
+from coda_study.evaluation.tables import siblings
 from coda_study.generator import Dropped, Round
 from coda_study.markup import as_html, as_markdown, clean_html, without_html
+from coda_study.run import Run
 from coda_study.show import (
     conversation,
     episode_table,
@@ -153,9 +155,14 @@ def pages(notebook, tmp_path_factory):
     )
     table.to_csv(run / "tables" / "table1.csv", index=False)
     pd.DataFrame({text: [text] for text in HOSTILE}).to_csv(run / "tables" / "other.csv", index=False)
-    write_json(
-        run / "manifest.json", {text: text for text in HOSTILE} | {"more": {text: [text] for text in HOSTILE}}
-    )
+    said = "".join(HOSTILE)
+    roles = {"planner": said, "executor": said}
+    made = {
+        "profile": {"name": said, "seed": said, "models": roles, "serving": roles},
+        "code": {"commit": said, "changed": True},
+    }
+    more = {"more": {text: [text] for text in HOSTILE}}
+    write_json(run / "manifest.json", {text: text for text in HOSTILE} | more | made)
     write_json(run / "timings.json", dict.fromkeys(HOSTILE, 1.0))
     figures.save(
         figures.Sheet(figsize=(1, 1)), run / "figures" / "a", "".join(t for t in HOSTILE if t.isprintable())
@@ -255,3 +262,15 @@ def test_nothing_else_in_the_kit_makes_html_or_markdown_of_text():
         if word in path.read_text() and may.get(path.name) != word
     }
     assert found == set()
+
+
+@pytest.mark.parametrize(("part", "study"), [("overall", "laptop"), ("desktop", "desktop")])
+def test_one_command_prints_every_figure_of_the_results(part, study, coda):
+    """Digit for digit, by the names of the committed runs."""
+    runs = siblings(Run(str(REFERENCE / study)), [REFERENCE])
+    code, printed, _ = coda("seeds", *(run.folder.name for run in runs))
+    shown = (REPO / "README.md").read_text().partition(f"<!-- {part} -->")[2].partition("<!-- /")[0]
+    cells = {cell.strip(" *") for line in shown.splitlines() if line[:1] == "|" for cell in line.split("|")}
+    figures = {cell for cell in cells if re.fullmatch(r"[+−]?\d+\.\d.*", cell)}
+    assert code == 0 and len(figures) >= 12
+    assert not {figure for figure in figures if figure not in printed}

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_models import made_up
+from tiny_models import LABEL, made_up
 
-from coda_lib.config import load_profile
+from coda_lib.agent import load_agent
+from coda_lib.config import GeneralizeSettings, load_profile
+from coda_lib.dataset import sft_rows
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
-from coda_lib.paths import REFERENCE, REPO
+from coda_lib.paths import CHECKPOINTS, REFERENCE, REPO
+from coda_lib.rollout import jobs, rollout
+from coda_lib.task import test_tasks as held_out
+from coda_lib.trainer import generalize
 from coda_lib.trajectory import load_trajectories, save_trajectories
 from coda_study.evaluation.ablations import TABLES
 from coda_study.evaluation.replay import without_screens
 from coda_study.run import Run
+from sciencedesk import ScienceDesk
 from tools import pages, reference
 
 
@@ -49,7 +56,7 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
                      "specialist/gis/groups/1.parquet", "specialist/algebra/groups/1.parquet",
                      "curve/10-judged.parquet", "curve/10-truth.parquet"):  # fmt: skip
             write_text(one.folder / name, name)
-        save_file({"weight": torch.full((2, 3), 1.001)}, one.generalist / "model.safetensors")
+        save_file({"weight": torch.full((2, 3), 1.0078125)}, one.generalist / "model.safetensors")
         for path in (one.judged("base", "gis"), one.trajectories("base", "gis")):
             save_trajectories(path, [made_up()])
         assert reference.copy_run(one) == committed / one.folder.name
@@ -71,6 +78,29 @@ def test_what_is_small_is_copied_and_of_one_run_its_planners_and_notebooks_too(t
     kept = Run(str(committed / reference.SHOWN))
     assert load_file(kept.generalist / "model.safetensors")["weight"].dtype == torch.bfloat16
     assert load_trajectories(kept.actions("base", "gis"), screens=False) == [without_screens(made_up())]
+
+
+def test_weights_that_16_bit_cannot_hold_are_not_committed(tmp_path) -> None:
+    save_file({"weight": torch.full((2, 3), 1.001)}, weights := tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="was played with weights of 32 bit: train it again"):
+        reference.halve(weights)
+    assert load_file(weights)["weight"].dtype == torch.float32
+
+
+def test_a_committed_planner_replays_the_episodes_of_the_trained_one(tmp_path) -> None:
+    profile = load_profile("smoke")
+    rows = sft_rows([made_up(0), made_up(1)], profile.prompts, LABEL)
+    few = GeneralizeSettings(steps=2, batch_size=2, learning_rate=1e-3)
+    trained = generalize(rows, CHECKPOINTS / "planner", few, tmp_path / "trained", 7)
+    shutil.copytree(trained, committed := tmp_path / "committed")
+    reference.halve(committed / "model.safetensors")
+
+    def played(planner: Path) -> bytes:
+        agent, todo = load_agent(profile, "stage2", str(planner)), jobs(held_out("gis")[:3], 2)
+        save_trajectories(path := tmp_path / "played", rollout(agent, todo, lambda: ScienceDesk("gis"), 7))
+        return path.read_bytes()
+
+    assert played(trained) == played(committed)
 
 
 def test_of_real_applications_a_few_episodes_keep_their_screenshots(tmp_path, monkeypatch) -> None:
@@ -139,7 +169,7 @@ def test_the_tables_of_a_reference_run_are_those_of_its_episodes_and_votes(
     tmp_path, monkeypatch, name
 ) -> None:
     for part in ("save", "html_report"):  # the pictures and the page are made of the tables
-        monkeypatch.setattr(reference, part, lambda *of: None)
+        monkeypatch.setattr(reference, part, lambda *of, **how: None)
     shutil.copytree(REFERENCE / name, tmp_path / name)
     reference.renew(Run(str(tmp_path / name)))
     for table in sorted((REFERENCE / name / "tables").glob("*.csv")):

@@ -40,7 +40,7 @@ class Evidence:
     rules: dict[str, list[str]] = field(default_factory=dict)  # of judges, by set of votes: "train" or "mix"
     standard: dict[str, str] = field(default_factory=dict)  # the rule of the profile in each set
     reach: float = SpecializeSettings.model_fields["reach"].default  # of the run's rewards
-    tasks: dict[str, dict] = field(default_factory=dict)  # test tasks by id: checks, steps, answer
+    tasks: dict[str, dict] = field(default_factory=dict)  # by what episodes have as `asked`: checks, answer
     episodes: list[dict] = field(default_factory=list)
     groups: list[dict] = field(default_factory=list)
     _index: dict[tuple, dict] = field(default_factory=dict, repr=False)

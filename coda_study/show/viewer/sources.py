@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from coda_lib.judge import Rule
 from coda_lib.paths import TASKS, display
 from coda_lib.task import Task, load_task
 from coda_lib.trajectory import Trajectory, load_trajectories
+from coda_study.draws import start_of
 from coda_study.evaluation.claims import JOINT
 from coda_study.evaluation.endings import ending_of
 from coda_study.evaluation.paper import Provenance
@@ -48,9 +49,11 @@ def read_run(
     apps: Sequence[str] = (),
     prefix: str = "",
     train_tasks: int | None = TRAIN_TASKS,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Add what a run keeps of its episodes, of all applications or of `apps`, and note what it does not keep.
 
+    Progress counts the files of test episodes, which may be drawn again.
     Of train tasks the first `train_tasks` (None: all) of each planner and application are shown step by step.
     """
     profile, name = run.profile(), run.folder.name
@@ -62,14 +65,10 @@ def read_run(
     labels |= {planner: f"{planner.capitalize()}s, exploring" for planner in EXPLORERS[1:]}
     labels |= {JOINT: "One planner for all applications"}
     evidence.labels |= {prefix + system: prefix + label for system, label in labels.items()}
-    _read_outcomes(run, evidence, apps, prefix, tasks)
+    _read_outcomes(run, evidence, apps, prefix, tasks, progress)
     left_out = _read_rollouts(run, evidence, apps, prefix, train_tasks)
     _read_votes(run, profile, evidence, apps, prefix)
-    for episode in evidence.episodes:
-        task = tasks.get(episode["task"]) if episode["set"] in ("test", "greedy") else None
-        if task and episode.setdefault("instruction", task.instruction) == task.instruction:
-            checks = [condition(item) for item in task.evaluate]
-            evidence.tasks[task.id] = {"checks": checks, "script": len(task.solution), "answer": task.ans}
+    _read_checks(profile, evidence, tasks)
     for planner, app in product(EXPLORERS[1:], apps):
         read_groups(run, planner, app, evidence, prefix)
     code = manifest.get("code", {}).get("commit") or "not recorded"
@@ -86,11 +85,13 @@ def read_run(
 
 
 def _read_outcomes(
-    run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task]
-) -> None:
+    run: Run, evidence: Evidence, apps: Sequence[str], prefix: str, tasks: dict[str, Task],
+    progress: Callable[[int, int], None],
+) -> None:  # fmt: skip
     """The episodes at the test tasks: sampled (with trajectories where these are kept), greedy, ablations."""
-    again = Replay()
-    for system, app in product(run.profile().systems, apps):
+    again, pairs = Replay(), [*product(run.profile().systems, apps)]
+    for number, (system, app) in enumerate(pairs):
+        progress(number, len(pairs))
         played = {(t.task_id, t.run): t for t in _played_by(run, system, app, tasks, again)}
         for row in _rows(run.evaluation(system, app), tasks):
             evidence.add("test", prefix + system, row, played.get((row["task_id"], row["run"])))
@@ -133,7 +134,8 @@ def _played_by(run: Run, system: str, app: str, tasks: dict[str, Task], again: R
         return shown
     kept = load_trajectories(bare, screens=False)
     if app in APPS:
-        return replayed(kept, app, tasks, again)
+        profile = run.profile()
+        return replayed(kept, app, tasks, again, lambda task, number: start_of(profile, task, number, "test"))
     known = {(trajectory.task_id, trajectory.run) for trajectory in shown}
     return shown + [trajectory for trajectory in kept if (trajectory.task_id, trajectory.run) not in known]
 
@@ -151,6 +153,21 @@ def _test_tasks(apps: Iterable[str], inputs: dict[str, str]) -> dict[str, Task]:
     paths = [path for app in apps for path in sorted((TASKS / "test" / app).glob("*.json"))]
     same = [path for path in paths if inputs.get(display(path)) == sha256(path)]
     return {task.id: task for task in map(load_task, same)}
+
+
+def _read_checks(profile: Profile, evidence: Evidence, tasks: dict[str, Task]) -> None:
+    """What each episode at a test task was asked: where runs are perturbed, each run another thing."""
+    starts: dict[str, Task] = {}
+    for episode in evidence.episodes:
+        task = tasks.get(episode["task"]) if episode["set"] in ("test", "greedy") else None
+        if task and "asked" not in episode:
+            name = f"{task.id} {episode['run']}" if profile.perturb else task.id
+            start = starts[name] = starts.get(name) or start_of(profile, task, episode["run"], "test")
+            if episode.setdefault("instruction", start.instruction) == start.instruction:
+                episode["asked"] = name
+                checks = [condition(item) for item in start.evaluate]
+                length, answer = len(start.solution), start.ans
+                evidence.tasks[name] = {"checks": checks, "script": length, "answer": answer}
 
 
 def _read_votes(run: Run, profile: Profile, evidence: Evidence, apps: Sequence[str], prefix: str) -> None:

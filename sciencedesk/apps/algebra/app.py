@@ -71,7 +71,7 @@ class Algebra(Desk):
 
         self.formula = self.add("Plot 2D", self.field("Formula", self._plot), 6, 6, 150, 24)
         self.add("Plot 2D", self.button("Plot", self._plot), 160, 6, 50, 24)
-        self.list = self.add("Plot 2D", Rows("Functions", self), 6, 36, 104, 154)
+        self.list = self.add("Plot 2D", Rows("Functions", self, sortable=True), 6, 36, 104, 154)
         self.on(self.list.chosen, partial(self.set, "selected"))
         plot = self.picture("Plot area", draw_plot, lambda v, rect: {"Plot area": rect})
         self.plot = self.add("Plot 2D", plot, 116, 36, 214, 154)
@@ -88,7 +88,7 @@ class Algebra(Desk):
         self.rotation = self.add("Plot 3D", Slider("Rotation", range(0, 181, 30), self), 6, 162, 324, 28)
         self.on(self.rotation.changed, partial(self.set, "turn"))
 
-        self.names = self.add("Variables", Rows("Variable list", self), 6, 6, 220, 184)
+        self.names = self.add("Variables", Rows("Variable list", self, sortable=True), 6, 6, 220, 184)
         self.on(self.names.opened, self._delete_variable)
         self.add("Variables", self.button("Add", lambda: self.open_dialog(variable)), 236, 6, 94, 24)
         self.add("Variables", self.button("Delete all", lambda: self.set("variables", {})), 236, 36, 94, 24)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -23,17 +23,24 @@ _COLORS = ("#d1242f", "#1f6feb", "#1a7f37", "#8250df", "#bc4c00", "#57606a")
 def _curve(text: str, low: float, high: float) -> tuple[np.ndarray, np.ndarray]:
     """Samples (n,), (n,) of a function of x; not-real values are NaN."""
     xs = np.linspace(low, high, 121)
-    f = sympy.lambdify(sympy.Symbol("x"), parse(text), "numpy")
+    f = _function(text, "x")
     with np.errstate(all="ignore"):
         ys = np.broadcast_to(np.asarray(f(xs.astype(complex))), xs.shape)
     return xs, np.where(np.abs(ys.imag) < 1e-9, ys.real, np.nan)
+
+
+def _function(text: str, *names: str) -> Callable[..., Any]:
+    """The expression as a function of arrays, with floats for numbers that are no machine's integers."""
+    expression = parse(text)
+    large = {n: sympy.Float(n) for n in expression.atoms(sympy.Rational) if max(abs(n.p), n.q) >= 2**53}
+    return sympy.lambdify([sympy.Symbol(name) for name in names], expression.xreplace(large), "numpy")
 
 
 @lru_cache(maxsize=64)
 def _surface(text: str) -> np.ndarray:
     """Heights (13, 13) of a function of x and y on [-2, 2]^2, scaled into [-1, 1]."""
     x, y = np.meshgrid(np.linspace(-2, 2, 13), np.linspace(-2, 2, 13))
-    f = sympy.lambdify((sympy.Symbol("x"), sympy.Symbol("y")), parse(text), "numpy")
+    f = _function(text, "x", "y")
     with np.errstate(all="ignore"):
         z = np.asarray(f(x, y))
         z = np.where(np.abs(z.imag) < 1e-9, z.real, np.nan) if np.iscomplexobj(z) else z.astype(float)

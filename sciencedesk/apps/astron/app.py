@@ -27,7 +27,7 @@ from sciencedesk.apps.astron.pictures import chart_boxes, draw_chart, draw_curve
 from sciencedesk.apps.astron.skychart import HEIGHT, WIDTH, View, targets
 from sciencedesk.desk.desk import Desk
 from sciencedesk.desk.entries import Refusal
-from sciencedesk.desk.widgets import Rows, Slider
+from sciencedesk.desk.widgets import Rows, Slider, shade
 
 _DATE = ("Year", "Month", "Day", "Hour")
 _SLOTS = 8  # entries of the Place menu, at most, below its lock
@@ -96,7 +96,7 @@ class Astron(Desk):
 
         self.search = self.add("Objects", self.field("Search", self._find), 6, 6, 160, 24)
         self.search.setPlaceholderText("Search")
-        self.list = self.add("Objects", Rows("Bodies", self), 6, 36, 160, 152)
+        self.list = self.add("Objects", Rows("Bodies", self, sortable=True), 6, 36, 160, 152)
         self.on(self.list.chosen, self._select)
         self.on(self.list.opened, lambda name: self._pick(name, "double"))
         for i, name in enumerate(("All", "Planets", "Stars", "Up now")):
@@ -126,9 +126,9 @@ class Astron(Desk):
         self.show_value(self.marks, ", ".join(v["marked"]) or "-")
         rows = self._listed()
         self.list.fill(rows, v["selected"])
-        for i, name in enumerate(rows):
-            shade = "#111111" if bodies[name].altitude > 0 else "#9a9a9a"
-            self.list.item(i).setForeground(QColor("#b45309" if name in v["marked"] else shade))
+        for item in self.list.items():
+            color = shade(self, "#111111") if bodies[item.text()].altitude > 0 else QColor("#9a9a9a")
+            item.setForeground(shade(self, "#b45309", "#ff9a4d") if item.text() in v["marked"] else color)
         self.show_value(self.count, str(len(rows)))
         self._show_info(bodies.get(v["selected"]))
         self.view_field.ticks, self.view_field.value = v["fields"], v["field"]
@@ -202,7 +202,8 @@ class Astron(Desk):
         if button == "double":
             self._center()
         elif button == "right":
-            self.open_menu(self._body_menu, self.chart.mapTo(self, targets(View.of(self.values))[name]))
+            place = self.chart.scaling.map(targets(View.of(self.values))[name])
+            self.open_menu(self._body_menu, self.chart.mapTo(self, place))
 
     def _pick_orbit(self, name: str, button: str) -> None:
         if name in ephemeris.SOLAR:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from PySide6.QtGui import QBrush, QColor
+from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QLabel
 
 from sciencedesk.apps.biochem import pictures
@@ -25,7 +25,7 @@ from sciencedesk.apps.biochem.molecules import ELEMENTS, MOLECULES, SHOWN, Struc
 from sciencedesk.apps.biochem.pictures import length_or_angle, opened, shown_atoms
 from sciencedesk.desk.desk import TAB_TOP, Desk
 from sciencedesk.desk.entries import Refusal
-from sciencedesk.desk.widgets import Field, Popup, Rows, Slider
+from sciencedesk.desk.widgets import Field, Popup, Rows, Slider, shade
 
 _PALETTE = (  # the colours that a menu may offer; Qt knows those of no value above by name
     "Red", "Green", "Blue", "Orange", "Purple", "Yellow", "Cyan", "Pink", "Brown", "Teal", "Lime", "Navy",
@@ -72,7 +72,7 @@ class Biochem(Desk):
         self.slider = self.add("Structure", Slider("Turn", self.defaults["turns"], self), 38, 162, 292, 28)
         self.on(self.slider.changed, partial(self.set, "turn"))
 
-        self.list = self.add("Molecules", Rows("Molecule list", self), 6, 6, 196, 102)
+        self.list = self.add("Molecules", Rows("Molecule list", self, sortable=True), 6, 6, 196, 102)
         self.list.setSpacing(3)
         self.on(self.list.chosen, partial(self.set, "marked"))
         self.on(self.list.opened, self._open)
@@ -99,7 +99,7 @@ class Biochem(Desk):
         self.ion = self.add("Info", QLabel(self), 6, 118, 324, 26)
         self.add("Info", self.picture("Mass shares", pictures.draw_shares), 6, 150, 324, 40)
         for label in (self.now, self.pin, self.result, self.ion, *self.info):
-            label.setStyleSheet("font-size: 17px; background: white; padding-left: 4px;")
+            label.setStyleSheet("font-size: 17px; background: white; color: black; padding-left: 4px;")
 
     def refresh(self) -> None:
         v, s = self.values, self._structure
@@ -113,8 +113,9 @@ class Biochem(Desk):
                 widget.setVisible(v["tab"] == "Molecules" and name in v["fields"])
             shown.setText(f"{name}: {v[name.lower()] or '-'}")
         self.list.fill(v["library"], v["marked"])
-        for i, name in enumerate(v["library"]):
-            self.list.item(i).setBackground(QBrush(QColor("#ffd000")) if name == v["pinned"] else QBrush())
+        for item in self.list.items():
+            pinned = item.text() == v["pinned"]
+            item.setBackground(QBrush(shade(self, "#ffd000", "#7a5c00")) if pinned else QBrush())
         self.now.setText(f"Opened: {v['molecule'] or '-'}")
         self.pin.setText(f"Pinned: {v['pinned'] or '-'}")
         self.chosen.setText(f"Selected: {' '.join(v['selected']) or '-'}")

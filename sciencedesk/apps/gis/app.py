@@ -26,7 +26,7 @@ from sciencedesk.apps.gis import names
 from sciencedesk.apps.gis.pictures import MAP, draw_histogram, draw_map, draw_table, map_objects, table_rows
 from sciencedesk.desk.desk import Desk
 from sciencedesk.desk.entries import Refusal, number_among
-from sciencedesk.desk.widgets import Rows, Slider
+from sciencedesk.desk.widgets import Rows, Slider, shade
 
 _SIDES = ("North", "South", "East", "West")
 _OUTSIDE = f"North to {land.NORTH} km, east to {land.EAST} km"
@@ -93,7 +93,7 @@ class Gis(Desk):
         self.shown = self._plain(), self._plain(), self.label("Mean")
         for i, label in enumerate(self.shown):
             self.add("Report", label, 6, 6 + 26 * i, 156, 22)
-            label.setStyleSheet("background: #fff3b0; padding-left: 3px;")
+            label.setStyleSheet("background: #fff3b0; color: black; padding-left: 3px;")
         self.add("Report", self.picture("Histogram", draw_histogram), 168, 6, 162, 180)
 
         self.query = self.add("Table", self.field("Filter", self._filter), 48, 5, 106, 22)
@@ -134,7 +134,7 @@ class Gis(Desk):
                 font = QFont(self.font())
                 font.setStrikeOut(hidden)
                 item.setFont(font)
-                item.setForeground(QColor("#a8a8a8" if hidden else "black"))
+                item.setForeground(QColor("#a8a8a8") if hidden else shade(self, "black"))
         opacity = v["opacity"].get(v["selected"], 100)
         self.slider.value = min(v["ticks"], key=lambda tick: abs(tick - opacity))
         self._heading.setText(f"Opacity: {v['selected'] or '-'}")
@@ -251,7 +251,10 @@ class Gis(Desk):
     def _pan(self, start: str, end: str, dx: float, dy: float) -> None:
         v = self.values
         if v["tool"] == "pan":
-            shift_x, shift_y = dx * self.map.width() / MAP.width(), dy * self.map.height() / MAP.height()
+            shift_x, shift_y = (
+                dx * self.map.sheet.width() / MAP.width(),
+                dy * self.map.sheet.height() / MAP.height(),
+            )
             self._look(v["cx"] - shift_x / v["zoom"], v["cy"] - shift_y / v["zoom"], v["zoom"])
 
     def _look(self, x: float, y: float, zoom: int) -> None:

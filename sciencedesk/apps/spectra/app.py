@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QLabel
 from sciencedesk.apps.spectra import spectroscopy as spectrum
 from sciencedesk.apps.spectra.pictures import draw_close, draw_lamp, draw_plot, draw_scores, plot_boxes
 from sciencedesk.apps.spectra.spectroscopy import HIGH, LOW, Peak, dark, peaks
-from sciencedesk.desk.desk import Desk
+from sciencedesk.desk.desk import PAGE_TOP, Desk
 from sciencedesk.desk.entries import Refusal, number_among, real_number
 from sciencedesk.desk.widgets import Rows, Slider
 
@@ -68,7 +68,7 @@ class Spectra(Desk):
         self.on(self.plot.clicked, self._pick)
         self.on(self.plot.dragged, self._measure)
         self.side = self.labels("Spectrum", ("Found", "Peak", "Gap", "Marks"), 252, 4, 84, 20)
-        self.side["Marks"].setFixedHeight(126)
+        self._place(self.side["Marks"], 252, PAGE_TOP + 64, 84, 126)
         self.side["Marks"].setWordWrap(True)
         self.side["Marks"].setAlignment(Qt.AlignmentFlag.AlignTop)
         self.add("Spectrum", QLabel("Center", self), 6, 134, 42, 20)
@@ -91,7 +91,7 @@ class Spectra(Desk):
             self.info[name] = self.add("Peaks", self.label(name), *place, 86, 18)
         self.add("Peaks", self.picture("Close-up", draw_close), 156, 130, 174, 60)
 
-        self.lamps = self.add("Lamps", Rows("Lamp list", self), 6, 6, 140, 184)
+        self.lamps = self.add("Lamps", Rows("Lamp list", self, sortable=True), 6, 6, 140, 184)
         self.on(self.lamps.chosen, partial(self.set, "chosen"))
         self.on(self.lamps.opened, partial(self._expose, "lamp"))
         load = self.button("Load", lambda: self._expose("lamp", self.values["chosen"]))
@@ -187,7 +187,7 @@ class Spectra(Desk):
         if button == "double":
             self._zoom(name)
         elif button == "right":
-            center = plot_boxes(self.values, self.plot.rect())[name].center()
+            center = self.plot.scaling.map(plot_boxes(self.values, self.plot.sheet)[name].center())
             self.open_menu(self._peak_menu, self.plot.mapTo(self, center))
 
     def _measure(self, first: str, second: str, dx: float, dy: float) -> None:

@@ -25,6 +25,7 @@ from coda_lib.models.chat import Sampling, image, text
 from coda_lib.models.endpoint import EndpointModel, Refused
 from coda_study.formats.judging import judge_folder
 from coda_study.formats.judgments import load_annotations, score
+from coda_study.usage import odd_replies
 
 SAMPLING = Sampling(temperature=0.5, top_p=0.9, max_new_tokens=7)
 
@@ -150,7 +151,7 @@ HOSTILE = [
      "no chat completion"),
     (completion(choices=None), "no chat completion"), (b"[1]", "no chat completion"), (b"null",
      "no chat completion"),
-    *((completion(usage=usage), None) for usage in (None, {}, 7, [1], {"prompt_tokens": 1})),
+    *((completion(usage=usage), None) for usage in (None, {}, 7, [1])),
     *((completion(usage={"prompt_tokens": 1, "completion_tokens": n}), None)
       for n in (None, -1, 2.5, "3", True, 10**30, [1])),
     (b"\x1b]0;owned\x07" * 9, "broken JSON"),
@@ -361,3 +362,47 @@ def test_the_command(serve, trajectories, tmp_path, coda):
     words[3] = str(tmp_path / "none")
     code, _, error = coda(*words, "--endpoint", "http://127.0.0.1:9/v1")
     assert code == 2 and "no trajectories under" in error
+
+
+@pytest.mark.parametrize(
+    ("message", "ended", "kind"),
+    [
+        ({"content": ""}, "stop", "1 empty"),
+        ({"content": " \n"}, "stop", "1 empty"),
+        ({"content": "Click"}, "length", "1 cut"),
+        ({"content": None}, "content_filter", "1 refused"),
+        ({"content": None, "refusal": "I cannot."}, "stop", "1 refused"),
+        ({"content": None, "tool_calls": [{"id": "a"}]}, "tool_calls", "1 calls of tools"),
+        ({"content": "Click 'Grid'.", "refusal": None, "tool_calls": []}, ["stop"], ""),
+    ],
+)
+def test_replies_that_are_no_whole_text_are_counted(serve, message, ended, kind):
+    body = {"choices": [{"message": message, "finish_reason": ended}]}
+    model = EndpointModel(serve(lambda _: (200, json.dumps(body).encode())).url, "model")
+    assert model.generate([[]], SAMPLING, 0) == [message["content"] or ""]
+    assert odd_replies(model) == (f"of 1 replies {kind}" if kind else "")
+
+
+def test_the_key_of_a_variable_is_sent_and_never_shown(serve, monkeypatch):
+    monkeypatch.setenv("CODA_API_KEY", "sk-secret")
+    model = EndpointModel(serve(lambda _: (401, "wrong key sk-secret")).url, "model")
+    assert model._client.api_key == "sk-secret"
+    with pytest.raises(UserError, match="wrong key .the key.") as caught:
+        model.generate([[]], SAMPLING, 0)
+    assert "sk-secret" not in str(caught.value)
+
+
+def test_the_key_may_stand_in_a_file(monkeypatch, tmp_path):
+    monkeypatch.delenv("CODA_API_KEY", raising=False)
+    monkeypatch.setenv("CODA_API_KEY_FILE", str(tmp_path / "key"))
+    for content, fault in ((None, "No such file"), (b"\n", "not one line"), (b"sk-1\nsk-2", "not one line"),
+                           (b"sk-\xff", "it is no text")):  # fmt: skip
+        if content is not None:
+            (tmp_path / "key").write_bytes(content)
+        with pytest.raises(UserError, match=f"^CODA_API_KEY_FILE=.*key: {fault}") as caught:
+            EndpointModel("http://127.0.0.1:9/v1", "m")
+        assert "sk-" not in str(caught.value)
+    (tmp_path / "key").write_text("sk-secret\n")
+    assert EndpointModel("http://127.0.0.1:9/v1", "m")._client.api_key == "sk-secret"
+    monkeypatch.setenv("CODA_API_KEY", "sk-other")
+    assert EndpointModel("http://127.0.0.1:9/v1", "m")._client.api_key == "sk-other"

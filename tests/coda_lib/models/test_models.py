@@ -229,7 +229,6 @@ def test_the_processor_reads_the_settings_of_the_released_checkpoints(real_setti
 @pytest.mark.parametrize(
     "limits",
     [
-        {"size": {"min_pixels": 3136, "max_pixels": 100352}},  # bytedance/UI-TARS 165
         {"size": None, "min_pixels": 3136, "max_pixels": 100352},
         {"size": {"shortest_edge": 3136, "longest_edge": 100352}, "min_pixels": None, "max_pixels": None},
     ],

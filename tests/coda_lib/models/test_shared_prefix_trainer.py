@@ -142,7 +142,7 @@ def test_loss_and_gradient_are_those_of_stock_trl(both, change, settings):
     assert slope.norm() > 0 and (shared_slope - slope).norm() < 1e-5 * slope.norm()
 
 
-def test_whole_trainings_are_the_same_plans_rewards_and_checkpoint(train, tmp_path):
+def test_whole_trainings_are_the_same_plans_rewards_and_checkpoint(train, tmp_path, unrounded):
     shared, stock = train("shared", steps=4), train("stock", steps=4, shared_prefix=False)
     for one, other in zip(shared, stock, strict=True):
         assert (
@@ -217,7 +217,7 @@ def test_the_log_says_what_share_of_the_plans_took_a_pass(train, monkeypatch, be
     assert [step["passed"] for step in train(beta=beta)] == [share]
 
 
-def test_without_any_signal_a_step_changes_nothing(train, monkeypatch, tiny_planner, tmp_path):
+def test_without_any_signal_a_step_changes_nothing(train, monkeypatch, tiny_planner, tmp_path, unrounded):
     def compute(trainer, model, inputs):
         inputs["advantages"] = torch.zeros(8)
         return LOSS(trainer, model, inputs)

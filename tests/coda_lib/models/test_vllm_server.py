@@ -50,6 +50,7 @@ def test_plans_can_come_from_a_server_of_vllm(by_server):
         asked = by_server(url)
         server.shutdown()
     assert (asked.use_vllm, asked.vllm_mode, asked.vllm_server_base_url) == (True, "server", url)
+    assert not asked.vllm_importance_sampling_correction  # TRL's default masks and caps; eq. 3 does not
 
 
 def test_a_server_that_cannot_be_used_is_said_before_anything_is_loaded(by_server):

@@ -21,7 +21,8 @@ from coda_lib.trajectory import save_trajectories
 from coda_study.formats import FORMATS
 from coda_study.run import Run
 from sciencedesk.env import desk_class
-from sciencedesk.space import draw, space, write_set
+from sciencedesk.sets import write_set
+from sciencedesk.space import draw, space
 
 
 @pytest.fixture(scope="session")

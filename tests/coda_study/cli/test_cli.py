@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pandas as pd
@@ -239,8 +240,11 @@ def test_tasks_check(coda, monkeypatch):
     code, shown, _ = coda("tasks", "check", "--app", "biochem", "--json")
     checked, count = json.loads(shown), len(test_tasks("biochem"))
     assert code == 0 and checked["problems"] == []
-    row = {"app": "biochem", "split": "test", "tasks": count, "solved": count, "idle": 0}
+    row = {"app": "biochem", "split": "test", "tasks": count, "starts": count, "solved": count, "idle": 0}
     assert checked["splits"][0] == row
+    code, shown, _ = coda("tasks", "check", "--app", "spectra", "--perturbed", "2", "--json")
+    (row,), tasks = json.loads(shown)["splits"], len(test_tasks("spectra"))
+    assert code == 0 and (row["tasks"], row["starts"], row["solved"]) == (tasks, 3 * tasks, 3 * tasks)
     solve = script.solve
     monkeypatch.setattr(script, "solve", lambda env, task: task.id != "biochem/A-01" and solve(env, task))
     code, shown, _ = coda("tasks", "check", "--app", "biochem")
@@ -356,8 +360,10 @@ def test_a_fault_takes_its_task_out_of_the_table_and_nothing_else(coda, scripted
     assert measured["broken"] == ["astron/A-02"] and [row["tasks"] for row in measured["results"]] == [2, 2]
 
 
-def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkeypatch):
+def test_task_files_that_cannot_be_read_are_left_out_and_their_edition_is_said(tmp_path, monkeypatch, capsys):
+    from coda_lib.config import load_profile
     from coda_study.fleet import sources
+    from sciencedesk.board.editions import files
 
     monkeypatch.setattr(sources, "_local", lambda kind: (object, 1))
     shutil.copytree(DATA / "tasks" / "apps" / "KAlgebra", tmp_path / "KAlgebra")
@@ -372,6 +378,28 @@ def test_task_files_that_cannot_be_read_are_left_out_on_request(tmp_path, monkey
     assert "left out: " in messages[0] and "A-01.json" in messages[0]
     row = cli_evaluate._measures(found, _solved(found.tasks), 1)[0]
     assert (row["tasks"], row["of"], row["unreadable"]) == (16, 17, 1)
+    digest = files((tmp_path / "KAlgebra").glob("*.json")).digest  # of all 17
+    once = load_profile("smoke").model_copy(update={"evaluation_runs": 1})
+    assert row["edition"] == found.edition == f"no edition of ScienceBoard, {digest[:12]}"
+    cli_evaluate._report([found], [_solved(found.tasks)], "base", once, False)
+    assert f"KAlgebra: task files of {found.edition}" in capsys.readouterr().out
+
+
+def test_saved_episodes_carry_the_edition_of_their_tasks(monkeypatch):
+    from rich.progress import Progress
+
+    from coda_lib import rollout
+    from coda_lib.config import load_profile
+    from coda_study.fleet import tasksets
+
+    monkeypatch.setattr(tasksets, "play_tasks", lambda *how, **listeners: [])
+    monkeypatch.setattr(rollout, "episodes", lambda *what: pd.DataFrame({"task_id": ["KAlgebra/A-01"]}))
+    for edition, columns in (("release, c27d2e437b69", {"task_id", "edition"}), ("", {"task_id"})):
+        task_set = tasksets.TaskSet("KAlgebra", [], object, edition=edition)
+        played = cli_evaluate._play(
+            task_set, SimpleNamespace(name="base"), load_profile("smoke"), None, None, Progress()
+        )
+        assert set(played) == columns and set(played.get("edition", [])) <= {edition}
 
 
 def test_two_tasks_of_one_name_are_refused_before_they_are_played(tmp_path, monkeypatch):
@@ -478,16 +506,29 @@ def test_the_profiles_agent_is_built_as_asked(monkeypatch, fake_checkpoints):
     assert chosen_agent(settings, "none").name == "executor"
 
 
-def test_output_that_is_no_utf8_ends_no_command():
-    """As in a container without a locale, or a pipe of another program."""
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    command = [sys.executable, "-m", "coda_study.cli.main", "audit"]
-    done = subprocess.run(command, env=environment, capture_output=True, check=False)
-    assert done.returncode == 0 and b"?" in done.stdout and done.stdout.isascii(), done.stderr
-
-
 @pytest.mark.parametrize("command", ["seeds", "claims"])
 def test_no_figure_depends_on_the_order_of_the_runs(coda, command):
     names = [str(REFERENCE / f"laptop-seed{seed}") for seed in (8, 9)]
     (code, one, _), (_, other, _) = (coda(command, *order, "--json") for order in (names, names[::-1]))
     assert code == 0 and one == other
+
+
+@pytest.mark.slow
+def test_with_a_studys_seeds_the_planner_plays_committed_episodes_again(coda, tmp_path):
+    """The first 64 share a batch, and none of them ends before its second step: so far all is the same."""
+    committed = pd.read_parquet(Run(str(REFERENCE / "laptop")).evaluation("base", "gis")).head(64)
+    words = ("--as", "base", "--seed", "7", "--first", "8", "--set", "step_limit=2")
+    code, _, said = coda("evaluate", "--app", "gis", *words, "--save", str(tmp_path / "again.parquet"))
+    assert code == 0, said
+    kept = ["task_id", "run", "success", "stop"]
+    early, again = (
+        table[(table["steps"] <= 2) & (table["stop"] != "STEP_LIMIT")][kept].to_numpy().tolist()
+        for table in (committed, pd.read_parquet(tmp_path / "again.parquet"))
+    )
+    assert len(early) == 5 and early == again
+
+
+@pytest.mark.parametrize("system", ["stage3", "BASE"])
+def test_only_systems_have_seeds_of_a_study(coda, system):
+    code, _, said = coda("evaluate", "--as", system)
+    assert code == 2 and f"--as {system}: choose one of base, executor, stage1, stage2" in said

@@ -115,12 +115,27 @@ def test_every_printed_row_is_audited(parts):
     printed = load_table1()[["metric", "model"]].drop_duplicates()
     for name in ("overalls", "pooled"):
         assert len(parts[name]) == len(printed) == 17
-    assert len(audit.findings(parts)) == 4 + 5 + 2 + 2 + 1
+    assert len(audit.findings(parts)) == 4 + 5 + 2 + 2 + 1 + 1 + len(parts["keys"])
+
+
+def test_the_keys_that_are_wrong_are_said_with_their_edition_and_how_that_was_decided(parts):
+    wrong = {(row.edition, row.task): row for row in parts["keys"].itertuples()}
+    by_sympy = {task for task, row in wrong.items() if row.how == "SymPy"}
+    assert by_sympy == {("release", f"KAlgebra/{name}") for name in ("C-07", "C-12", "C-14")}
+    assert "12.48 and 16" in wrong["release", "KAlgebra/C-12"].fault
+    assert "inspect" in wrong["verified", "GrassGIS/B-12"].fault
+    said = audit.findings(parts)
+    for (edition, task), row in wrong.items():
+        assert f"Key of {task} ({edition}): {row.fault}. Decided by: {row.how}." in said
+    counts = [sum(which == edition for which, _ in wrong) for edition in ("release", "verified")]
+    assert any(
+        f"{counts[0]} keys of ScienceBoard's release" in s and f"younger, {counts[1]}." in s for s in said
+    )
 
 
 def test_the_command_prints_findings_and_json():
     shown = CliRunner().invoke(app, ["audit"])
     assert shown.exit_code == 0 and "12.94" in shown.output and "24" in shown.output
     told = json.loads(CliRunner().invoke(app, ["audit", "--json"]).output)
-    assert set(told) == {"findings", "cells", "overalls", "pooled", "comparisons", "judges"}
+    assert set(told) == {"findings", "cells", "overalls", "pooled", "comparisons", "judges", "keys"}
     assert sum(cell["verdict"] == "impossible" for cell in told["cells"]) == 5

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import shutil
 from dataclasses import replace
 
@@ -129,4 +130,4 @@ def test_the_page_states_the_tolerances_and_the_settings():
     assert f"{100 * check.EQUAL_SHARE:.0f} % of the entries" in page and f"{check.CELL} points" in page
     assert all(f"± {near}" in page for near in check.NEAR.values()) and f"profile `{check.PROFILE}`" in page
     episodes = check.load_expected(check.EXPECTED)["episodes"].values()
-    assert f"({sum(map(len, episodes))} in all)" in page
+    assert f"({sum(map(len, episodes))} in all)" in re.sub("<!--.*?-->", "", page)

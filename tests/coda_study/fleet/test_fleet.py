@@ -18,7 +18,7 @@ from threading import Thread
 
 import psutil
 import pytest
-from fleet_parts import Broken, Clicker, Counter, Once, task
+from fleet_parts import Awkward, Broken, Clicker, Counter, Once, task
 
 from coda_lib.agent import DualAgent
 from coda_lib.config import load_profile
@@ -32,7 +32,15 @@ from coda_lib.rollout import TRIES, jobs, play
 from coda_lib.task import test_tasks as tasks_of_tests
 from coda_lib.trajectory import StopReason
 from coda_study.fleet.collect import LOSSES, STRIKES, Collection, collect, read_status
-from coda_study.fleet.workers import Job, LocalWorker, RayWorker, WorkerSpec, join_cluster
+from coda_study.fleet.workers import (
+    Job,
+    LocalWorker,
+    RayWorker,
+    Worker,
+    WorkerHandle,
+    WorkerSpec,
+    join_cluster,
+)
 from coda_study.run import Run
 from sciencedesk.env import ScienceDesk
 
@@ -77,6 +85,33 @@ def test_every_job_is_played_once_and_comes_back_in_its_place(log, tmp_path):
     )
     alone, fault = play(Clicker(), Counter(log), *todo[4], seed=7)
     assert alone == found[4] and fault is None
+
+
+def test_free_environments_are_not_kept_waiting_for_files(log, tmp_path, monkeypatch):
+    """All answer at once: each has its next episode before the first of theirs is written."""
+    handed, before = [], []
+
+    class Near(WorkerHandle):
+        def __init__(self, spec):
+            super().__init__(spec)
+            self.worker = Worker(spec)
+
+        def play(self, job):
+            handed.append(job)
+            future = super().play(job)
+            future.exception()  # it has ended
+            return future
+
+        def _play(self, job):
+            return self.worker.play(job)
+
+        def close(self):
+            pass
+
+    save = Collection.save
+    monkeypatch.setattr(Collection, "save", lambda *given: (before.append(len(handed)), save(*given)))
+    played = collect(jobs([task("t0")], 9), specs(log, 1, 3), tmp_path / "fleet", Near)
+    assert [trajectory.run for trajectory in played] == [*range(9)] and before[:3] == [6, 6, 6]
 
 
 def test_what_is_there_is_not_played_again(log, tmp_path):
@@ -168,6 +203,24 @@ def test_what_a_worker_cannot_do_for_the_models_sake_is_raised_and_nothing_is_lo
     assert begun(log, "ended") == {"made/t0": 1, "made/t1": 1}
     assert len(list((tmp_path / "fleet" / "episodes").iterdir())) == 2
     assert not [child for child in psutil.Process().children() if "spawn_main" in " ".join(child.cmdline())]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("locked", r"a Locked that cannot be sent to the master \(.*\): out of credit"),
+        ("halved", r"a Halved that cannot be sent to the master \(.*\): out of, credit"),
+        ("exit", "SystemExit: out of credit"),
+        ("plan", r"a Played that cannot be sent to the master \(a text with a lock\)"),
+    ],
+)
+def test_an_answer_that_cannot_be_sent_is_an_error_and_nobody_waits(name, said, log):
+    worker = LocalWorker(WorkerSpec(Awkward(), [partial(Counter, log)], True, 7))
+    try:
+        with pytest.raises(RuntimeError, match=said):
+            worker.play(Job(task(name), 0)).result(timeout=60)
+    finally:
+        worker.close()
 
 
 def test_models_of_a_fleet_are_behind_servers(log, tmp_path):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import nbformat
 import psutil
@@ -223,3 +224,26 @@ def test_the_environment_of_this_process_is_left_alone(make_notebook, tmp_path):
     before = dict(os.environ)
     execute(make_notebook("a.ipynb", TYPED, "1"), tmp_path / "b.ipynb", {})
     assert dict(os.environ) == before
+
+
+def test_a_running_stages_notebook_is_not_called_failed(make_notebook, tmp_path):
+    claim(tmp_path / "run", "run")
+    copy = tmp_path / "run" / "notebooks" / "a.ipynb"
+    names = "import os\nprint(*sorted(os.listdir(folder)))\nassert good"
+    notebook = make_notebook("a.ipynb", f"good: bool = True\nfolder: str = {str(copy.parent)!r}", "1", names)
+    for good, left in ((False, "a.failed.ipynb"), (True, "a.ipynb"), (True, "a.ipynb")):
+        with nullcontext() if good else pytest.raises(StageError, match=r"see .*a\.failed\.ipynb"):
+            execute(notebook, copy, {"good": good})
+        assert os.listdir(copy.parent) == [left]
+        cells = nbformat.read(copy.parent / left, as_version=4).cells
+        assert [out.text for cell in cells for out in cell.get("outputs", []) if "text" in out] == [
+            "a.running.ipynb\n"
+        ]
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "sys.exit()", "raise SystemExit", "sys.exit(3)"])
+def test_a_cell_that_ends_the_notebook_finishes_no_stage(make_notebook, tmp_path, leave):
+    notebook = make_notebook("a.ipynb", TYPED, "import sys", leave, "made = 1")
+    with pytest.raises(StageError, match=r"cell 3 \(`(sys|raise).*`\): SystemExit"):
+        execute(notebook, tmp_path / "out" / "a.ipynb", {})
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.failed.ipynb"]

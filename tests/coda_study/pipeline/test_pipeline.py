@@ -26,7 +26,7 @@ from coda_study.pipeline import scheduler
 from coda_study.pipeline.checks import STAGES
 from coda_study.pipeline.dependencies import checkpoint_files, code_files, data_files
 from coda_study.pipeline.drive import _stages, _why_it_stopped, expected_seconds, preview, reproduce
-from coda_study.pipeline.progress import clock
+from coda_study.pipeline.progress import Lines, clock
 from coda_study.run import Run
 
 SMALL = ("apps=[algebra]", "systems=[base, stage2]")
@@ -65,7 +65,7 @@ def replace_code(notebook: Path, code: str) -> None:
 
 def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
     stages = preview(run, load_profile("smoke", fake_checkpoints), "results", fake_notebooks)
-    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 2
+    assert len(stages) == len(set(stages)) == 4 + 2 * (4 + 4) + 4 + 1 + 4 * 4 + 4 + 4 + 2
     assert stages[-1] == "results"
     before = {
         "judge/base/gis": "explore/base/gis",
@@ -83,7 +83,7 @@ def test_the_stages_of_the_whole_study(run, fake_notebooks, fake_checkpoints):
 def test_a_second_round_goes_on_from_the_first(run, fake_notebooks, fake_checkpoints):
     round1 = "explore.round1={tasks: 4, grades: {A: 1}, runs: 2}"
     stages = preview(run, load_profile("smoke", (*fake_checkpoints, round1)), "results", fake_notebooks)
-    assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 2
+    assert len(stages) == len(set(stages)) == 4 + 3 * (4 + 4) + 2 * 4 + 1 + 4 * 4 + 4 + 4 + 2
     order = ["judge/base/gis", "specialize/round1/gis", "explore/round1/gis", "judge/round1/gis",
     "specialize/specialist/gis",
              "explore/specialist/gis", "judge/specialist/gis", "generalize"]  # fmt: skip
@@ -188,7 +188,7 @@ def test_code_behind_a_notebook(tmp_path):
     names = {path.relative_to(REPO).as_posix() for path in code_files(notebook)}
     modules = {name for name in names if name.endswith(".py")}
     method = ("__init__", "paths", "errors", "config/__init__", "config/sections", "applications", "files")
-    study = ("__init__", "run", "owned")
+    study = ("__init__", "notebooks", "run", "owned")
     assert modules == {f"coda_lib/{name}.py" for name in method} | {f"coda_study/{name}.py" for name in study}
     shown = write_notebook(
         tmp_path / "b.ipynb", "", "from coda_study.evaluation import report\nimport coda_study.pipeline.drive"
@@ -198,15 +198,6 @@ def test_code_behind_a_notebook(tmp_path):
         shown, without=["coda_study.evaluation"]
     )
     assert REPO / "coda_study/pipeline/drive.py" not in code_files(shown)
-
-
-@pytest.mark.parametrize(
-    "cell", ["files = !ls", "%%bash\nfor i in 1 2; do echo $i; done", "len?", "%time 1 + 1"]
-)
-def test_cells_in_ipythons_own_syntax_are_read(tmp_path, cell):
-    cells = [{"cell_type": "code", "source": [text]} for text in (cell, "from coda_lib.reward import reward")]
-    write_json(tmp_path / "n.ipynb", {"cells": cells})
-    assert REPO / "coda_lib/reward.py" in code_files(tmp_path / "n.ipynb")
 
 
 def test_files_of_checkpoints_and_data(tmp_path):
@@ -233,13 +224,39 @@ def test_expected_times_are_of_the_last_run_of_this_machine(run):
     assert expected_seconds(run, load_profile("smoke"))["explore/base/gis"] == 123.5
 
 
+def test_the_time_left_learns_from_the_stages_that_are_done(run):
+    stages, shown = ["explore/a", "explore/b", "judge/a", "judge/b", "results"], io.StringIO()
+    console = Console(file=shown, width=200, color_system=None)
+    lines = Lines(
+        run, stages, {"explore/a": 10.0, "explore/b": 20.0, "judge/a": 30.0, "results": 5}, console, 2
+    )
+    run.stage_record("x").parent.mkdir(parents=True)
+
+    def ended(stage: str, seconds: float, state: str = "done") -> str:
+        record = {"started": time.time(), "state": state, "wall_s": seconds, "error": ""}
+        write_json(run.stage_record(stage), record)
+        lines.update(0)
+        return shown.getvalue().splitlines()[-1]
+
+    assert lines.left() is None  # judge/b: unheard of
+    assert " left" not in ended("explore/a", 30.0)
+    assert lines.usual("explore/b") == 60.0 and lines.usual("judge/b") is None
+    # judge/a took 3 times as long as well, and so would judge/b: 60 s, 90 s and 15 s on two cores
+    assert ended("judge/a", 90.0).endswith("expected 30 s; about 1 min 30 s left")
+    write_json(run.stage_record("judge/b"), {"started": time.time() - 80, "state": "running"})
+    lines.update(0)
+    assert round(lines.left()) == 60  # of explore/b; judge/b has 10 s to go
+    ended("explore/b", 60.0), ended("judge/b", 90.0)
+    assert " left" not in ended("results", 15.0)
+
+
 # ---- what is run, and run again ----
 
 
 def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     stages, shown = go()
-    assert len(stages) == 15
-    assert "15 stages to run\n" in shown and shown.count("done") == 15 and "[15/15] results" in shown
+    assert len(stages) == 16
+    assert "16 stages to run\n" in shown and shown.count("done") == 16 and "[16/16] results" in shown
     assert run.table1.read_text() == "smoke 7"
     manifest = read_json(run.manifest)
     assert sorted(manifest["stages"]) == stages
@@ -254,7 +271,7 @@ def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
 
     replace_code(fake_notebooks / "05_reward.ipynb", "2")
     stages, shown = go()
-    assert stages == ["reward"]
+    assert stages == ["reward"] and " left" not in shown
     assert "1 stage to run, about " in shown and ", expected " in shown
 
     run.manifest.unlink()  # killed after the last stage, before the manifest
@@ -265,7 +282,12 @@ def test_a_run_and_what_is_run_again(go, run, fake_notebooks, fake_checkpoints):
     assert (run.generalist / "weights").read_text() == "3"
 
     (run.folder / "evaluation/base/algebra.parquet").unlink()
-    assert go("generalize.steps=3")[0] == ["evaluate/base/algebra", "how_sure", "results"]
+    assert go("generalize.steps=3")[0] == [
+        "baselines/algebra",
+        "evaluate/base/algebra",
+        "how_sure",
+        "results",
+    ]
 
     assert go("generalize.steps=3", until="explore", fresh=True)[0] == ["explore/base/algebra"]
     assert not run.table1.exists() and "results" in read_json(run.timings)

@@ -46,7 +46,8 @@ TRANSFER = each("transfer") | {"transfer/spectra"}  # of the generalist
 AFTER_TRAINING = TRAINED | TRANSFER | {"variant/truth"}
 AFTER_JUDGING = each("judge/base", "labels") | AFTER_TRAINING | {"reward"}
 # by planner and executor
-PLANNED = each("explore/base", "evaluate/base") | AFTER_JUDGING | {"quickstart", "planner_executor"}
+PLANNED = each("explore/base", "evaluate/base", "baselines")
+PLANNED |= AFTER_JUDGING | {"quickstart", "planner_executor"}
 ALL = TUTORIALS | PLANNED | each("evaluate/executor")
 GENERALIST = {"generalize"} | JUDGES | each("evaluate/stage2") | TRANSFER
 GIS = {stage for stage in ALL if stage.endswith("/gis")} | {"variant/truth"} | GENERALIST
@@ -125,7 +126,7 @@ def test_nothing_is_run_again_where_nothing_changed(house):
         ("sciencedesk/desk/desk.py", ALL),
         ("coda_lib/reward.py", AFTER_TRAINING | {"reward", "quickstart"}),
         ("coda_lib/trainer.py", AFTER_TRAINING | {"quickstart"}),
-        ("coda_study/generator.py", set()),
+        ("coda_study/generator.py", {"results"}),
         ("coda_lib/prompts/compact/planner.j2", PLANNED),
         ("coda_lib/prompts/compact/executor.j2", PLANNED),
         ("coda_lib/prompts/compact/judge.j2", AFTER_JUDGING | {"quickstart"}),
@@ -147,6 +148,24 @@ def test_a_changed_file_runs_again_what_depends_on_it(house, file, stages):
         path.write_text(content)
 
 
+def test_a_notebook_that_is_saved_with_outputs_runs_nothing_again_and_a_changed_cell_does(house):
+    path = house / "fakes" / "05_reward.ipynb"
+    content = path.read_text()
+    saved = json.loads(content)
+    for number, cell in enumerate(saved["cells"]):
+        output = {"output_type": "stream", "name": "stdout", "text": ["seen\n"]}
+        cell |= {"execution_count": number, "outputs": [output]}
+        cell["metadata"]["collapsed"] = False
+    try:
+        path.write_text(json.dumps(saved))
+        assert run_again(house) == set()
+        saved["cells"][-1]["source"].append("\n2")
+        path.write_text(json.dumps(saved))
+        assert run_again(house) == {"reward"}
+    finally:
+        path.write_text(content)
+
+
 def test_notebook_00_is_run_again_with_the_profile_of_its_loop(house):
     path = house / "profiles" / "smoke.yaml"
     content = path.read_text()
@@ -161,6 +180,8 @@ def test_notebook_00_is_run_again_with_the_profile_of_its_loop(house):
         ("specialize.beta=0.5", AFTER_TRAINING | {"reward"}),
         ("generalize.batch_size=7", GENERALIST),
         ("judge.rule=majority", AFTER_JUDGING),
+        ("baselines.tasks=3", each("baselines")),
+        ("perturb=true", PLANNED | each("evaluate/executor")),
         ("step_limit=4", PLANNED | each("evaluate/executor")),
         ("bootstrap_resamples=77", set()),
     ],

@@ -71,14 +71,15 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     one, two = study
     go(0, "judge")
     shown = go(1)
-    assert "seed 8, 2 cores, with the exploration of run mine\n13 stages to run" in shown
+    assert "seed 8, 2 cores, with the exploration of run mine\n14 stages to run" in shown
     records = {record["stage"]: record for record in map(read_json, (two.folder / "stages").glob("*.json"))}
-    assert len(records) == 13 and not OF_BASE & set(records)
+    assert len(records) == 14 and not OF_BASE & set(records)
     judged, scores = display(one.judged("base", "algebra")), display(one.judge_scores("base", "algebra"))
     assert (
         judged in records["specialize/specialist/algebra"]["inputs"] and judged in records["reward"]["inputs"]
     )
     assert display(one.rollouts("base", "algebra")) in records["judges/algebra"]["inputs"]
+    assert display(one.rollouts("base", "algebra")) in records["baselines/algebra"]["inputs"]
     assert scores in records["how_sure"]["inputs"]
     assert not (two.folder / "rollouts" / "base").exists() and not (two.folder / "judged" / "base").exists()
     assert "0 stages to run" in go(1)
@@ -89,7 +90,7 @@ def test_a_second_seed_reads_the_files_of_the_first(study, go):
     go(0, "judge", explore=more)
     shown = go(1)
     assert (
-        "13 stages to run" not in shown
+        "14 stages to run" not in shown
         and "specialize/specialist/algebra" in shown
         and "evaluate/base" not in shown
     )

@@ -129,6 +129,7 @@ def test_a_killed_kernel_and_a_killed_stage_are_errors(start, tmp_path):
     stage = start("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     said, _ = stage.communicate(timeout=300)
     assert stage.returncode == 1 and "the notebook's process died" in said
+    (tmp_path / "out" / "a.failed.ipynb").unlink()  # in a folder that is not the kit's own
     stage = start("import os, signal, time\nos.kill(os.getppid(), signal.SIGKILL)\ntime.sleep(100)")
     said, _ = stage.communicate(timeout=300)
     assert (

@@ -6,6 +6,7 @@ import ast
 import json
 import re
 from dataclasses import replace
+from itertools import combinations, pairwise
 from pkgutil import resolve_name
 
 import nbformat
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from matplotlib.text import Text
 from PIL import Image
 from tiny_models import RULE, save_tiny
 
@@ -27,7 +29,7 @@ from coda_lib.judge import Verdict, format_verdict
 from coda_lib.models.chat import ReplayModel, Sampling
 from coda_lib.models.local import LocalModel, encode
 from coda_lib.paths import NOTEBOOKS, REPO, TASKS
-from coda_lib.planner import Planner
+from coda_lib.planner import Planner, planner_messages
 from coda_lib.reward import reward
 from coda_lib.task import load_task
 from coda_lib.trajectory import StopReason
@@ -48,6 +50,7 @@ GIVEN = {  # what the Snakefile passes besides profile and run
     "11_labels": {"app", "threads"},
     "12_variant": {"variant", "threads"},
     "13_transfer": {"app", "threads"},
+    "19_baselines": {"app", "threads"},
     "A1_base_models": {"threads"},
 }
 CODE_LINES, FUNCTION_LINES, SOURCES = 12, 3, 6
@@ -66,7 +69,14 @@ def cells(path, kind):
 
 def test_all_notebooks_are_there():
     named = re.findall(r'book\("(\w+)"\)', (REPO / "Snakefile").read_text())
-    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 20
+    assert {path.stem for path in BOOKS} == set(named) and len(BOOKS) == 21
+
+
+def test_the_first_one_lists_all_others():
+    first, *others = sorted(NOTEBOOKS.glob("*.ipynb"))
+    (table,) = (cell.source for cell in cells(first, "markdown") if "Where to go next" in cell.source)
+    listed = re.findall(r"\]\((\w+)\.ipynb\)", table.partition("## Try it")[0])
+    assert listed == [path.stem for path in others]
 
 
 @every_book
@@ -240,6 +250,10 @@ def test_prompts_are_shown_with_their_pictures(episode):
     state = observation(episode, 1)
     shown = examples.conversation(Planner(ReplayModel([]), Sampling()).messages(state))
     assert shown.count("<picture 336x252>") == 2 and episode.instruction in shown
+    lines = examples.conversation(planner_messages(state, "full")).split("\n")
+    for line, following in pairwise(lines):
+        if re.search("[a-z,]$", line) and re.match("[a-z]", following):  # broken within a sentence:
+            assert len(f"{line} {following.split()[0]}") > examples.WIDTH  # the next word had no place
 
 
 def test_pictures_are_drawn(episode):
@@ -253,6 +267,33 @@ def test_pictures_are_drawn(episode):
         probability_bars(["Click 'View'.", "DONE"], [0.2, 0.1], [0.3, 0.05], [1, -1]),
     ]
     assert all(sheet._repr_png_()[0].startswith(b"\x89PNG") for sheet in sheets)
+
+
+def test_a_group_is_drawn_without_a_number_over_the_screen_or_the_title():
+    image, actions = (
+        Image.new("RGB", (336, 252)),
+        [Action.click(x / 10, y) for y in (0.03, 0.97) for x in range(10)],
+    )
+    actions += [Action.click(0.02, 0.03)] * 7 + [None, Action.done()]
+    rewards = np.linspace(0, 2, len(actions))
+    sheet = pictures.group_rewards(image, actions, rewards, rewards - 1, actions[0])
+    sheet.draw_without_rendering()
+    screen, bars = sheet.axes
+    numbers = [text for text in screen.texts if text.get_text()]
+    boxes = [Text.get_window_extent(text) for text in numbers]  # without its line
+    assert len(numbers) == 20 and numbers[0].get_text() == "1, 21, 22, 23, 24, 25, 26, 27"
+    for taken in (
+        screen.get_window_extent(),
+        screen._left_title.get_window_extent(),
+        screen.xaxis.label.get_window_extent(),
+    ):
+        assert not any(taken.overlaps(box) for box in boxes)
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+    assert bars._left_title.get_window_extent().x1 < sheet.bbox.x1
+
+
+def test_colours_of_advantages_are_the_words_that_the_notebooks_use():
+    assert figures.advantage_colors([0.01, -0.01, 0]) == [figures.BLUE, figures.VERMILION, figures.GREY]
 
 
 def test_source_is_shown_as_highlighted_code():
@@ -283,8 +324,23 @@ def test_a_stage_shows_the_lines_that_it_is(path):
 
 
 def test_settings_are_a_table_without_what_is_not_set():
-    table = examples.settings_table(load_profile("smoke").specialize)
+    table = examples.settings_table(load_profile("smoke"), "specialize")
     assert table.loc["group_size", "value"] == "4" and "lora" not in table.index
+
+
+@pytest.mark.parametrize("part", ["specialize", "generalize"])
+@pytest.mark.parametrize("profile", ["smoke", "laptop", "desktop", "ablations", "gpu", "paper"])
+def test_each_setting_is_shown_with_what_it_means(profile, part):
+    table = examples.settings_table(load_profile(profile), part)
+    assert (table["meaning; source"] != "").all(), table
+
+
+def test_each_setting_of_the_study_has_its_source():
+    table = examples.settings_table(load_profile("laptop"), "specialize")
+    assert (
+        table.loc["group_size", "meaning; source"]
+        == "G of eq. 2; not published (8 in the authors' SEAgent release)"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ one step by

@@ -57,6 +57,7 @@ from coda_study.show.viewer import Evidence, page, read_logs, read_run, write_fo
 from coda_study.show.viewer.pictures import Pictures
 from coda_study.show.viewer.sources import TRAIN_TASKS
 from sciencedesk.env import ScienceDesk
+from sciencedesk.perturb import perturbed
 from sciencedesk.script import read_step
 
 BROWSERS = [
@@ -473,6 +474,27 @@ def test_what_cannot_be_shown_is_one_error(words, fault, study, coda, tmp_path):
     words = [re.sub("RUN|NOTES|FULL", lambda found: places[found[0]], word) for word in words]
     code, _, message = coda("view", *words)
     assert code == 2 and fault in message and (tmp_path / "full" / "mine.txt").read_text() == "mine"
+
+
+def test_of_a_perturbed_run_each_episode_shows_what_it_was_asked(tmp_path) -> None:
+    run = Run(str(tmp_path / "perturbed"))
+    task = load_task(path := TASKS / "test" / "algebra" / "B-02.json")
+    starts = {number: perturbed(task, number, "test") for number in range(3)}
+    played = []
+    for number, start in starts.items():
+        attempted = attempt("algebra", start.id[-4:], number, "base", random.Random(1))
+        played.append(replace(attempted, instruction=start.instruction))
+    run.store(load_profile("smoke", ("apps=[algebra]", "perturb=true")))
+    write_json(run.manifest, {"inputs": {display(path): sha256(path)}})
+    write_table(run.evaluation("base", "algebra"), rows_of(played, [task], "base", 7))
+    save_trajectories(run.trajectories("base", "algebra"), played)
+    read_run(run, evidence := Evidence("one"))
+    asked = {one["run"]: evidence.tasks[one["asked"]] for one in evidence.episodes if one["set"] == "test"}
+    assert {number: about["answer"] for number, about in asked.items()} == {
+        n: s.ans for n, s in starts.items()
+    }
+    assert len({*(start.ans for start in starts.values()), task.ans}) == 4
+    assert all(f"ends with ANS: {start.ans}" in asked[number]["checks"] for number, start in starts.items())
 
 
 def test_episodes_that_are_kept_without_screens_are_played_again(tmp_path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -340,6 +341,5 @@ def test_the_committed_tables_are_laid_out_for_people(played, monkeypatch, tmp_p
     assert first["difference"] == first["changed"] == "" and first["Overall Average@k"].startswith(
         f"{table['value'][0]:.1f} ["
     )
-    assert (
-        other["difference"].startswith(f"{table['difference'][1]:+.1f} [") and ", p = " in other["difference"]
-    )
+    change, _, interval = other["difference"].partition(" ")
+    assert change == f"{table['difference'][1]:+.1f}" and re.fullmatch(r"\[\S+, \S+\]", interval)

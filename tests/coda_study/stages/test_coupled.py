@@ -105,6 +105,7 @@ def test_good_replies_grow_likelier_and_what_needed_no_executor_teaches_nothing(
         log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item()
         for reply in replies
     ]
+    assert rewarding.settings is SETTINGS
     rewarding._update([state] * 4, decisions, [2.0, 0.0, 2.0, 0.0])
     after = [
         log_probability(executor.model.network, executor.model, chat, reply, 0.7).sum().item()
@@ -128,6 +129,7 @@ def test_a_killed_training_goes_on_with_both_models(rows, tiny_planner, tiny_exe
         assert any(
             not torch.equal(value, before.get_parameter(name)) for name, value in trained.named_parameters()
         )
+        assert all(torch.equal(value, value.bfloat16().float()) for value in trained.parameters())
 
     usual = trainer._common
     monkeypatch.setattr(trainer, "_common", lambda *given: usual(*given) | {"save_steps": 2})

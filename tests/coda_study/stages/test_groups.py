@@ -10,6 +10,7 @@ from coda_lib.config import SpecializeSettings
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
 from coda_lib.models.chat import ReplayModel, Sampling
+from coda_lib.reward import RIGHT
 from coda_lib.trainer import ActionReward
 from coda_study.run import Run
 from coda_study.show.viewer import Evidence
@@ -41,13 +42,28 @@ def executor() -> Executor:
     return Executor(ReplayModel(hashed_click), Sampling())
 
 
+def test_the_stage_counts_and_gates_groups_as_the_profile_says(executor, tmp_path):
+    given = {"group_size": G, "completions_per_step": G * STATES, "steps": STEPS, "beta": 0, "epsilon": 0.2}
+    earned, told = {}, []
+    for gate in (False, True):
+        settings = SpecializeSettings(**given, learning_rate=1e-3, reach=0.7, gate=gate)
+        keeping = KeepingReward(executor, 4, settings, tmp_path / str(gate))
+        earned[gate] = keeping(**columns(0), log_metric=lambda *metric: told.append(metric))
+    plain, gated = ([part[i : i + G] for i in range(0, G * STATES, G)] for part in earned.values())
+    wrong = [max(group) < RIGHT for group in plain]
+    assert told == [("frac_without_right", pytest.approx(sum(wrong) / STATES))] * 2 and any(wrong)
+    assert any(len(set(group)) > 1 for group in plain)
+    for of_plain, of_gated, is_wrong in zip(plain, gated, wrong, strict=True):
+        assert of_gated == ([pytest.approx(sum(of_plain) / G)] * G if is_wrong else of_plain)
+
+
 def test_rewards_stay_and_some_groups_are_kept(executor, tmp_path):
     given = {"group_size": G, "completions_per_step": G * STATES, "steps": STEPS}
     settings = SpecializeSettings(**given, learning_rate=1e-3, beta=0, epsilon=0.2, reach=2)
     here = Run(str(tmp_path / "run"))
     keeping, plain = (
         KeepingReward(executor, 4, settings, here.groups("algebra")),
-        ActionReward(executor, 4, settings.reach),
+        ActionReward(executor, 4, settings),
     )
     for step in range(STEPS):
         assert keeping(**columns(step)) == plain(**columns(step))

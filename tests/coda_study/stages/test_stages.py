@@ -166,9 +166,9 @@ def test_the_agent_of_each_system(run, tiny_planner, tiny_executor):
 
 
 def test_threads_are_those_of_the_stage(tmp_path):
-    common.begin(str(tmp_path / "run"), "smoke", 2)
+    common.begin(str(tmp_path / "run"), "smoke", 2, "curve")
     assert torch.get_num_threads() == 2
-    common.begin(str(tmp_path / "run"), "smoke", 1)
+    common.begin(str(tmp_path / "run"), "smoke", 1, "curve")
     assert torch.get_num_threads() == 1
 
 

@@ -79,11 +79,3 @@ def test_what_cannot_be_played_is_named(make):
             make(GIS, **options)
     with pytest.raises(UserError, match="unknown task"):
         make(GIS).reset(options={"task": "gis/Z-99"})
-
-
-def test_several_environments_make_a_vector():
-    several = gymnasium.make_vec("sciencedesk/Algebra-v0", num_envs=2, vectorization_mode="sync")
-    observations, _ = several.reset(seed=1)
-    assert observations["screenshot"].shape[0] == 2
-    assert several.step([Action.click(0.5, 0.5), Action.wait()])[1].tolist() == [0.0, 0.0]
-    several.close()

@@ -218,8 +218,11 @@ def test_a_screen_that_changes_its_size_is_a_fault(server, make_task, monkeypatc
 
 
 def test_machines_come_from_a_file(tmp_path):
-    (example,) = load_machines(DATA / "machines.example.yaml")
-    assert "{snapshot}" in example.revert and example.state_port == 8000
+    machine, container = load_machines(DATA / "machines.example.yaml")
+    assert "{snapshot}" in machine.revert and machine.state_port == container.state_port == 8000
+    assert container.timing == machine.timing and container.revert[-1] in container.start
+    published = {f"{container.address}:{port}:{port}" for port in (5000, container.state_port)}
+    assert published < {*container.start} and "{snapshot}" in container.start[-1]
     path = tmp_path / "machines.yaml"
     with pytest.raises(UserError, match="there is no file"):
         load_machines(path)

@@ -8,7 +8,7 @@ import time
 from threading import Thread
 
 import pytest
-from board_files import FILES, needs
+from board_files import each_edition, names
 
 from coda_lib.action import Action
 from coda_lib.environment import EnvironmentFault
@@ -301,10 +301,10 @@ def _kalgebra(item: dict, holds: bool) -> dict[str, object]:
     return {f"/func/{dimension}d": plot if dimension == 3 else [{"(9, 9)": True}, plot]}
 
 
-@needs("KAlgebra")
-def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(server):
+@each_edition("KAlgebra")
+def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(server, edition, app, folder):
     verdicts, of_3d = [], 0
-    for path in sorted(FILES.glob("KAlgebra/*.json")):
+    for path in sorted(folder.glob("*.json")):
         task = app_task(path)
         items = [item for item in json.loads(path.read_text())["evaluate"] if item["type"] != "stop"]
         stops = [item["value"] for item in json.loads(path.read_text())["evaluate"] if item["type"] == "stop"]
@@ -330,3 +330,4 @@ def test_kalgebras_tasks_are_solved_in_states_that_solve_them_and_in_no_others(s
             other = StopReason.DONE if stop is StopReason.FAIL else StopReason.FAIL
             verdicts.append((path.stem, stop, env.check(other) is False))
     assert not [verdict for verdict in verdicts if not verdict[-1]] and len(verdicts) > 62 and of_3d == 7
+    assert {name for name, *_ in verdicts} == names(edition, app)

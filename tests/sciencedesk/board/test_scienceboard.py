@@ -14,6 +14,7 @@ from coda_lib.errors import UserError
 from coda_lib.trajectory import StopReason
 from sciencedesk.board.check import check_board
 from sciencedesk.board.costs import LambdaError
+from sciencedesk.board.editions import files
 from sciencedesk.board.files import BoardTask, load_board_task
 
 TASK = {
@@ -185,7 +186,12 @@ def test_the_command_counts_what_can_be_read(coda, tmp_path):
     assert code == 1 and "stop 1, val 1" in shown and "2 of 3 task files can be read" in shown
     assert "A-02.json: field steps" in shown
     code, shown, _ = coda("tasks", "check", str(tmp_path), "--json")
-    assert json.loads(shown)["tasks"] == [{"app": "KAlgebra", "tasks": 2, "checks": {"stop": 1, "val": 1}}]
+    (row,) = json.loads(shown)["tasks"]
+    digest = files((tmp_path / "KAlgebra").glob("*.json")).digest
+    assert row == {
+        "app": "KAlgebra", "tasks": 2, "of": 3, "checks": {"stop": 1, "val": 1},
+        "edition": "no edition of ScienceBoard", "sha256": digest,
+    }  # fmt: skip
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "here").symlink_to(tmp_path / "KAlgebra")
     (tmp_path / "linked" / "loop").symlink_to(tmp_path / "linked")

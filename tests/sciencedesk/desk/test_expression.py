@@ -9,9 +9,12 @@ import pytest
 import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from PySide6.QtGui import QImage, QPainter
 
 from sciencedesk.apps.algebra.app import evaluate
 from sciencedesk.apps.algebra.expression import ExpressionError, derivative, number, parse, require_drawable
+from sciencedesk.apps.algebra.pictures import draw_plot, draw_surface
+from sciencedesk.make import defaults
 
 X, Y = sympy.symbols("x y")
 
@@ -93,6 +96,18 @@ def test_numbers_that_no_console_can_show(text):
 def test_a_plot_is_a_function_of_x_that_numpy_knows(text):
     with pytest.raises(ExpressionError):
         require_drawable(parse(text), "x")
+
+
+@pytest.mark.parametrize(
+    "text", ["9^9*9^9*9^9*9^9", "x/(9^9*9^9*9^9)", "x^2+y*9^9*9^9*9^9*9^9", "-9^9*9^9*9^9"]
+)
+def test_numbers_beyond_a_machines_integers_are_drawn(text):
+    values = dict(defaults("algebra")) | {"functions": [text], "surface": text}
+    image = QImage(60, 40, QImage.Format.Format_RGB888)
+    with QPainter(image) as painter:
+        for draw in (draw_plot, draw_surface)["y" in text :]:
+            draw(values, painter, image.rect())
+    assert len({image.pixel(x, y) for x in range(60) for y in range(40)}) > 1
 
 
 def test_no_derivative_of_an_absolute_value():

@@ -25,13 +25,15 @@ found = hashlib.sha256(ScienceDesk("algebra", visible=VISIBLE).render().tobytes(
 """
 _BY_HAND = """
 from PySide6.QtCore import QTimer
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel
 from sciencedesk.env import by_hand
 from sciencedesk.desk.qt import application
 from coda_lib.task import Task
 
 def close_after(*changes):
-    (window,) = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
+    notes.append([w.text() for w in windows if isinstance(w, QLabel)])
+    (window,) = [w for w in windows if not isinstance(w, QLabel)]
     for change in changes:
         window.set(*change)
     window.close()
@@ -41,7 +43,7 @@ turn = Task("gis/x", "gis", "A", "Turn the grid on.", 5, (), (goal,))
 five = {"type": "stop", "value": "ANS", "args": ["5"]}
 mean = Task("gis/y", "gis", "A", "What is the mean?", 5, (), (five,), "5")
 application(visible=True)
-found = {}
+found, notes = {}, []
 cases = [
     ("nothing", ("gis", turn), []),
     ("solved", ("gis", turn), [("grid", True)]),
@@ -52,6 +54,7 @@ cases = [
 for name, arguments, changes in cases:
     QTimer.singleShot(200, lambda: close_after(*changes))
     found[name] = by_hand(*arguments)
+found["notes"] = notes
 """
 _COMMAND = """
 from PySide6.QtCore import QTimer
@@ -119,6 +122,8 @@ def test_a_window_shows_what_the_agent_sees(display):
 @pytest.mark.usefixtures("needs_windows")
 def test_a_person_is_told_whether_the_task_is_solved(display):
     found = run(_BY_HAND, display)
+    turn, ask = ["Turn the grid on."], ["What is the mean?"]
+    assert found.pop("notes") == [turn, turn, ask, ask, []]
     assert found == {"nothing": False, "solved": True, "right": True, "wrong": False, "free": None}
 
 
@@ -134,3 +139,27 @@ def test_no_window_where_there_is_no_display():
     code += "try:\n    found = ScienceDesk('gis', visible=True)\n"
     code += "except UserError as error:\n    found = str(error)"
     assert "no display" in run(code, ":9876")  # a display that does not answer
+
+
+def test_packages_that_are_missing_are_named_before_qt_starts(display, tmp_path):
+    code = "import ctypes\nfrom coda_lib.errors import UserError\nfrom sciencedesk.env import desk_class\n"
+    code += "def absent(name, load=ctypes.CDLL):\n    if 'xcb-cursor' in name or 'x11' in name:\n"
+    code += "        raise OSError(name)\n    return load(name)\n"
+    code += "desk_class('gis')\nctypes.CDLL = absent\n"
+    code += "from sciencedesk.desk.qt import application\n"
+    code += (
+        "try:\n    found = str(application(visible=True))\nexcept UserError as error:\n    found = str(error)"
+    )
+    assert run(code, display).endswith("apt-get install libxcb-cursor0 libxkbcommon-x11-0")
+
+
+def test_qt_that_cannot_be_loaded_is_one_line_with_the_packages(tmp_path):
+    (tmp_path / "PySide6").mkdir()
+    for name in ("__init__", "QtCore", "QtGui", "QtTest", "QtWidgets"):
+        fault = "" if name == "__init__" else "raise ImportError('libEGL.so.1: cannot open')"
+        (tmp_path / "PySide6" / f"{name}.py").write_text(fault)
+    code = f"sys.path.insert(0, {str(tmp_path)!r})\nfrom typer.testing import CliRunner\n"
+    code += "from coda_study.cli.main import app\n"
+    code += "found = repr(CliRunner().invoke(app, ['desk', 'gis']).exception)"
+    found = run(code, ":9876")
+    assert found.startswith("UserError('Qt cannot be loaded") and "apt-get install libegl1" in found

@@ -9,7 +9,15 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
-from app_tests import check_drawn, check_refused, check_task, check_tasks, installed, parametrized
+from app_tests import (
+    check_drawn,
+    check_perturbed,
+    check_refused,
+    check_task,
+    check_tasks,
+    installed,
+    parametrized,
+)
 
 from coda_lib.action import Action
 from coda_lib.environment import EnvironmentFault
@@ -46,6 +54,11 @@ def test_there_are_enough_tasks():
 @pytest.mark.slow
 def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
     check_drawn(env)
+
+
+@pytest.mark.slow
+def test_perturbed_runs_are_solved_in_their_windows_and_leave_no_trace(env):
+    check_perturbed(env, TASKS["A-01"])
 
 
 def test_facts_are_what_the_modules_tell(env):

@@ -10,6 +10,7 @@ import psutil
 import pytest
 from app_tests import (
     check_drawn,
+    check_perturbed,
     check_refused,
     check_task,
     check_tasks,
@@ -43,6 +44,11 @@ def test_there_are_enough_tasks():
 @pytest.mark.slow
 def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
     check_drawn(env)
+
+
+@pytest.mark.slow
+def test_perturbed_runs_are_solved_in_their_windows_and_leave_no_trace(env):
+    check_perturbed(env, TASKS["A-01"])
 
 
 @parametrized("KAlgebra")

@@ -16,7 +16,7 @@ function heading(episode) {
 }
 
 const who = (episode) =>
-  `${label(episode.system)}, run ${episode.run}${episode.set === "greedy" ? ", without chance" : ""}`;
+  `${label(episode.system)}, run ${episode.run}${episode.set === "greedy" ? ", at temperature 0" : ""}`;
 
 /** All episodes at the task, a row a system; the links lead to what `target` says. */
 function matrix(episode, target) {
@@ -24,7 +24,7 @@ function matrix(episode, target) {
     el(
       "tr",
       {},
-      el("th", { scope: "row" }, label(runs[0].system), runs[0].set === "greedy" ? ", without chance" : ""),
+      el("th", { scope: "row" }, label(runs[0].system), runs[0].set === "greedy" ? ", at temperature 0" : ""),
       el(
         "td",
         {},

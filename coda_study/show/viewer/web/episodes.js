@@ -180,7 +180,7 @@ function episodesView(params) {
           "span",
           { class: "who" },
           label(episode.system),
-          el("small", {}, `run ${episode.run}${episode.set === "greedy" ? ", without chance" : ""}`),
+          el("small", {}, `run ${episode.run}${episode.set === "greedy" ? ", at temperature 0" : ""}`),
         ),
         el(
           "span",

@@ -2,7 +2,7 @@
 
 const SETS = {
   test: "test tasks",
-  greedy: "test tasks, without chance",
+  greedy: "test tasks, at temperature 0",
   train: "train tasks",
   mix: "the mix of Table 2",
   logs: "logs",

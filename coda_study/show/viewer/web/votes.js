@@ -41,7 +41,7 @@ function votesOn(episode) {
 }
 
 function checksOf(episode) {
-  const task = ["test", "greedy"].includes(episode.set) ? data.tasks[episode.task] : undefined;
+  const task = data.tasks[episode.asked];
   return part(
     "Outcome",
     el(

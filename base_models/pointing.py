@@ -1,0 +1,256 @@
+"""Learning to point and to read out: from a name to the place of the thing that bears it, or to its value.
+
+Crops take the positions and coordinates of a random place of the
+whole screen, or what was learned on them would be lost on whole screens.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from base_models.letters import COORDINATES, across, down, letter_tokenizer
+from base_models.network import Pointer, slow_of, weighted
+from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown, pack
+from base_models.rows import MOVING, clicked, dragged, on_grid, random_text, typed, value_of
+from base_models.seeing import (
+    HELD_OUT,
+    SIZES,
+    Reader,
+    draw_size,
+    letters_right,
+    train,
+)  # fmt: skip
+from base_models.synthetic_screens import draw_crop
+from base_models.walks import Transition, Walks, typed_words, unambiguous
+from coda_lib.trajectory import decode_image
+from sciencedesk.desk.elements import Element
+from sciencedesk.script import action_of, to_plan
+
+ASKED = 8  # about a picture, at most
+SCREENS = 3  # of walks a step
+TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
+TOWER_RATE = 0.2  # of the rate: the full one unlearns letters (measured: 93 % to 67 in 2,000 steps)
+
+
+@dataclass(frozen=True)
+class Page:
+    """A picture with its questions, and of each the element that it is about (None: of no element)."""
+
+    item: Item
+    about: Sequence[Element | None]
+
+    def seen_as(self, pixels: np.ndarray) -> Page:
+        """The same questions about another picture."""
+        shared = [replace(p, pixels=pixels) if isinstance(p, Shown) else p for p in self.item.shared]
+        return replace(self, item=replace(self.item, shared=shared))
+
+
+class Asking:
+    """Pages with questions; `names` are those that real screens have, a share `invented` is made up."""
+
+    def __init__(self, names: Sequence[str], invented: float):
+        self.tokenizer, self.names, self.invented = letter_tokenizer(), names, invented
+        ids = self.tokenizer.convert_tokens_to_ids
+        self.columns = {ids(across(n)): n for n in COORDINATES}
+        self.rows = {ids(down(n)): n for n in COORDINATES}
+        self.around = self.encode("<|im_start|>user\n<|vision_start|>"), self.encode("<|vision_end|>")
+
+    def encode(self, text: str) -> list[int]:
+        return self.tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def pack(self, pages: Sequence[Page]) -> Packed:
+        image = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+        return pack([page.item for page in pages], image, self.tokenizer.pad_token_id)
+
+    def draw(self, rng: Random, size: tuple[int, int]) -> Page:
+        """A crop with at least one question."""
+        while True:
+            pixels, elements, letters = draw_crop(self.names, rng, self.invented, size)
+            place = rng.randint(0, COLUMNS - size[0] // TOKEN), rng.randint(0, ROWS - size[1] // TOKEN)
+            names, begin = [element.name for element in elements], 0
+            asked: list[tuple[Question, Element | None]] = []
+            for element in elements:
+                written = letters[begin : begin + len(element.text if value_of(element) else element.name)]
+                begin += len(written)
+                if names.count(element.name) == 1:
+                    spots = [(x, y) for x, y, letter in written if letter != " "]
+                    asked.append(self._about(rng, element, spots, place, size))
+            if asked:
+                rng.shuffle(asked)
+                asked = asked[:ASKED]
+                if rng.random() < TYPED * len(asked):
+                    asked.append((self._question({"type": random_text(rng)}, ()), None))
+                return self._page(Shown(pixels, place, letters), asked)
+
+    def draw_screen(self, rng: Random, step: Transition) -> Page:
+        """The screen before a step of a walk, with questions mostly about what is not always at one place."""
+        clear = unambiguous(step.elements)
+        moving = [e for e in clear if e.role in MOVING]
+        values = [e for e in step.elements if value_of(e)]
+        asked: list[tuple[Question, Element | None]] = []
+        for element in rng.sample(moving, min(len(moving), ASKED)) + rng.sample(clear, min(len(clear), 4)):
+            drag = element.role == "slider" or (element.role == "row" and rng.random() < 0.1)
+            steps = dragged(element, clear, rng) if drag else clicked(element, rng)
+            asked.append((self._question(steps, step.elements), element))
+        for element in rng.sample(values, min(len(values), 3)):
+            asked.append((self._reading(element, covered(element)), element))
+        asked.append((self._question(typed(rng, typed_words(step.app)), ()), None))
+        if not step.step.keys() & {"click", "type"}:
+            asked.append((self._question(step.step, step.elements), None))
+        return self._page(Shown(np.asarray(decode_image(step.screen))), asked)
+
+    def _page(self, shown: Shown, asked: Sequence[tuple[Question, Element | None]]) -> Page:
+        questions, about = zip(*asked, strict=True)
+        return Page(Item((self.around[0], shown, self.around[1]), questions), about)
+
+    def _about(
+        self, rng: Random, element: Element, spots: Sequence[tuple[float, float]],
+        place: tuple[int, int], size: tuple[int, int],
+    ) -> tuple[Question, Element]:  # fmt: skip
+        """A question about an element of a crop whose text stands at `spots`."""
+        x, y, width, height = element.box
+        element = replace(element, box=(x + place[0] * TOKEN, y + place[1] * TOKEN, width, height))
+        inside = [(x, y) for x, y in spots if 0 <= x < size[0] and 0 <= y < size[1]]
+        seen = sorted({int(y // TOKEN) * (size[0] // TOKEN) + int(x // TOKEN) for x, y in inside})
+        if value_of(element):
+            return self._reading(element, seen), element
+        return self._question(clicked(element, rng), [element], seen), element
+
+    def _reading(self, element: Element, seen: Sequence[int]) -> Question:
+        reply = self.encode(f"ANS {value_of(element)}<|im_end|>")
+        return Question(self._prompt(f"What is the {element.name.lower()}?\n"), reply, watch={0: seen})
+
+    def _prompt(self, text: str) -> list[int]:
+        return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
+
+    def _question(
+        self, step: Mapping[str, Any], elements: Sequence[Element], seen: Sequence[int] | None = None
+    ) -> Question:
+        """The question of a script step: its plan is asked, its action is the reply.
+
+        `seen` are the tokens that show the name of the only element; else they are those that it covers.
+        """
+        ((_, what),) = step.items()
+        named = {element.name: element for element in elements}
+        reply = self.encode(on_grid(action_of(step, lambda name: named[name].center)) + "<|im_end|>")
+        points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
+        targets = what if isinstance(what, list | tuple) else [what]
+        look = [covered(named[name]) if seen is None else seen for name in targets[: len(points)]]
+        watch = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
+        return Question(self._prompt(to_plan(step)), reply, points, watch)
+
+
+def covered(element: Element) -> list[int]:
+    """The tokens of a whole screen that an element covers; none of drawn ones: names stand beside."""
+    x, y, width, height = element.box
+    columns = range(x // TOKEN, min((x + width - 1) // TOKEN + 1, COLUMNS))
+    rows = range(y // TOKEN, min((y + height - 1) // TOKEN + 1, ROWS))
+    return [row * COLUMNS + column for row in rows for column in columns if element.role != "target"]
+
+
+def answered(
+    pointer: Pointer, asking: Asking, pages: Sequence[Page], shown: Sequence[Page] | None = None
+) -> list[tuple[str, bool]]:
+    """Kind and success of each question; `shown` have the pictures that are looked at, if others.
+
+    A click counts if it is inside the element (kind: its role), any other reply if it is exact (`read`,
+    `type`, and so on).
+    """
+    others = shown or pages
+    asked = [page.seen_as(next(p for p in other.item.shared if isinstance(p, Shown)).pixels)
+             for page, other in zip(pages, others, strict=True)]  # fmt: skip
+    batch = asking.pack(asked)
+    right, points = pointer.replies(batch)
+    right |= batch.labels == NOWHERE
+    found = dict(zip(map(tuple, batch.points.tolist()), points.tolist(), strict=True))
+    hits = []
+    for i, page in enumerate(pages):
+        at = sum(len(p) if not isinstance(p, Shown) else p.grid[0] * p.grid[1] for p in page.item.shared)
+        for question, element in zip(page.item.questions, page.about, strict=True):
+            begin, end = at + len(question.prompt), at + len(question.prompt) + len(question.reply)
+            at = end
+            if element and question.points:
+                point = found[i, begin + question.points[0]]
+                x, y = asking.columns.get(point[0], -1), asking.rows.get(point[1], -1)
+                left, top, width, height = element.box
+                hits.append((element.role, left <= x < left + width and top <= y < top + height))
+            else:
+                kind = "read" if element else "type"
+                hits.append((kind, bool(right[i, begin - 1 : end - 1].all())))
+    return hits
+
+
+def shares(pointer: Pointer, asking: Asking, pages: Sequence[Page]) -> dict[str, float]:
+    """Shares of right replies by kind, of all clicks, and of those with the picture of another page."""
+    own, other = defaultdict(list), []
+    for i in range(0, len(pages), 20):
+        some = pages[i : i + 20]
+        for kind, hit in answered(pointer, asking, some):
+            own[kind].append(hit)
+        turned = answered(pointer, asking, some, [*some[1:], some[0]])
+        other += [hit for kind, hit in turned if kind not in ("read", "type")]
+    clicks = [hit for kind, hits in own.items() if kind not in ("read", "type") for hit in hits]
+    figures = own | {"clicks": clicks, "other": other}
+    return {name: round(float(np.mean(hits)), 3) for name, hits in sorted(figures.items())}
+
+
+def train_pointing(
+    folder: Path, reader: Reader, names: Sequence[str], steps: int, rate: float = 2e-3, seed: int = 7
+) -> Pointer:
+    """Teach a language model to point with a tower that reads; goes on where it was interrupted.
+
+    Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on held-out pages
+    of invented names.
+    """
+    torch.manual_seed(seed)
+    asking, unseen = Asking(names, 0.7), Asking(["x"] * 60, 1.0)
+    pointer, rng = Pointer(reader, len(asking.tokenizer)), Random(HELD_OUT)
+    pages = {size: [unseen.draw(rng, size) for _ in range(60)] for size, *_ in SIZES}
+
+    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
+        size, count = draw_size(rng)
+        return weighted(pointer.losses(asking.pack([asking.draw(rng, size) for _ in range(count)])))
+
+    def measure() -> dict[str, Any]:
+        right = {str(size[0]): shares(pointer, unseen, of_size) for size, of_size in pages.items()}
+        return {"letters": letters_right(reader, SIZES[-1][0], 40), **right}
+
+    train(folder, "pointing", pointer, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
+    return pointer
+
+
+def train_screens(
+    folder: Path, pointer: Pointer, names: Sequence[str], walks: Walks, unseen: Walks, steps: int,
+    rate: float = 1e-3, seed: int = 8,
+) -> None:  # fmt: skip
+    """Go on with whole screens of walks, in half of the steps; the others are pages, so that names stay read.
+
+    Writes screens.pt and screens.jsonl, which has the replies right on `unseen` walks by application.
+    """
+    asking, rng = Asking(names, 0.7), Random(HELD_OUT)
+    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(60)]
+    screens = {walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(60)] for walk in unseen}
+
+    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
+        if rng.random() < 0.5:
+            drawn = [asking.draw_screen(rng, rng.choice(rng.choice(walks))) for _ in range(SCREENS)]
+        else:
+            size, count = draw_size(rng)
+            drawn = [asking.draw(rng, size) for _ in range(count)]
+        return weighted(pointer.losses(asking.pack(drawn)))
+
+    def measure() -> dict[str, Any]:
+        right = {app: shares(pointer, asking, of_app) for app, of_app in screens.items()}
+        letters = letters_right(pointer.reader, SIZES[-1][0], 40)
+        return {"letters": letters, "pages": shares(pointer, asking, pages), **right}
+
+    train(folder, "screens", pointer, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
