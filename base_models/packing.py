@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from base_models.plain import MERGE, PATCH, PRECISION
+from base_models.plain import MERGE, PATCH
 from base_models.seeing import letters_of_patches, normalised
 from base_models.synthetic_screens import Letters
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
@@ -22,15 +22,19 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-_BESIDE, _SHARED = -1, 0  # parts of a sequence: padding, what all questions see; then the questions
+HIDDEN = -30_000.0  # added to the scores of what is not seen
+Looks = Mapping[int, Sequence[int]]  # by tokens of a reply, the tokens of the last picture to look at
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A picture, its place (column, row) in tokens on the whole screen, and the letters of a page."""
+    """A picture, its place (column, row) in tokens on the whole screen, and the letters of a page.
+
+    Without a place it is a picture of its own, with positions of its own size, as transformers gives them.
+    """
 
     pixels: np.ndarray
-    place: tuple[int, int] = (0, 0)
+    place: tuple[int, int] | None = (0, 0)
     letters: Letters | None = None
 
     @property
@@ -43,13 +47,14 @@ class Shown:
 class Question:
     """Tokens of a question and of its reply, and where in the reply points follow.
 
-    `watch` has, by tokens of the reply, the tokens of the last picture that show what comes next.
+    `find` is where heads that point should look, `spell` where heads that read should.
     """
 
     prompt: Sequence[int]
     reply: Sequence[int]
     points: Sequence[int] = ()
-    watch: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    find: Looks = field(default_factory=dict)
+    spell: Looks = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -66,117 +71,140 @@ class Pictures:
 
     pixels: Tensor
     at: Tensor  # (n, tokens)
-    places: Tensor  # (n, tokens, 2): column and row
+    places: Tensor  # (n, tokens, 2): column and row; NOWHERE of those without a place
     lettered: Tensor  # the pictures whose letters are known
     told: Tensor  # letters of their patches
     clear: Tensor  # whether these count
 
 
 @dataclass(frozen=True)
+class Tokens:
+    """Sequences side by side: tokens (n, length), positions (3, n, length) of time, row and column.
+
+    `mask` (n, 1, length, seen) is added to scores.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor
+
+
+@dataclass(frozen=True)
 class Packed:
-    """Items side by side."""
+    """What the questions of a batch share, an item a row; and the questions, each a row."""
 
-    ids: Tensor  # (n, length)
-    labels: Tensor  # (n, length), NOWHERE where nothing is learned; each stands where its token is predicted
-    positions: Tensor  # (3, n, length) of time, row and column
-    mask: Tensor  # (n, 1, length, length), added to scores
+    shared: Tokens
+    asked: Tokens  # its mask covers what is shared, too
+    owner: Tensor  # (m,): the item of a question
+    labels: Tensor  # (m, length), NOWHERE where nothing is learned; each stands where its token is predicted
     pictures: Sequence[Pictures]
-    points: Tensor  # (p, 2): item and position of tokens that are followed by a point
-    watching: Tensor  # (k, 2): item and position of tokens that should look
-    watched: Tensor  # (k, length): where
+    points: Tensor  # (p, 2): question and position of tokens that are followed by a point
+    finding: tuple[Tensor, Tensor]  # (k, 2): question and position; (k, shared length): where it should look
+    spelling: tuple[Tensor, Tensor]
 
 
-class _Sequence:
-    """An item laid out as the chat template does, with the positions of Qwen2.5-VL."""
+class _Prefix:
+    """What an item's questions share, laid out as the chat template does, at Qwen2.5-VL's positions."""
 
     def __init__(self, item: Item, image: int):
         self.ids: list[int] = []
         self.positions: list[tuple[int, int, int]] = []
-        self.parts: list[int] = []
-        self.labels: list[int] = []
         self.begins: list[int] = []  # of the pictures
-        self.points: list[int] = []
-        self.watch: list[tuple[int, list[int]]] = []
-        self.next = 0
+        self.end = 0  # the position that follows
         for piece in item.shared:
-            self._show(piece, image) if isinstance(piece, Shown) else self._write(piece, _SHARED)
-        after = self.next
-        for number, question in enumerate(item.questions, 1):
-            self.next, begin = after, len(self.ids) + len(question.prompt)
-            self._write([*question.prompt, *question.reply], number)
-            self.labels[begin - 1 : begin - 1 + len(question.reply)] = question.reply
-            self.points += [begin + token for token in question.points]
-            for token, seen in question.watch.items():
-                self.watch.append((begin + token, [self.begins[-1] + at for at in seen]))
-
-    def _write(self, ids: Sequence[int], part: int) -> None:
-        self.ids += ids
-        self.positions += [(n, n, n) for n in range(self.next, self.next + len(ids))]
-        self._add(len(ids), part)
-        self.next += len(ids)
+            if isinstance(piece, Shown):
+                self._show(piece, image)
+            else:
+                self.ids += piece
+                self.positions += [(n, n, n) for n in range(self.end, self.end + len(piece))]
+                self.end += len(piece)
 
     def _show(self, shown: Shown, image: int) -> None:
-        (rows, columns), (right, down) = shown.grid, shown.place
+        (rows, columns), (right, down) = shown.grid, shown.place or (0, 0)
         self.begins.append(len(self.ids))
         self.ids += [image] * (rows * columns)
+        grid = ((row, column) for row in range(rows) for column in range(columns))
         self.positions += [
-            (self.next, self.next + down + row, self.next + right + column)
-            for row in range(rows)
-            for column in range(columns)
+            (self.end, self.end + down + row, self.end + right + column) for row, column in grid
         ]
-        self._add(rows * columns, _SHARED)
-        self.next += max(ROWS, COLUMNS)  # of a whole screen, whatever the crop's size
-
-    def _add(self, count: int, part: int) -> None:
-        self.parts += [part] * count
-        self.labels += [NOWHERE] * count
+        # a crop takes as much room as the whole screen that it stands for
+        self.end += max(ROWS, COLUMNS) if shown.place else max(rows, columns)
 
 
 def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
     """The batch of these items; `image` and `padding` are tokens."""
-    sequences = [_Sequence(item, image) for item in items]
-    length = max(len(sequence.ids) for sequence in sequences)
+    prefixes = [_Prefix(item, image) for item in items]
+    asked = [(i, question) for i, item in enumerate(items) for question in item.questions]
+    shared = _padded([prefix.ids for prefix in prefixes], padding)
+    ids = _padded([[*question.prompt, *question.reply] for _, question in asked], padding)
+    before, (count, length) = shared.shape[1], ids.shape
+    labels = torch.full_like(ids, NOWHERE)
+    for row, (_, question) in zip(labels, asked, strict=True):
+        begin = len(question.prompt) - 1
+        row[begin : begin + len(question.reply)] = torch.tensor(question.reply)
+    owner = torch.tensor([i for i, _ in asked])
+    places = [_padded([[p[axis] for p in prefix.positions] for prefix in prefixes], 0) for axis in range(3)]
+    ends = torch.tensor([prefix.end for prefix in prefixes])[owner]
+    inside = torch.arange(before) < torch.tensor([len(prefix.ids) for prefix in prefixes])[:, None]
+    first = inside[:, None] & torch.ones(before, before, dtype=torch.bool).tril()
+    own = torch.ones(length, length, dtype=torch.bool).tril().expand(count, -1, -1)
+    seen = torch.cat((inside[owner][:, None].expand(-1, length, -1), own), -1)
 
-    def padded(values: Sequence[Sequence[int]], fill: int) -> Tensor:
-        return torch.tensor([[*value, *[fill] * (length - len(value))] for value in values])
+    def looks(name: str) -> tuple[Tensor, Tensor]:
+        found = [
+            (m, len(question.prompt) + at, prefixes[i].begins[-1], tokens)
+            for m, (i, question) in enumerate(asked)
+            for at, tokens in getattr(question, name).items()
+        ]
+        where = torch.zeros(len(found), before, dtype=torch.bool)
+        for row, (*_, begin, tokens) in zip(where, found, strict=True):
+            row[[begin + token for token in tokens]] = True
+        return _pairs([(m, at) for m, at, *_ in found]), where
 
-    parts = padded([sequence.parts for sequence in sequences], _BESIDE)
-    own = parts[:, None] == parts[:, :, None]
-    seen = (own | (parts[:, None] == _SHARED)) & torch.ones(length, length, dtype=torch.bool).tril()
-    mask = torch.zeros(seen.shape, dtype=PRECISION).masked_fill(~seen, -30_000.0)[:, None]
-    positions = [padded([[p[axis] for p in s.positions] for s in sequences], 0) for axis in range(3)]
-    watch = [(i, at, tokens) for i, sequence in enumerate(sequences) for at, tokens in sequence.watch]
-    points = [(i, at) for i, sequence in enumerate(sequences) for at in sequence.points]
-    watched = torch.zeros(len(watch), length, dtype=torch.bool)
-    for k, (_, _, tokens) in enumerate(watch):
-        watched[k, tokens] = True
     return Packed(
-        padded([s.ids for s in sequences], padding), padded([s.labels for s in sequences], NOWHERE),
-        torch.stack(positions), mask, _pictures(items, sequences, length),
-        *(torch.tensor(pairs, dtype=torch.long).view(-1, 2)
-          for pairs in (points, [(i, at) for i, at, _ in watch])), watched,
+        Tokens(shared, torch.stack(places), _mask(first)),
+        Tokens(ids, (ends[:, None] + torch.arange(length)).expand(3, -1, -1), _mask(seen)),
+        owner, labels, _pictures(items, prefixes, before),
+        _pairs([(m, len(q.prompt) + at) for m, (_, q) in enumerate(asked) for at in q.points]),
+        looks("find"), looks("spell"),
     )  # fmt: skip
 
 
-def _pictures(items: Sequence[Item], sequences: Sequence[_Sequence], length: int) -> list[Pictures]:
+def _pairs(pairs: Sequence[tuple[int, int]]) -> Tensor:
+    return torch.tensor(pairs, dtype=torch.long).view(-1, 2)
+
+
+def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
+    length = max(map(len, rows))
+    return torch.tensor([[*row, *[fill] * (length - len(row))] for row in rows])
+
+
+def _mask(seen: Tensor) -> Tensor:
+    return torch.zeros(seen.shape).masked_fill(~seen, HIDDEN)[:, None]
+
+
+def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -> list[Pictures]:
     by_size: dict[tuple[int, ...], list[tuple[Shown, int]]] = defaultdict(list)
-    for i, (item, sequence) in enumerate(zip(items, sequences, strict=True)):
+    for i, (item, prefix) in enumerate(zip(items, prefixes, strict=True)):
         shown = [piece for piece in item.shared if isinstance(piece, Shown)]
-        for picture, begin in zip(shown, sequence.begins, strict=True):
+        for picture, begin in zip(shown, prefix.begins, strict=True):
             by_size[picture.pixels.shape[:2]].append((picture, i * length + begin))
     groups = []
     for (height, width), placed in by_size.items():
         pictures = [picture for picture, _ in placed]
         rows, columns = pictures[0].grid
         down, right = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
-        grid = torch.stack((right.flatten(), down.flatten()), -1)
+        grid, nowhere = (
+            torch.stack((right.flatten(), down.flatten()), -1),
+            torch.full((rows * columns, 2), NOWHERE),
+        )
         known = [k for k, picture in enumerate(pictures) if picture.letters is not None]
         of_patches = [letters_of_patches(pictures[k].letters, (width, height)) for k in known]
         told, clear = (np.stack(part) for part in zip(*of_patches, strict=True)) if known else ([], [])
         groups.append(Pictures(
             normalised([picture.pixels for picture in pictures]),
             torch.tensor([begin for _, begin in placed])[:, None] + torch.arange(rows * columns),
-            torch.stack([grid + torch.tensor(picture.place) for picture in pictures]),
+            torch.stack([grid + torch.tensor(p.place) if p.place else nowhere for p in pictures]),
             torch.tensor(known, dtype=torch.long), torch.as_tensor(told), torch.as_tensor(clear),
         ))  # fmt: skip
     return groups

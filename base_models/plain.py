@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from itertools import zip_longest
 
 import torch
 from torch import Tensor, nn
@@ -121,8 +122,9 @@ class Tower(nn.Module):
         `pixels` (n, 3, height, width) are normalised, both sides multiples of `WINDOW`.
         """
         count, rows, columns = len(pixels), pixels.shape[2] // PATCH, pixels.shape[3] // PATCH
-        tiles = pixels.view(count, 3, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
-        x = F.linear(tiles.flatten(3), self.patch_embed.proj.weight.flatten(1))
+        weight = self.patch_embed.proj.weight.flatten(1)
+        tiles = pixels.to(weight.dtype).view(count, 3, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
+        x = F.linear(tiles.flatten(3), weight)
         side = WINDOW // PATCH
         grid = count, rows // side, side, columns // side, side, x.shape[-1]
         x = x.view(grid).transpose(2, 3).reshape(-1, side * side, grid[-1])
@@ -155,6 +157,9 @@ class Tower(nn.Module):
 # -- the language model ------------------------------------------------------------------------------------
 
 
+Seen = tuple[Tensor, Tensor]  # keys and values (n, heads, length, head)
+
+
 class Attention(nn.Module):
     def __init__(self, width: int):
         super().__init__()
@@ -162,11 +167,16 @@ class Attention(nn.Module):
         self.o_proj, self.heads = nn.Linear(width, width, bias=False), width // HEAD
         self.seen: tuple[Tensor, Tensor] | None = None  # the last queries and keys
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor, before: Seen | None = None
+    ) -> tuple[Tensor, Seen]:
         made = (project(x) for project in (self.q_proj, self.k_proj, self.v_proj))
         query, key, value = (part.view(*x.shape[:2], self.heads, HEAD).transpose(1, 2) for part in made)
-        self.seen = rotated(query, turns), rotated(key, turns)
-        return self.o_proj(attend(*self.seen, value, mask).transpose(1, 2).flatten(2))
+        query, key = rotated(query, turns), rotated(key, turns)
+        if before:
+            key, value = torch.cat((before[0], key), 2), torch.cat((before[1], value), 2)
+        self.seen = query, key
+        return self.o_proj(attend(query, key, value, mask).transpose(1, 2).flatten(2)), (key, value)
 
 
 class Layer(nn.Module):
@@ -175,9 +185,12 @@ class Layer(nn.Module):
         self.input_layernorm, self.post_attention_layernorm = Norm(width, 1e-5), Norm(width, 1e-5)
         self.self_attn, self.mlp = Attention(width), Gated(width, 3 * width, bias=False)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor) -> Tensor:
-        x = x + self.self_attn(self.input_layernorm(x), turns, mask)
-        return x + self.mlp(self.post_attention_layernorm(x))
+    def forward(
+        self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor, before: Seen | None = None
+    ) -> tuple[Tensor, Seen]:
+        looked, seen = self.self_attn(self.input_layernorm(x), turns, mask, before)
+        x = x + looked
+        return x + self.mlp(self.post_attention_layernorm(x)), seen
 
 
 class LanguageModel(nn.Module):
@@ -190,18 +203,23 @@ class LanguageModel(nn.Module):
         self.section = torch.repeat_interleave(torch.arange(3), torch.tensor(SECTIONS))
         start(self)
 
-    def forward(self, x: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """Last states (n, length, width) and those after each layer.
+    def forward(
+        self, x: Tensor, positions: Tensor, mask: Tensor, before: Sequence[Seen] = ()
+    ) -> tuple[Tensor, list[Tensor], list[Seen]]:
+        """Last states (n, length, width), those after each layer, and each layer's keys and values.
 
-        `x` are embeddings, `positions` (3, n, length) of time, row and column, `mask` is added to scores.
+        `x` are embeddings, `positions` (3, n, length) of time, row and column, `mask` is added to scores,
+        `before` has each layer's keys and values of what stands before.
         """
         angles = positions.float()[self.section].permute(1, 2, 0) * self.speeds
         angles = torch.cat((angles, angles), -1)[:, None]
-        turns, states = (angles.cos().to(x.dtype), angles.sin().to(x.dtype)), []
-        for layer in self.layers:
-            x = layer(x, turns, mask)
+        turns, mask = (angles.cos().to(x.dtype), angles.sin().to(x.dtype)), mask.to(x.dtype)
+        states, kept = [], []
+        for layer, seen in zip_longest(self.layers, before):
+            x, keys = layer(x, turns, mask, seen)
             states.append(x)
-        return self.norm(x), states
+            kept.append(keys)
+        return self.norm(x), states, kept
 
     def logits(self, states: Tensor) -> Tensor:
         return F.linear(states, self.embed_tokens.weight)

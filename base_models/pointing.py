@@ -24,6 +24,7 @@ from base_models.rows import MOVING, clicked, dragged, on_grid, random_text, typ
 from base_models.seeing import (
     HELD_OUT,
     SIZES,
+    TOWER_RATE,
     Reader,
     draw_size,
     letters_right,
@@ -38,7 +39,6 @@ from sciencedesk.script import action_of, to_plan
 ASKED = 8  # about a picture, at most
 SCREENS = 3  # of walks a step
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
-TOWER_RATE = 0.2  # of the rate: the full one unlearns letters (measured: 93 % to 67 in 2,000 steps)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Asking:
                 written = letters[begin : begin + len(element.text if value_of(element) else element.name)]
                 begin += len(written)
                 if names.count(element.name) == 1:
-                    spots = [(x, y) for x, y, letter in written if letter != " "]
+                    spots = [(x, y) for x, y, _ in written]
                     asked.append(self._about(rng, element, spots, place, size))
             if asked:
                 rng.shuffle(asked)
@@ -119,15 +119,23 @@ class Asking:
         """A question about an element of a crop whose text stands at `spots`."""
         x, y, width, height = element.box
         element = replace(element, box=(x + place[0] * TOKEN, y + place[1] * TOKEN, width, height))
-        inside = [(x, y) for x, y in spots if 0 <= x < size[0] and 0 <= y < size[1]]
-        seen = sorted({int(y // TOKEN) * (size[0] // TOKEN) + int(x // TOKEN) for x, y in inside})
-        if value_of(element):
-            return self._reading(element, seen), element
+
+        def token(x: float, y: float) -> int:
+            return int(y // TOKEN) * (size[0] // TOKEN) + int(x // TOKEN)
+
+        seen = sorted({token(x, y) for x, y in spots if 0 <= x < size[0] and 0 <= y < size[1]})
+        if value := value_of(element):
+            return self._reading(element, seen, [token(x, y) for x, y in spots[-len(value) :]]), element
         return self._question(clicked(element, rng), [element], seen), element
 
-    def _reading(self, element: Element, seen: Sequence[int]) -> Question:
-        reply = self.encode(f"ANS {value_of(element)}<|im_end|>")
-        return Question(self._prompt(f"What is the {element.name.lower()}?\n"), reply, watch={0: seen})
+    def _reading(self, element: Element, seen: Sequence[int], letters: Sequence[int] = ()) -> Question:
+        """The question of a value that tokens `seen` show, each of its letters the one of `letters`."""
+        begin, reply = "ANS ", f"ANS {value_of(element)}<|im_end|>"
+        made = self.tokenizer(reply, add_special_tokens=False, return_offsets_mapping=True)
+        at = {token - 1: start - len(begin) for token, (start, _) in enumerate(made["offset_mapping"])}
+        spell = {token: [letters[letter]] for token, letter in at.items() if 0 <= letter < len(letters)}
+        prompt = self._prompt(f"What is the {element.name.lower()}?\n")
+        return Question(prompt, made["input_ids"], find={0: seen}, spell=spell)
 
     def _prompt(self, text: str) -> list[int]:
         return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
@@ -145,8 +153,8 @@ class Asking:
         points = [at - 1 for at, token in enumerate(reply) if token in self.columns]
         targets = what if isinstance(what, list | tuple) else [what]
         look = [covered(named[name]) if seen is None else seen for name in targets[: len(points)]]
-        watch = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
-        return Question(self._prompt(to_plan(step)), reply, points, watch)
+        find = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
+        return Question(self._prompt(to_plan(step)), reply, points, find)
 
 
 def covered(element: Element) -> list[int]:
@@ -172,20 +180,18 @@ def answered(
     right, points = pointer.replies(batch)
     right |= batch.labels == NOWHERE
     found = dict(zip(map(tuple, batch.points.tolist()), points.tolist(), strict=True))
+    questions = [
+        (q, about) for page in pages for q, about in zip(page.item.questions, page.about, strict=True)
+    ]
     hits = []
-    for i, page in enumerate(pages):
-        at = sum(len(p) if not isinstance(p, Shown) else p.grid[0] * p.grid[1] for p in page.item.shared)
-        for question, element in zip(page.item.questions, page.about, strict=True):
-            begin, end = at + len(question.prompt), at + len(question.prompt) + len(question.reply)
-            at = end
-            if element and question.points:
-                point = found[i, begin + question.points[0]]
-                x, y = asking.columns.get(point[0], -1), asking.rows.get(point[1], -1)
-                left, top, width, height = element.box
-                hits.append((element.role, left <= x < left + width and top <= y < top + height))
-            else:
-                kind = "read" if element else "type"
-                hits.append((kind, bool(right[i, begin - 1 : end - 1].all())))
+    for number, (question, element) in enumerate(questions):
+        if element and question.points:
+            point = found[number, len(question.prompt) + question.points[0]]
+            x, y = asking.columns.get(point[0], -1), asking.rows.get(point[1], -1)
+            left, top, width, height = element.box
+            hits.append((element.role, left <= x < left + width and top <= y < top + height))
+        else:
+            hits.append(("read" if element else "type", bool(right[number].all())))
     return hits
 
 

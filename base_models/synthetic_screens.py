@@ -21,6 +21,8 @@ from sciencedesk.desk.elements import Element
 from sciencedesk.desk.qt import application
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
+# how often a list, disc, point, mark, button, label and value are tried: values mostly find no room
+WEIGHTS = (3, 4, 4, 3, 2, 2, 9)
 _NAMES, _TRIES = 30, 120  # names of a whole screen at most, and places that are tried for them
 _ROW_HEIGHTS = (13, 13, 19, 20)  # px; as in the applications' lists
 _PAPERS = ("#f3f3f3", "#ffffff", "#ffffff", "#101828", "#c8f08c")
@@ -95,7 +97,7 @@ class _Page:
         kinds = (self._list, self._disc, self._point, self._mark, self._button, self._label, self._value)
         with QPainter(image) as painter:
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            for kind in rng.choices(kinds, [3, 4, 4, 3, 2, 2, 3], k=self._tries):
+            for kind in rng.choices(kinds, WEIGHTS, k=self._tries):
                 if self._left:
                     is_large = kind == self._label and rng.random() < 0.3
                     font.setPixelSize(17 if is_large else rng.choice((10, 11, 11)))
