@@ -43,7 +43,9 @@ class Pointer(nn.Module):
         x, patches, merged = self.language.embed_tokens(batch.shared.ids), [], []
         flat = x.flatten(0, 1)
         for group in batch.pictures:
-            of_patches, tokens = self.reader.tower(group.pixels)
+            of_patches, tokens = None, group.tokens
+            if tokens is None:
+                of_patches, tokens = self.reader.tower(group.pixels)
             flat = flat.index_copy(0, group.at.flatten(), tokens.flatten(0, 2))
             patches.append(of_patches)
             merged.append(tokens)
@@ -62,12 +64,14 @@ class Pointer(nn.Module):
         for name, heads, looks in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
             if len(looks[0]):
                 losses[name] = self._attention_loss(heads, *looks, batch.asked.mask)
-        at, places = (torch.cat([getattr(g, name).flatten(0, 1) for g in batch.pictures])
-                      for name in ("at", "places"))  # fmt: skip
-        probed = self.probe(layers[1].flatten(0, 1)[at]).float().split((COLUMNS, ROWS), -1)
-        if (places != NOWHERE).any():
-            pairs = zip(probed, places.unbind(-1), strict=True)
-            losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
+        if placed := [group for group in batch.pictures if group.tokens is None]:
+            at, places = (
+                torch.cat([getattr(g, name).flatten(0, 1) for g in placed]) for name in ("at", "places")
+            )
+            probed = self.probe(layers[1].flatten(0, 1)[at]).float().split((COLUMNS, ROWS), -1)
+            if (places != NOWHERE).any():
+                pairs = zip(probed, places.unbind(-1), strict=True)
+                losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
         lettered = [
             (reading_loss(self.reader.told(of_patches[group.lettered]), group.told, group.clear),
              reading_loss(self.reader.told_by(tokens[group.lettered]), group.told, group.clear))
@@ -89,13 +93,22 @@ class Pointer(nn.Module):
         return -shares.masked_fill(~where[:, None], -1e9).logsumexp(-1).mean()
 
     @torch.no_grad()
+    def chosen(self, batch: Packed) -> Tensor:
+        """The most likely token after each of the questions' tokens (m, length)."""
+        last, *_ = self.states(batch, batch.asked.ids)
+        return self.language.logits(last).argmax(-1)
+
+    def told(self, batch: Packed) -> Tensor:
+        """Whether each token to learn is the most likely one; true where nothing is learned (m, length)."""
+        return (self.chosen(batch) == batch.labels) | (batch.labels == NOWHERE)
+
+    @torch.no_grad()
     def replies(self, batch: Packed) -> tuple[Tensor, Tensor]:
         """Whether each learned token is told by those before it (m, length); the points (p, 2) as tokens.
 
         Points are given greedily, both coordinates.
         """
-        last, *_ = self.states(batch, batch.asked.ids)
-        chosen = self.language.logits(last).argmax(-1)
+        chosen = self.chosen(batch)
         question, at = batch.points.unbind(-1)
         first, ids = chosen[question, at], batch.asked.ids.clone()
         ids[question, at + 1] = first

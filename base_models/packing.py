@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from base_models.plain import MERGE, PATCH
+from base_models.plain import HIDDEN, MERGE, PATCH
 from base_models.seeing import letters_of_patches, normalised
 from base_models.synthetic_screens import Letters
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
@@ -22,7 +22,6 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-HIDDEN = -30_000.0  # added to the scores of what is not seen
 Looks = Mapping[int, Sequence[int]]  # by tokens of a reply, the tokens of the last picture to look at
 
 
@@ -31,11 +30,13 @@ class Shown:
     """A picture, its place (column, row) in tokens on the whole screen, and the letters of a page.
 
     Without a place it is a picture of its own, with positions of its own size, as transformers gives them.
+    With `tokens` (rows, columns, width) it has been encoded already.
     """
 
     pixels: np.ndarray
     place: tuple[int, int] | None = (0, 0)
     letters: Letters | None = None
+    tokens: Tensor | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -67,9 +68,13 @@ class Item:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of one size: pixels (n, 3, height, width), and the places of their tokens in a flat batch."""
+    """Pictures of one size: pixels (n, 3, height, width), and the places of their tokens in a flat batch.
 
-    pixels: Tensor
+    Of those that are encoded already there are the tokens (n, rows, columns, width) alone.
+    """
+
+    pixels: Tensor | None
+    tokens: Tensor | None
     at: Tensor  # (n, tokens)
     places: Tensor  # (n, tokens, 2): column and row; NOWHERE of those without a place
     lettered: Tensor  # the pictures whose letters are known
@@ -188,9 +193,9 @@ def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -
     for i, (item, prefix) in enumerate(zip(items, prefixes, strict=True)):
         shown = [piece for piece in item.shared if isinstance(piece, Shown)]
         for picture, begin in zip(shown, prefix.begins, strict=True):
-            by_size[picture.pixels.shape[:2]].append((picture, i * length + begin))
+            by_size[*picture.pixels.shape[:2], picture.tokens is None].append((picture, i * length + begin))
     groups = []
-    for (height, width), placed in by_size.items():
+    for (height, width, _), placed in by_size.items():
         pictures = [picture for picture, _ in placed]
         rows, columns = pictures[0].grid
         down, right = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
@@ -201,8 +206,10 @@ def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -
         known = [k for k, picture in enumerate(pictures) if picture.letters is not None]
         of_patches = [letters_of_patches(pictures[k].letters, (width, height)) for k in known]
         told, clear = (np.stack(part) for part in zip(*of_patches, strict=True)) if known else ([], [])
+        encoded = pictures[0].tokens is not None
         groups.append(Pictures(
-            normalised([picture.pixels for picture in pictures]),
+            None if encoded else normalised([picture.pixels for picture in pictures]),
+            torch.stack([picture.tokens for picture in pictures]) if encoded else None,
             torch.tensor([begin for _, begin in placed])[:, None] + torch.arange(rows * columns),
             torch.stack([grid + torch.tensor(p.place) if p.place else nowhere for p in pictures]),
             torch.tensor(known, dtype=torch.long), torch.as_tensor(told), torch.as_tensor(clear),

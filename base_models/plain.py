@@ -20,6 +20,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration as Network
 PATCH, MERGE = 7, 4  # px of a patch: a letter; patches of a token on each side: 28 px, as in Qwen2.5-VL
 MEAN, DEVIATION = 0.7, 0.3  # of a pixel's channels, by which pictures are normalised
 WINDOW = 84  # px; patches see those of their window alone
+HIDDEN = -30_000.0  # added to the scores of what is not seen
 TOWER_WIDTH, TOWER_LAYERS = 64, 3
 # a layer where patches see all others: without it lines of text on the edge of two windows are cut in two
 # (measured: 71 % of their letters told, 91 % of the others)
@@ -74,10 +75,10 @@ class TowerAttention(nn.Module):
         super().__init__()
         self.qkv, self.proj, self.heads = nn.Linear(width, 3 * width), nn.Linear(width, width), width // HEAD
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
         parts = self.qkv(x).view(*x.shape[:2], 3, self.heads, HEAD).permute(2, 0, 3, 1, 4)
         query, key, value = parts.unbind(0)
-        seen = attend(rotated(query, turns), rotated(key, turns), value)
+        seen = attend(rotated(query, turns), rotated(key, turns), value, mask)
         return self.proj(seen.transpose(1, 2).flatten(2))
 
 
@@ -87,8 +88,8 @@ class TowerLayer(nn.Module):
         self.norm1, self.norm2 = Norm(width, 1e-6), Norm(width, 1e-6)
         self.attn, self.mlp = TowerAttention(width), Gated(width, 3 * width, bias=True)
 
-    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        x = x + self.attn(self.norm1(x), turns)
+    def forward(self, x: Tensor, turns: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+        x = x + self.attn(self.norm1(x), turns, mask)
         return x + self.mlp(self.norm2(x))
 
 
@@ -119,26 +120,34 @@ class Tower(nn.Module):
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
         """Patches (n, h, w, tower width) and tokens (n, h / MERGE, w / MERGE, width) of n pictures.
 
-        `pixels` (n, 3, height, width) are normalised, both sides multiples of `WINDOW`.
+        `pixels` (n, 3, height, width) are normalised, both sides multiples of a token's.  Windows at the
+        right and lower edge may be partly empty.
         """
-        count, rows, columns = len(pixels), pixels.shape[2] // PATCH, pixels.shape[3] // PATCH
-        weight = self.patch_embed.proj.weight.flatten(1)
-        tiles = pixels.to(weight.dtype).view(count, 3, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
+        weight, side = self.patch_embed.proj.weight.flatten(1), WINDOW // PATCH
+        count, height, width = len(pixels), pixels.shape[2] // PATCH, pixels.shape[3] // PATCH
+        pixels = F.pad(pixels.to(weight.dtype), (0, -pixels.shape[3] % WINDOW, 0, -pixels.shape[2] % WINDOW))
+        rows, columns = pixels.shape[2] // PATCH, pixels.shape[3] // PATCH
+        tiles = pixels.view(count, 3, rows, PATCH, columns, PATCH).permute(0, 2, 4, 1, 3, 5)
         x = F.linear(tiles.flatten(3), weight)
-        side = WINDOW // PATCH
         grid = count, rows // side, side, columns // side, side, x.shape[-1]
         x = x.view(grid).transpose(2, 3).reshape(-1, side * side, grid[-1])
         turns = tuple(part.to(x.dtype) for part in self._turns_of(rows, columns))
         inside = tuple(part.repeat(count, 1, 1, 1) for part in turns)
         everywhere = tuple(part.reshape(1, 1, -1, HEAD) for part in turns)
+        masks = None, None
+        if (rows, columns) != (height, width):
+            hidden = torch.zeros(rows, columns, dtype=x.dtype)
+            hidden[height:], hidden[:, width:] = HIDDEN, HIDDEN
+            hidden = hidden.view(grid[1:-1]).transpose(1, 2).reshape(-1, side * side)
+            masks = hidden.repeat(count, 1)[:, None, None], hidden.flatten()
         for number, layer in enumerate(self.blocks):
             if number == WHOLE:
-                x = layer(x.view(count, -1, grid[-1]), everywhere).view(x.shape)
+                x = layer(x.view(count, -1, grid[-1]), everywhere, masks[1]).view(x.shape)
             else:
-                x = layer(x, inside)
+                x = layer(x, inside, masks[0])
         x = x.view(count, grid[1], grid[3], side, side, grid[-1]).transpose(2, 3)
-        patches = x.reshape(count, rows, columns, -1)
-        merged = patches.view(count, rows // MERGE, MERGE, columns // MERGE, MERGE, -1).transpose(2, 3)
+        patches = x.reshape(count, rows, columns, -1)[:, :height, :width]
+        merged = patches.unflatten(2, (-1, MERGE)).unflatten(1, (-1, MERGE)).transpose(2, 3)
         return patches, self.merger(merged.flatten(3, 4))
 
     def _turns_of(self, rows: int, columns: int) -> tuple[Tensor, Tensor]:

@@ -43,11 +43,14 @@ def network():
     return Qwen2_5_VLForConditionalGeneration(configuration(letter_tokenizer())).eval()
 
 
-def test_the_plain_tower_has_the_features_of_transformers(network):
+@pytest.mark.parametrize(("width", "height"), [(336, 252), (140, 84), (112, 140), (28, 28)])
+def test_the_plain_tower_has_the_features_of_transformers(network, width, height):
+    """Windows of 84 px at the right and lower edge may be partly empty."""
     tower = Tower()
     network.model.visual.load_state_dict(tower.state_dict())
-    pixels = normalised([draw_crop(NAMES, Random(i), 0.5, (336, 252))[0] for i in range(2)])
-    rows, columns = 252 // TOKEN, 336 // TOKEN
+    pages = [draw_crop(NAMES, Random(i), 0.5, (336, 252))[0] for i in range(2)]
+    pixels = normalised([page[-height:, -width:] for page in pages])
+    rows, columns = height // TOKEN, width // TOKEN
     tiles = pixels.view(2, 3, rows, MERGE, PATCH, columns, MERGE, PATCH).permute(0, 2, 5, 3, 6, 1, 4, 7)
     grid = torch.tensor([[1, rows * MERGE, columns * MERGE]] * 2)
     with torch.no_grad():

@@ -1,0 +1,113 @@
+"""Learning language: rows about pictures become items, and a network learns their replies.
+
+What a network says of pictures rests on what its tower has learned to read (`pointing`), so the tower may
+stand still here: then each picture is encoded once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from base_models.letters import processor
+from base_models.network import Pointer, weighted
+from base_models.packing import Item, Packed, Question, Shown, pack
+from base_models.plain import Tower
+from base_models.rows import Row
+from base_models.seeing import normalised, train
+
+IMAGE, SEEN = "<|image_pad|>", "<|vision_end|>"
+Show = Callable[[Image.Image], Shown]
+Draw = Callable[[Random], Row | Sequence[Row]]  # a row, or several about the same pictures
+
+
+def as_pixels(picture: Image.Image) -> Shown:
+    """A picture for a tower that is trained."""
+    return Shown(np.asarray(picture), place=None)
+
+
+class Encoded:
+    """Pictures as a tower that stands still sees them, each encoded once."""
+
+    def __init__(self, tower: Tower):
+        self.tower = tower
+        self._tokens: dict[bytes, Tensor] = {}
+
+    def __call__(self, picture: Image.Image) -> Shown:
+        pixels = np.asarray(picture)
+        key = hashlib.blake2b(pixels.tobytes() + repr(pixels.shape).encode(), digest_size=16).digest()
+        if key not in self._tokens:
+            with torch.no_grad():
+                _, (tokens,) = self.tower(normalised([pixels]))
+            self._tokens[key] = tokens
+        return Shown(pixels, place=None, tokens=self._tokens[key])
+
+
+def item_of(rows: Row | Sequence[Row], show: Show) -> Item:
+    """The item of rows about the same pictures: these stand there once, before all questions."""
+    rows = [rows] if isinstance(rows, Row) else rows
+    texts = [_processor().apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True)
+             for row in rows]  # fmt: skip
+    before, marker, _ = texts[0].rpartition(SEEN)
+    first, *others = before.split(IMAGE) if marker else [texts[0][: texts[0].index("\n") + 1]]
+    shared: list[list[int] | Shown] = [_encode(first)]
+    for picture, text in zip(rows[0].pictures, others, strict=True):
+        shared += [show(picture), _encode(text)]
+    if marker:
+        shared[-1] += _encode(marker)
+    begin = len(before) + len(marker) if marker else len(first)
+    questions = []
+    for row, text in zip(rows, texts, strict=True):
+        end = _processor().tokenizer.eos_token if row.whole else ""
+        questions.append(Question(_encode(text[begin:] + row.given), _encode(row.reply + end)))
+    return Item(shared, questions)
+
+
+@cache
+def _processor() -> Any:
+    return processor()
+
+
+def _encode(text: str) -> list[int]:
+    return _processor().tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def packed(items: Sequence[Item]) -> Packed:
+    tokenizer = _processor().tokenizer
+    return pack(items, tokenizer.convert_tokens_to_ids(IMAGE), tokenizer.pad_token_id)
+
+
+def train_language(
+    folder: Path, stage: str, pointer: Pointer, draw: Draw, unseen: Sequence[Row], steps: int, batch: int,
+    rate: float = 1e-3, seed: int = 0,
+) -> None:  # fmt: skip
+    """Teach the language model the replies of a sampler; the tower stands still.  Goes on where it was.
+
+    Writes STAGE.pt and STAGE.jsonl, which has the share of `unseen` rows that are replied to exactly.
+    """
+    torch.manual_seed(seed)
+    pointer.reader.requires_grad_(False)
+    show = Encoded(pointer.reader.tower)
+
+    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
+        return weighted(pointer.losses(packed([item_of(draw(rng), show) for _ in range(batch)])))
+
+    train(folder, stage, pointer, loss_of, lambda: {"exact": exact(pointer, unseen, show)}, steps, rate, seed)
+
+
+def exact(pointer: Pointer, rows: Sequence[Row], show: Show, at_once: int = 20) -> float:
+    """The share of rows whose reply is the most likely one, token by token."""
+    right = []
+    for i in range(0, len(rows), at_once):
+        batch = packed([item_of(row, show) for row in rows[i : i + at_once]])
+        right += pointer.told(batch).all(-1).tolist()
+    return round(float(np.mean(right)), 4)

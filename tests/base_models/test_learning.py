@@ -1,0 +1,108 @@
+"""Rows as items: the tokens of the real prompts, pictures encoded once, replies learned."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from base_models.learning import Encoded, as_pixels, exact, item_of, packed, train_language
+from base_models.letters import processor
+from base_models.network import Pointer
+from base_models.packing import NOWHERE
+from base_models.plain import joined
+from base_models.rows import Row, copying_row
+from base_models.seeing import Reader
+from base_models.training_tasks import planned_row, text_row
+from coda_lib.models.local import encode
+
+
+def picture(seed: int, size: tuple[int, int] = (336, 252)) -> Image.Image:
+    return Image.fromarray(np.random.default_rng(seed).integers(0, 255, (size[1], size[0], 3), np.uint8))
+
+
+@pytest.fixture(scope="module")
+def pointer():
+    torch.manual_seed(1)
+    return Pointer(Reader(), len(processor().tokenizer))
+
+
+ROWS = {
+    "two pictures": planned_row("turn the grid on", ["Click 'View'."], "Click 'Grid'.", picture(1), picture(2)),
+    "no picture": text_row("type 12", [], "Type '12'."),
+    "a part": Row(
+        [{"role": "user", "content": [
+            {"type": "text", "text": "It shows "}, {"type": "image", "image": picture(3, (112, 56))},
+            {"type": "text", "text": " at the end."}]}],
+        '{"Correctness": true, ', whole=False, given="on\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_an_item_is_the_prompt_of_transformers_and_gives_its_logits(pointer, name):
+    row = ROWS[name]
+    network = joined(pointer.reader.tower, pointer.language, processor().tokenizer).eval()
+    reply = {"role": "assistant", "content": [{"type": "text", "text": row.given + row.reply}]}
+    inputs = encode(processor(), [[*row.messages, reply]], generate=False)
+    batch = packed([item_of(row, as_pixels)])
+    ids = [*batch.shared.ids[0].tolist(), *batch.asked.ids[0].tolist()]
+    assert inputs["input_ids"][0].tolist()[: len(ids)] == ids
+    assert len(inputs["input_ids"][0]) - len(ids) == (
+        1 if row.whole else 2
+    )  # a newline; the end is not learned
+    learned = [token for token in batch.labels[0].tolist() if token != NOWHERE]
+    assert processor().tokenizer.decode(learned) == row.reply + "<|im_end|>" * row.whole
+    with torch.no_grad():
+        states, *_ = pointer.states(batch, batch.asked.ids)
+        theirs = network(**inputs).logits[:, batch.shared.ids.shape[1] : len(ids)]
+    assert torch.allclose(theirs, pointer.language.logits(states), atol=2e-3)
+
+
+def test_rows_about_the_same_pictures_are_told_as_if_each_stood_alone(pointer):
+    ask = ("turn the grid on", "turn the axes off and the grid on")
+    rows = [planned_row(text, [], f"Click '{text}'.", picture(1), picture(2)) for text in ask]
+    together = packed([item_of(rows, as_pixels)])
+    assert len(together.shared.ids) == 1 and len(together.asked.ids) == 2
+    show = Encoded(pointer.reader.tower)
+    with torch.no_grad():
+        both, *_ = pointer.states(together, together.asked.ids)
+        for row, states in zip(rows, both, strict=True):
+            alone = packed([item_of(row, show)])
+            (own,), *_ = pointer.states(alone, alone.asked.ids)
+            assert torch.allclose(own, states[: len(own)], atol=1e-4)
+
+
+def test_a_picture_is_encoded_once(pointer, monkeypatch):
+    show, calls = Encoded(pointer.reader.tower), []
+    forward = pointer.reader.tower.forward
+    monkeypatch.setattr(pointer.reader.tower, "forward", lambda pixels: calls.append(1) or forward(pixels))
+    for seed in (1, 2, 1, 1):
+        show(picture(seed))
+    assert len(calls) == 2
+
+
+def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
+    torch.manual_seed(2)
+    pointer = Pointer(Reader(), len(processor().tokenizer))
+    tower = [weight.detach().clone() for weight in pointer.reader.parameters()]
+    rows = [
+        planned_row(f"show {name}", [], f"Click '{name}'.", picture(1), picture(2)) for name in ("x", "y")
+    ]
+    show = Encoded(pointer.reader.tower)
+    assert exact(pointer, rows, show) < 1
+    train_language(tmp_path, "trial", pointer, lambda rng: rng.choice(rows), rows, 200, 4)
+    assert exact(pointer, rows, Encoded(pointer.reader.tower)) == 1
+    assert all(torch.equal(one, other.float()) for one, other in
+               zip((w.to(w2.dtype).float() for w, w2 in zip(tower, pointer.reader.parameters(), strict=True)),
+                   pointer.reader.parameters(), strict=True))  # fmt: skip
+
+
+def test_texts_without_pictures_go_with_those_that_have_some(pointer):
+    rng = Random(1)
+    rows = [copying_row(rng, ["sin(x)"]), *ROWS.values()]
+    losses = pointer.losses(packed([item_of(row, as_pixels) for row in rows]))
+    assert torch.isfinite(losses["reply"]) and exact(pointer, rows, as_pixels) == 0
