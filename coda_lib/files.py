@@ -86,19 +86,6 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def new_folder(path: Path) -> Iterator[Path]:
-    """Give a new temporary folder beside `path` to write in; rename it to `path` on success.
-
-    On an exception it is removed and nothing is at `path`.  UserError as of `require_new`.
-    """
-    require_new(path)
-    with temporary_beside(path) as temporary:
-        temporary.mkdir()
-        yield temporary
-        os.replace(temporary, require_new(path))
-
-
-@contextmanager
 def temporary_beside(path: Path) -> Iterator[Path]:
     """Give a path in the folder of `path`, at which nothing is, and remove what is there in the end."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,32 +215,6 @@ def read_yaml(path: Path) -> Any:
 
     with reading(path, "YAML"):
         return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def read_table(path: Path, **columns: str) -> DataFrame:
-    """The Parquet table of a file.  UserError for another file or without these columns of these kinds.
-
-    Kinds are 'text', 'whole', 'number', 'truth' and 'list'; an empty value is of any.
-    """
-    import pandas as pd
-    import pyarrow.parquet as pq
-    from pyarrow import types
-
-    kinds = {
-        "text": (types.is_string, types.is_large_string), "whole": (types.is_integer,),
-        "truth": (types.is_boolean,),
-        "number": (types.is_integer, types.is_floating), "list": (types.is_list, types.is_large_list),
-    }  # fmt: skip
-    with reading(path, "Parquet"):
-        schema = pq.read_schema(path)
-    for name, kind in columns.items():
-        if name not in schema.names:
-            raise UserError(f"{path} is another table: it has no column {name}")
-        found = schema.field(name).type
-        if not any(of(found) for of in (*kinds[kind], types.is_null)):
-            raise UserError(f"{path} is another table: column {name} holds {found}, not {kind}")
-    with reading(path, "Parquet"):
-        return pd.read_parquet(path)
 
 
 def whole_text(value: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -280,8 +280,3 @@ def episodes(
             for t in trajectories
         ]
     )  # fmt: skip
-
-
-def unparsed(trajectories: Sequence[Trajectory]) -> Iterator[tuple[Trajectory, Step]]:
-    """Steps whose replies could not be parsed in three tries."""
-    return ((t, step) for t in trajectories for step in t.steps if step.error)

@@ -15,7 +15,7 @@ from typing import Any
 
 from coda_lib.applications import SPACE_APPS
 from coda_lib.errors import UserError
-from coda_lib.files import read_json, write_text
+from coda_lib.files import read_json
 from coda_lib.paths import DATA
 from coda_lib.trajectory import StopReason
 
@@ -216,11 +216,6 @@ def task_record(task: Task) -> dict[str, Any]:
     shape = {"type": task.app, "sort": "ScienceDesk", "version": "1", "snapshot": "default"}
     keys = ("grade", "instruction", "steps", "initialize", "evaluate", "ans", "solution")
     return shape | {key: raw[key] for key in keys}
-
-
-def save_task(task: Task, path: Path) -> None:
-    """Write a task file that `load_task` reads."""
-    write_text(path, json.dumps(task_record(task), indent=1, ensure_ascii=False) + "\n")
 
 
 def test_tasks(app: str, folder: Path = DATA / "tasks" / "test") -> list[Task]:

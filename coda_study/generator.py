@@ -19,12 +19,13 @@ from pydantic import Field, StringConstraints, ValidationError
 
 from coda_lib.config import Count, Section
 from coda_lib.errors import StageError
-from coda_lib.files import new_folder, read_json, write_json, write_text
+from coda_lib.files import read_json, write_json, write_text
 from coda_lib.judge import read_verdict
 from coda_lib.models.chat import ChatModel, Message, Sampling, text
 from coda_lib.prompts import render
 from coda_lib.task import Task, test_tasks
 from coda_lib.trajectory import Trajectory
+from coda_study.owned import new_folder
 from sciencedesk.env import desk_class
 from sciencedesk.space import draw, space
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coda_lib.errors import UserError
-from coda_lib.files import final_name, reading, temporary_beside, temporary_name, write_text
+from coda_lib.files import final_name, reading, require_new, temporary_beside, temporary_name, write_text
 from coda_lib.paths import REFERENCE, display
 
 MARK = ".coda"
@@ -29,6 +29,19 @@ BELONGS = {  # kind of folder: what the kit puts in it
     "fleet": frozenset(("episodes", "about.json", "status.json")),
     "models": frozenset(("tower", "reader", "executor", "planner", "base_judge", "judge")),
 }  # fmt: skip
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Give a new temporary folder beside `path` to write in; rename it to `path` on success.
+
+    On an exception it is removed and nothing is at `path`.  UserError as of `require_new`.
+    """
+    require_new(path)
+    with temporary_beside(path) as temporary:
+        temporary.mkdir()
+        yield temporary
+        os.replace(temporary, require_new(path))
 
 
 def kind_of(folder: Path) -> str | None:

@@ -13,11 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
+from pyarrow import types
 
 from coda_lib.applications import APPS
 from coda_lib.config import SYSTEMS, Profile
 from coda_lib.errors import UserError
-from coda_lib.files import read_table
+from coda_lib.files import reading
 from coda_lib.paths import REFERENCE, RESULTS, display
 from coda_study.evaluation import statistics
 from coda_study.evaluation.paper import OVERALL, Provenance, load_table1
@@ -38,6 +40,28 @@ BESIDE = {"sealed": "sealed tasks", "greedy": "at temperature 0"}  # what a stud
 # at the test tasks, at these without chance, at the sealed tasks, of what stands beside Table 1
 Episodes = Literal["evaluation", "greedy", "sealed", "baselines"]
 Matrices = dict[tuple[str, str], pd.DataFrame]  # (system, application) -> successes, tasks x runs
+
+
+def read_table(path: Path, **columns: str) -> pd.DataFrame:
+    """The Parquet table of a file.  UserError for another file or without these columns of these kinds.
+
+    Kinds are 'text', 'whole', 'number', 'truth' and 'list'; an empty value is of any.
+    """
+    kinds = {
+        "text": (types.is_string, types.is_large_string), "whole": (types.is_integer,),
+        "truth": (types.is_boolean,),
+        "number": (types.is_integer, types.is_floating), "list": (types.is_list, types.is_large_list),
+    }  # fmt: skip
+    with reading(path, "Parquet"):
+        schema = pq.read_schema(path)
+    for name, kind in columns.items():
+        if name not in schema.names:
+            raise UserError(f"{path} is another table: it has no column {name}")
+        found = schema.field(name).type
+        if not any(of(found) for of in (*kinds[kind], types.is_null)):
+            raise UserError(f"{path} is another table: column {name} holds {found}, not {kind}")
+    with reading(path, "Parquet"):
+        return pd.read_parquet(path)
 
 
 def read_episodes(path: Path) -> pd.DataFrame:

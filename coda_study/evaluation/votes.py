@@ -15,13 +15,12 @@ import pandas as pd
 
 from coda_lib.config import EXPLORERS, JudgeSettings, Profile
 from coda_lib.errors import UserError
-from coda_lib.files import read_table
 from coda_lib.judge import JudgeScore, Rule, read_verdict
 from coda_lib.paths import display
 from coda_lib.trajectory import Trajectory, trajectory_rows
 from coda_study.evaluation.paper import LABELS, load_table2
 from coda_study.evaluation.statistics import RESAMPLES, TAILS, Estimate, precision_and_recall, resampled_sums
-from coda_study.evaluation.tables import numbered_on
+from coda_study.evaluation.tables import numbered_on, read_table
 from coda_study.run import Run
 
 TRAJECTORY = ["task_id", "run", "planner"]  # what names a trajectory of a run

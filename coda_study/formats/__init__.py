@@ -13,10 +13,11 @@ from typing import NamedTuple
 from warnings import warn
 
 from coda_lib.errors import UserError
-from coda_lib.files import atomic_path, new_folder
+from coda_lib.files import atomic_path
 from coda_lib.trajectory import Trajectory, load_trajectories, save_trajectories
 from coda_study.formats import agentnet, agentrewardbench, evals, logs, messages
 from coda_study.formats.parts import UNREAD, Report
+from coda_study.owned import new_folder
 
 
 class Format(NamedTuple):

@@ -18,7 +18,7 @@ from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.applications import software
 from coda_lib.errors import UserError
-from coda_lib.files import new_folder, read_json, write_text
+from coda_lib.files import read_json, write_text
 from coda_lib.grammar import action_text
 from coda_lib.judge import Rule, positive_steps
 from coda_lib.paths import display
@@ -27,6 +27,7 @@ from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.draws import train_tasks
 from coda_study.evaluation.provenance import build_manifest, code_state
 from coda_study.formats.metadata import require_libraries, write_crate, write_croissant
+from coda_study.owned import new_folder
 from coda_study.run import Run
 
 PLANNERS = ("base", "round1", "specialist")  # whose rollouts a run judges

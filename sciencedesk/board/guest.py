@@ -19,9 +19,10 @@ from PIL import Image
 from pydantic import Field
 
 from coda_lib.config import Section
-from coda_lib.environment import EnvironmentFault, standing_still
+from coda_lib.environment import EnvironmentFault
 from sciencedesk.board.transport import OneSegment
 from sciencedesk.pyautogui import Call, code_of
+from sciencedesk.standing import standing_still
 
 PORT = 5000
 # screenshots that a server gives: each leaks a client of the X server, and after about 248 it ends

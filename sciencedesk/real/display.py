@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from coda_lib.environment import EnvironmentFault, standing_still
+from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
 from sciencedesk.pyautogui import Call
+from sciencedesk.standing import standing_still
 
 NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon"}  # program: its Debian package
 TKINTER = "_tkinter"  # pyautogui cannot be imported without it on Linux; in python3-tk

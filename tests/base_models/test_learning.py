@@ -31,7 +31,7 @@ def pointer():
 
 
 ROWS = {
-    "two pictures": planned_row("turn the grid on", ["Click 'View'."], "Click 'Grid'.", picture(1), picture(2)),
+    "two pictures": planned_row("grid on", ["Click 'View'."], "Click 'Grid'.", picture(1), picture(2)),
     "no picture": text_row("type 12", [], "Type '12'."),
     "a part": Row(
         [{"role": "user", "content": [

@@ -20,7 +20,6 @@ from coda_lib.errors import UserError
 from coda_lib.files import (
     atomic_path,
     locked,
-    new_folder,
     read_json,
     require_folder,
     safe_name,
@@ -34,7 +33,7 @@ from coda_lib.files import (
 )
 from coda_lib.paths import REFERENCE, REPO
 from coda_study import owned
-from coda_study.owned import BELONGS, claim, kind_of, remove, replaced_folder
+from coda_study.owned import BELONGS, claim, kind_of, new_folder, remove, replaced_folder
 from coda_study.run import Run
 
 

@@ -17,7 +17,7 @@ from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
 from coda_lib.planner import Observation, Planner, Turn
-from coda_lib.rollout import episodes, jobs, rollout, unparsed
+from coda_lib.rollout import episodes, jobs, rollout
 from coda_lib.trajectory import StopReason, Trajectory, save_trajectories
 
 pytest_plugins = ("tiny_checkpoints",)
@@ -165,7 +165,6 @@ def test_steps_keep_what_was_seen_planned_and_done():
     assert [step.reply for step in trajectory.steps] == ["reply", "what?", "reply", "reply"]
     assert [step.error for step in trajectory.steps] == [None, "not parsable", None, None]
     assert trajectory.final_screenshot == trajectory.steps[3].screenshot
-    assert list(unparsed([trajectory])) == [(trajectory, trajectory.steps[1])]
 
 
 def test_the_agent_sees_the_last_two_screens_and_what_was_done():
