@@ -15,9 +15,8 @@ from coda_lib.planner import Observation, Turn, format_plan, planner_messages
 from coda_lib.trajectory import Trajectory, decode_image
 
 ENDINGS = {ActionType.DONE, ActionType.FAIL}  # end an episode and say nothing else, as an answer does
-Labeller = Callable[
-    [Trajectory], Sequence[int]
-]  # indices (from 0) of the positive steps, as `judge.positive_steps`
+# indices (from 0) of the positive steps, as `judge.positive_steps`
+Labeller = Callable[[Trajectory], Sequence[int]]
 
 _TURN = {"plan": Value("string"), "action": Value("string")}
 _PART = {"type": Value("string"), "text": Value("string")}

@@ -16,9 +16,8 @@ from coda_lib.task import Task
 from coda_lib.trajectory import StopReason
 
 Picture = TypeVar("Picture")
-Fit = Callable[
-    [tuple[int, int]], tuple[int, int]
-]  # from a screen's size to that of the pictures an agent sees, (width, height)
+# from a screen's size to that of the pictures an agent sees, (width, height)
+Fit = Callable[[tuple[int, int]], tuple[int, int]]
 STOPS = {kind: StopReason[kind.name] for kind in ActionType if kind.ends}
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
+from coda_lib.models.reading import Account, Reader, accounts, character_reader
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -34,22 +35,25 @@ class Judge:
 
     With a `rule` it gives no further vote on a trajectory whose outcome is decided: under the unanimous rule
     the first vote without a "correct" decides.  Without a rule it gives all votes.  `resolution` scales width
-    and height of the screenshots.
+    and height of the screenshots.  With a `reader` it sees none: it rules on what the reader saw.
     """
 
     def __init__(
         self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
-        rule: Rule | None = None, resolution: float = 1.0,
+        rule: Rule | None = None, resolution: float = 1.0, reader: Reader | None = None,
     ):  # fmt: skip
         self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
-        self.rule, self.resolution = rule, resolution
+        self.rule, self.resolution, self.reader = rule, resolution, reader
 
     @classmethod
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
         """The judge of a profile, by default its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
-        given = {"votes": rule.votes, "rule": rule} | changes
-        return cls(model, Sampling.of(profile.judge), profile.prompts, **given)
+        sampling = Sampling.of(profile.judge)
+        readers = {"own": lambda: model_reader(model, sampling, profile.prompts), "ocr": character_reader}
+        reader = readers[profile.judge.reader]() if profile.judge.reader != "none" else None
+        given = {"votes": rule.votes, "rule": rule, "reader": reader} | changes
+        return cls(model, sampling, profile.prompts, **given)
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of the votes as their `verdicts`."""
@@ -57,7 +61,11 @@ class Judge:
         return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
 
     def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        conversations = [self._conversation(trajectory) for trajectory in trajectories]
+        if self.reader:
+            pairs = zip(trajectories, accounts(self.reader, trajectories), strict=True)
+            conversations = [self._ruling(*pair) for pair in pairs]
+        else:
+            conversations = [self._conversation(trajectory) for trajectory in trajectories]
         votes: list[list[str]] = [[] for _ in trajectories]
         for number in range(self.votes):
             asked = [i for i, replies in enumerate(votes) if not self.rule or self.rule.undecided(replies)]
@@ -74,6 +82,10 @@ class Judge:
         plans = [step.plan for step in t.steps]
         return judge_messages(t.instruction, screenshots, t.answer, self.prompts, plans)
 
+    def _ruling(self, t: Trajectory, account: Account) -> list[Message]:
+        plans = [step.plan for step in t.steps]
+        return account_messages(t.instruction, plans, account, t.answer, self.prompts)
+
     def _resized(self, screenshot: Image.Image) -> Image.Image:
         size = [round(side * self.resolution) for side in screenshot.size]
         return screenshot if self.resolution == 1 else screenshot.resize(size)
@@ -89,6 +101,26 @@ def judge_messages(
     return render(
         prompts, "judge", instruction=instruction, screenshots=list(screenshots), answer=answer,
         plans=list(plans)
+    )  # fmt: skip
+
+
+def model_reader(model: ChatModel, sampling: Sampling, prompts: str) -> Reader:
+    """A chat model that reads out, at temperature 0; it is told nothing of any task."""
+
+    def read(pictures: Sequence[Image.Image]) -> list[str]:
+        asked = [render(prompts, "reading", picture=picture) for picture in pictures]
+        return [reply.strip() for reply in model.generate(asked, sampling.greedy, 0)]
+
+    return read
+
+
+def account_messages(
+    instruction: str, plans: Sequence[str], account: Account, answer: str | None, prompts: str
+) -> list[Message]:
+    """The prompt of a judge with a reader: what each step changed and what the end shows, then the task."""
+    return render(
+        prompts, "account", instruction=instruction, plans=list(plans), changes=list(account.changes),
+        end=account.end, answer=answer,
     )  # fmt: skip
 
 

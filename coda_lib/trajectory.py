@@ -138,9 +138,8 @@ _SCHEMA = pa.schema(
 )  # fmt: skip
 
 
-_SCORED = _SCHEMA.append(
-    pa.field("score", pa.float64())
-)  # of logs of others; files of ours have no such column
+# of logs of others; files of ours have no such column
+_SCORED = _SCHEMA.append(pa.field("score", pa.float64()))
 
 
 def save_trajectories(path: Path, trajectories: Sequence[Trajectory]) -> None:

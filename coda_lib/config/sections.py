@@ -26,11 +26,8 @@ class Section(BaseModel):
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
-EXPLORERS = (
-    "base",
-    "round1",
-    "specialist",
-)  # the planners that explore: the base one, after one round of training, after all
+# the planners that explore: the base one, after one round of training, after all
+EXPLORERS = ("base", "round1", "specialist")
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]
@@ -85,6 +82,9 @@ class JudgeSettings(SamplingSettings):
     agree: Count | None = None  # votes that must agree under the rule `agreement`
     trim: bool = False  # an accepted attempt with redundant steps is learned from, too, without these
     repeats: Count = 1  # attempts at one task whose labelled plans must be the same
+    # who reads out what is seen, before the task is known: nobody (the judge gets all screens, as in the
+    # paper), its own model, or RapidOCR
+    reader: Literal["none", "own", "ocr"] = "none"
 
     @model_validator(mode="after")
     def _agree_with_agreement(self) -> JudgeSettings:

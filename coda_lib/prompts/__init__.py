@@ -25,10 +25,8 @@ from coda_lib.models.chat import Message, image, text
 
 _SECTION = re.compile(r"^=== (system|user|assistant)( of each turn)? ===\n", re.MULTILINE)
 BASIS = {"turns": "full"}  # the set that has the roles which this one lacks
-_OPEN, _CLOSE = (
-    "\ue000",
-    "\ue001",
-)  # private-use marks: taken out of every value, so that no text can pose as a picture
+# private-use marks: taken out of every value, so that no text can pose as a picture
+_OPEN, _CLOSE = "\ue000", "\ue001"
 _JINJA = Environment(undefined=StrictUndefined)
 
 

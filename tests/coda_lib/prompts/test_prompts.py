@@ -18,6 +18,7 @@ pytest_plugins = ("tiny_checkpoints",)
 
 SETS = ("compact", "full")
 ROLES = ("planner", "executor", "solo", "coder", "judge")
+OF_READING = ("account", "reading")  # of a judge that looks
 SHOTS = [screen(i) for i in range(4)]
 
 
@@ -55,7 +56,8 @@ def test_every_role_is_asked_about_its_pictures_in_their_order(name, role):
 
 def test_the_prompt_sets_have_the_same_roles():
     folders = [Path(prompts.__file__).parent / name for name in SETS]
-    assert [sorted(path.stem for path in folder.glob("*.j2")) for folder in folders] == [sorted(ROLES)] * 2
+    there = [sorted(path.stem for path in folder.glob("*.j2")) for folder in folders]
+    assert there == [sorted(ROLES + OF_READING)] * 2
 
 
 def test_the_compact_prompts_to_the_letter():
@@ -74,6 +76,13 @@ def test_the_compact_prompts_to_the_letter():
         words_of(render("compact", "judge", instruction="x", screenshots=SHOTS[:1], answer=None, plans=[]))
         == "\nx"
     )
+    told = {"plans": ["a", "b", "DONE"], "changes": ["on", "-"], "end": "Grid on.", "instruction": "x"}
+    assert words_of(render("compact", "account", **told, answer=None)) == (
+        "a > on\nb > -\nDONE\nEnd: Grid on.\nx"
+    )
+    assert words_of(render("compact", "account", **told, answer="3")).endswith("\nx\nANS 3")
+    reading = render("compact", "reading", picture=SHOTS[0])
+    assert shapes(reading) == [("user", ["image", "text"])] and words_of(reading) == "What is on the screen?"
 
 
 def test_the_layout_in_turns():
