@@ -15,15 +15,11 @@ from base_models.packing import COLUMNS, NOWHERE, ROWS, Packed
 from base_models.plain import HEAD, WIDTH, LanguageModel, start
 from base_models.seeing import Reader, reading_loss
 
-WATCHED_LAYER, FINDING, SPELLING = 2, slice(0, 2), slice(2, 4)  # heads that are shown where to look
-WEIGHTS = {
-    "reply": 1.0,
-    "find": 1.0,
-    "spell": 1.0,
-    "place": 0.3,
-    "letters": 0.5,
-    "tokens": 0.5,
-}  # of the losses
+# layers whose first heads are shown where to look: a letter is looked for where the name has been found
+FINDING, SPELLING, SHOWN = 2, 4, 2
+WEIGHTS = {  # of the losses
+    "reply": 1.0, "find": 1.0, "spell": 1.0, "place": 0.3, "letters": 1.0, "tokens": 1.0,
+}  # fmt: skip
 
 
 class Pointer(nn.Module):
@@ -61,9 +57,9 @@ class Pointer(nn.Module):
         learned = batch.labels != NOWHERE
         scores = self.language.logits(last[learned]).float()
         losses = {"reply": F.cross_entropy(scores, batch.labels[learned])}
-        for name, heads, looks in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
+        for name, layer, looks in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
             if len(looks[0]):
-                losses[name] = self._attention_loss(heads, *looks, batch.asked.mask)
+                losses[name] = self._attention_loss(layer, *looks, batch.asked.mask)
         if placed := [group for group in batch.pictures if group.tokens is None]:
             at, places = (
                 torch.cat([getattr(g, name).flatten(0, 1) for g in placed]) for name in ("at", "places")
@@ -83,11 +79,11 @@ class Pointer(nn.Module):
                        zip(("letters", "tokens"), zip(*lettered, strict=True), strict=True)}  # fmt: skip
         return losses
 
-    def _attention_loss(self, heads: slice, looking: Tensor, where: Tensor, mask: Tensor) -> Tensor:
-        """Minus the logarithm of the attention that heads give to the tokens to look at."""
-        query, key = self.language.layers[WATCHED_LAYER].self_attn.seen
+    def _attention_loss(self, layer: int, looking: Tensor, where: Tensor, mask: Tensor) -> Tensor:
+        """Minus the logarithm of the attention that a layer's heads give to the tokens to look at."""
+        query, key = self.language.layers[layer].self_attn.seen
         question, at = looking.unbind(-1)
-        query, key = query[question, heads, at], key[question, heads]
+        query, key = query[question, :SHOWN, at], key[question, :SHOWN]
         scores = (key @ query[..., None])[..., 0].float() * HEAD**-0.5 + mask[question, :, at].float()
         shares = scores.log_softmax(-1)[..., : where.shape[-1]]
         return -shares.masked_fill(~where[:, None], -1e9).logsumexp(-1).mean()
@@ -118,9 +114,8 @@ class Pointer(nn.Module):
 
 
 def slow_of(pointer: Pointer) -> set[Tensor]:
-    """What reading has trained, which pointing changes slowly."""
-    fast = {*pointer.reader.tower.merger.parameters(), *pointer.reader.merged.parameters()}
-    return {*pointer.reader.parameters()} - fast
+    """What reading has trained, which pointing changes slowly, or it is unlearned (measured)."""
+    return {*pointer.reader.parameters()}
 
 
 def weighted(losses: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:

@@ -135,7 +135,7 @@ class Asking:
         at = {token - 1: start - len(begin) for token, (start, _) in enumerate(made["offset_mapping"])}
         spell = {token: [letters[letter]] for token, letter in at.items() if 0 <= letter < len(letters)}
         prompt = self._prompt(f"What is the {element.name.lower()}?\n")
-        return Question(prompt, made["input_ids"], find={0: seen}, spell=spell)
+        return Question(prompt, made["input_ids"], find=dict.fromkeys(spell or [0], seen), spell=spell)
 
     def _prompt(self, text: str) -> list[int]:
         return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")

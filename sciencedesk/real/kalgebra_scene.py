@@ -16,6 +16,8 @@ _ROLES = {
     "spin box": "field",
 }  # fmt: skip
 
+_EDGE = 6  # px beside a button that scrolls tabs, where a click is the button's
+
 
 def scene(app: Any) -> tuple[list[Element], str | None, dict[str, Any]]:
     """The elements of the present screen, the field with the keyboard's focus, and the state."""
@@ -54,11 +56,12 @@ def _named(boxes: Boxes, controls: Control) -> Iterator[_Named]:
     for tabs in controls.all("page tab list"):
         if tabs.showing:
             bar = boxes[tabs.path]
-            buttons = [boxes[button.path] for button in tabs.all("push button") if button.showing]
+            scrolling_buttons = [boxes[button.path] for button in tabs.all("push button") if button.showing]
+            buttons = [(x - _EDGE, y, w + 2 * _EDGE, h) for x, y, w, h in scrolling_buttons if w]
             for tab in tabs.all("page tab"):
                 box = boxes[tab.path]
                 middle = box[0] + box[2] / 2, box[1] + box[3] / 2
-                if _holds(bar, middle) and not any(_holds(button, middle) for button in buttons if button[2]):
+                if _holds(bar, middle) and not any(_holds(button, middle) for button in buttons):
                     yield tab.name, "tab", "selected" if tab.name == tabs.name else "", tab, box
     for name, plot in pairs(_entries(boxes, functions.first("tree"))):
         left, top, _, height = boxes[name.path]

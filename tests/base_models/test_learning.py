@@ -35,7 +35,7 @@ ROWS = {
     "no picture": text_row("type 12", [], "Type '12'."),
     "a part": Row(
         [{"role": "user", "content": [
-            {"type": "text", "text": "It shows "}, {"type": "image", "image": picture(3, (112, 56))},
+            {"type": "text", "text": "It shows "}, {"type": "image", "image": picture(3, (105, 63))},
             {"type": "text", "text": " at the end."}]}],
         '{"Correctness": true, ', whole=False, given="on\n",
     ),

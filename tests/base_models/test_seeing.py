@@ -43,7 +43,7 @@ def network():
     return Qwen2_5_VLForConditionalGeneration(configuration(letter_tokenizer())).eval()
 
 
-@pytest.mark.parametrize(("width", "height"), [(336, 252), (140, 84), (112, 140), (28, 28)])
+@pytest.mark.parametrize(("width", "height"), [(336, 252), (147, 84), (105, 126), (21, 21)])
 def test_the_plain_tower_has_the_features_of_transformers(network, width, height):
     """Windows of 84 px at the right and lower edge may be partly empty."""
     tower = Tower()
@@ -78,13 +78,13 @@ def test_the_plain_language_model_has_the_states_of_transformers(network):
 
 
 def test_neighbouring_columns_have_positions_apart():
-    """With the usual base of 10,000 twelve columns lie within 0.04 rad: no head could tell them."""
+    """With the usual base of 10,000 all columns lie within 0.06 rad: no head could tell them."""
 
     def apart(base: float) -> float:
         language = LanguageModel(100, layers=1, base=base)
         return (language.speeds[language.section == 2].max() * COLUMNS).item()  # rad over all columns
 
-    assert apart(100.0) > 0.5 and apart(10_000.0) < 0.05
+    assert apart(100.0) > 0.5 and apart(10_000.0) < 0.06
 
 
 def test_each_patch_tells_its_own_letters():
@@ -101,11 +101,12 @@ def test_each_patch_tells_its_own_letters():
 def test_a_token_tells_the_letters_of_its_own_patches():
     reader, tokens = Reader(), torch.zeros(1, 3, 6, WIDTH)
     tokens[0, 1, 2] = torch.randn(WIDTH)
+    rows, columns = (slice(at * MERGE, (at + 1) * MERGE) for at in (1, 2))
     with torch.no_grad():
         scores = reader.told_by(tokens) - reader.merged.bias.view(MERGE, MERGE, 2, -1).repeat(3, 6, 1, 1)
         own = (reader.merged(tokens[0, 1, 2]) - reader.merged.bias).view(MERGE, MERGE, 2, -1)
-    assert torch.allclose(scores[0, 4:8, 8:12], own, atol=1e-5)
-    scores[0, 4:8, 8:12] = 0
+    assert torch.allclose(scores[0, rows, columns], own, atol=1e-5)
+    scores[0, rows, columns] = 0
     assert scores.abs().max() < 1e-5
 
 
@@ -264,7 +265,7 @@ def test_what_reading_has_trained_changes_at_a_share_of_the_rate(tmp_path, monke
     moved = {weight: (weight - old).abs().max().item() for weight, old in before.items()}
     most = [max(moved[weight] for weight in part) for part in (slow, before.keys() - slow)]
     assert 0 < most[0] == pytest.approx(0.2 * most[1], rel=0.1)
-    assert {*pointer.language.parameters(), *pointer.reader.tower.merger.parameters()} <= before.keys() - slow
+    assert {*pointer.language.parameters()} <= before.keys() - slow
 
 
 @pytest.mark.parametrize("looks", [True, False])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import psutil
@@ -21,8 +22,10 @@ from app_tests import (
 
 from coda_lib.action import Action
 from coda_lib.environment import EnvironmentFault
+from coda_lib.task import test_tasks
 from coda_lib.trajectory import StopReason
 from sciencedesk.board.tasks import app_tasks
+from sciencedesk.perturb import walk
 from sciencedesk.real.kalgebra import KAlgebra, calculate, question
 
 pytestmark = pytest.mark.skipif(not installed("KAlgebra"), reason="KAlgebra is not installed")
@@ -49,6 +52,15 @@ def test_drawn_tasks_are_solved_by_their_scripts_and_not_by_doing_nothing(env):
 @pytest.mark.slow
 def test_perturbed_runs_are_solved_in_their_windows_and_leave_no_trace(env):
     check_perturbed(env, TASKS["A-01"])
+
+
+def test_a_tab_whose_middle_lies_beside_a_button_that_scrolls_is_scrolled_to(env):
+    """A click there is the button's."""
+    task = next(t for t in test_tasks("KAlgebra") if t.solution[0] == {"click": "3D Graph"})
+    settings = {"func": "set", "key": "tab", "value": "Calculator"}
+    start = replace(task, initialize=(settings,), view={"window": [2, 1, 605, 441], "desktop": "#5b7a5b"})
+    steps = [step for step, _ in walk(env, start)]
+    assert steps[0] == {"click": "Scroll Right"} and env.check(StopReason.DONE)
 
 
 @parametrized("KAlgebra")
