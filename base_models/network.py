@@ -7,13 +7,19 @@ matches names and still does not click (measured: 67 % matched, 5 % inside).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from base_models.letters import processor
 from base_models.packing import COLUMNS, NOWHERE, ROWS, Packed
-from base_models.plain import HEAD, WIDTH, LanguageModel, start
+from base_models.plain import HEAD, WIDTH, LanguageModel, joined, start
 from base_models.seeing import Reader, reading_loss
+from coda_lib.files import atomic_path, reading
+from coda_study.owned import replaced_folder
 
 # layers whose first heads are shown where to look: a letter is looked for where the name has been found
 FINDING, SPELLING, SHOWN = 2, 4, 2
@@ -111,6 +117,28 @@ class Pointer(nn.Module):
         last, *_ = self.states(batch, ids)
         second = self.language.logits(last[question, at + 1]).argmax(-1)
         return chosen == batch.labels, torch.stack((first, second), -1)
+
+    @classmethod
+    def load(cls, path: Path) -> Pointer:
+        """What `write` wrote.  UserError if the file is not there or holds something else."""
+        pointer = cls(Reader(), len(processor().tokenizer))
+        with reading(path, "network"):
+            pointer.load_state_dict(load_file(path))
+        return pointer
+
+    def write(self, path: Path) -> None:
+        """Write all weights, those of the helps too, in 16 bits: enough to go on from."""
+        state = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.state_dict().items()}
+        with atomic_path(path) as temporary:
+            save_file(state, temporary)
+
+    def publish(self, folder: Path) -> None:
+        """Write what transformers loads, in 16 bits and without the helps: a checkpoint as on a hub."""
+        words = processor()
+        network = joined(self.reader.tower, self.language, words.tokenizer)
+        with replaced_folder(folder) as temporary:
+            network.to(torch.bfloat16).save_pretrained(temporary)
+            words.save_pretrained(temporary)
 
 
 def slow_of(pointer: Pointer) -> set[Tensor]:

@@ -17,9 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from base_models.hindsight import hindsights, solo_row
+from base_models.learning import as_pixels, item_of, packed
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
-from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown, pack
+from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown
 from base_models.rows import MOVING, clicked, dragged, on_grid, random_text, typed, value_of
 from base_models.seeing import (
     HELD_OUT,
@@ -38,15 +40,20 @@ from sciencedesk.script import action_of, to_plan
 
 ASKED = 8  # about a picture, at most
 SCREENS = 3  # of walks a step
+UNPOINTED = ("read", "on", "type")  # kinds of questions that are answered in letters
+HELD_PAGES = 60  # pages, or screens of an application, behind each figure
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
+
+
+About = tuple[Question, Element | str | None]
 
 
 @dataclass(frozen=True)
 class Page:
-    """A picture with its questions, and of each the element that it is about (None: of no element)."""
+    """A picture with its questions, and of each the element that it is about (or its kind, or None)."""
 
     item: Item
-    about: Sequence[Element | None]
+    about: Sequence[Element | str | None]
 
     def seen_as(self, pixels: np.ndarray) -> Page:
         """The same questions about another picture."""
@@ -68,25 +75,30 @@ class Asking:
         return self.tokenizer(text, add_special_tokens=False)["input_ids"]
 
     def pack(self, pages: Sequence[Page]) -> Packed:
-        image = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
-        return pack([page.item for page in pages], image, self.tokenizer.pad_token_id)
+        return packed([page.item for page in pages])
 
     def draw(self, rng: Random, size: tuple[int, int]) -> Page:
         """A crop with at least one question."""
         while True:
             pixels, elements, letters = draw_crop(self.names, rng, self.invented, size)
             place = rng.randint(0, COLUMNS - size[0] // TOKEN), rng.randint(0, ROWS - size[1] // TOKEN)
-            names, begin = [element.name for element in elements], 0
-            asked: list[tuple[Question, Element | None]] = []
-            for element in elements:
-                written = letters[begin : begin + len(element.text if value_of(element) else element.name)]
-                begin += len(written)
+            names, begin, across = [element.name for element in elements], 0, size[0] // TOKEN
+            texts = [element.text if value_of(element) else element.name for element in elements]
+            asked: list[About] = []
+            continued: list[About] = []
+            for element, text in zip(elements, texts, strict=True):
+                tokens = [int(y // TOKEN) * across + int(x // TOKEN) if 0 <= x < size[0] and 0 <= y < size[1]
+                          else None for x, y, _ in letters[begin : begin + len(text)]]  # fmt: skip
+                begin += len(text)
                 if names.count(element.name) == 1:
-                    spots = [(x, y) for x, y, _ in written]
-                    asked.append(self._about(rng, element, spots, place, size))
+                    asked.append(self._about(rng, element, tokens, place))
+                known = rng.randint(2, 4)
+                if len(text) > known and [t[:known] for t in texts].count(text[:known]) == 1:
+                    question = self._reading(f"Read on: {text[:known]}", text[known:], tokens[known:])
+                    continued.append((question, "on"))
             if asked:
-                rng.shuffle(asked)
-                asked = asked[:ASKED]
+                asked = rng.sample(asked, min(len(asked), ASKED))
+                asked += rng.sample(continued, min(len(continued), ASKED))
                 if rng.random() < TYPED * len(asked):
                     asked.append((self._question({"type": random_text(rng)}, ()), None))
                 return self._page(Shown(pixels, place, letters), asked)
@@ -96,46 +108,50 @@ class Asking:
         clear = unambiguous(step.elements)
         moving = [e for e in clear if e.role in MOVING]
         values = [e for e in step.elements if value_of(e)]
-        asked: list[tuple[Question, Element | None]] = []
+        asked: list[About] = []
         for element in rng.sample(moving, min(len(moving), ASKED)) + rng.sample(clear, min(len(clear), 4)):
             drag = element.role == "slider" or (element.role == "row" and rng.random() < 0.1)
             steps = dragged(element, clear, rng) if drag else clicked(element, rng)
             asked.append((self._question(steps, step.elements), element))
         for element in rng.sample(values, min(len(values), 3)):
-            asked.append((self._reading(element, covered(element)), element))
+            asked.append((self._reading(what_is(element), value_of(element), (), covered(element)), element))
         asked.append((self._question(typed(rng, typed_words(step.app)), ()), None))
         if not step.step.keys() & {"click", "type"}:
             asked.append((self._question(step.step, step.elements), None))
         return self._page(Shown(np.asarray(decode_image(step.screen))), asked)
 
-    def _page(self, shown: Shown, asked: Sequence[tuple[Question, Element | None]]) -> Page:
+    def _page(self, shown: Shown, asked: Sequence[About]) -> Page:
         questions, about = zip(*asked, strict=True)
         return Page(Item((self.around[0], shown, self.around[1]), questions), about)
 
     def _about(
-        self, rng: Random, element: Element, spots: Sequence[tuple[float, float]],
-        place: tuple[int, int], size: tuple[int, int],
-    ) -> tuple[Question, Element]:  # fmt: skip
-        """A question about an element of a crop whose text stands at `spots`."""
+        self, rng: Random, element: Element, tokens: Sequence[int | None], place: tuple[int, int]
+    ) -> About:
+        """A question about an element of a crop, each letter of whose text stands on one of `tokens`."""
         x, y, width, height = element.box
         element = replace(element, box=(x + place[0] * TOKEN, y + place[1] * TOKEN, width, height))
-
-        def token(x: float, y: float) -> int:
-            return int(y // TOKEN) * (size[0] // TOKEN) + int(x // TOKEN)
-
-        seen = sorted({token(x, y) for x, y in spots if 0 <= x < size[0] and 0 <= y < size[1]})
+        seen = sorted({token for token in tokens if token is not None})
         if value := value_of(element):
-            return self._reading(element, seen, [token(x, y) for x, y in spots[-len(value) :]]), element
+            return self._reading(what_is(element), value, tokens[-len(value) :], seen), element
         return self._question(clicked(element, rng), [element], seen), element
 
-    def _reading(self, element: Element, seen: Sequence[int], letters: Sequence[int] = ()) -> Question:
-        """The question of a value that tokens `seen` show, each of its letters the one of `letters`."""
-        begin, reply = "ANS ", f"ANS {value_of(element)}<|im_end|>"
-        made = self.tokenizer(reply, add_special_tokens=False, return_offsets_mapping=True)
-        at = {token - 1: start - len(begin) for token, (start, _) in enumerate(made["offset_mapping"])}
-        spell = {token: [letters[letter]] for token, letter in at.items() if 0 <= letter < len(letters)}
-        prompt = self._prompt(f"What is the {element.name.lower()}?\n")
-        return Question(prompt, made["input_ids"], find=dict.fromkeys(spell or [0], seen), spell=spell)
+    def _reading(
+        self, text: str, answer: str, tokens: Sequence[int | None], seen: Sequence[int] = ()
+    ) -> Question:
+        """A question that is answered by what stands on the tokens `seen`, or else on `tokens`.
+
+        If these are as many as letters, each has its own.
+        """
+        begin, seen = "ANS ", seen or sorted({token for token in tokens if token is not None})
+        made = self.tokenizer(
+            f"{begin}{answer}<|im_end|>", add_special_tokens=False, return_offsets_mapping=True
+        )
+        at = {number - 1: start - len(begin) for number, (start, _) in enumerate(made["offset_mapping"])}
+        letters = tokens if len(tokens) == len(answer) else ()
+        spell = {number: [letters[letter]] for number, letter in at.items()
+                 if 0 <= letter < len(letters) and letters[letter] is not None}  # fmt: skip
+        find = dict.fromkeys(spell or [0], seen) if seen else {}
+        return Question(self._prompt(f"{text}\n"), made["input_ids"], find=find, spell=spell)
 
     def _prompt(self, text: str) -> list[int]:
         return self.encode(f"{text}<|im_end|>\n<|im_start|>assistant\n")
@@ -155,6 +171,10 @@ class Asking:
         look = [covered(named[name]) if seen is None else seen for name in targets[: len(points)]]
         find = {at: tokens for at, tokens in zip(points, look, strict=True) if tokens}
         return Question(self._prompt(to_plan(step)), reply, points, find)
+
+
+def what_is(element: Element) -> str:
+    return f"What is the {element.name.lower()}?"
 
 
 def covered(element: Element) -> list[int]:
@@ -203,8 +223,8 @@ def shares(pointer: Pointer, asking: Asking, pages: Sequence[Page]) -> dict[str,
         for kind, hit in answered(pointer, asking, some):
             own[kind].append(hit)
         turned = answered(pointer, asking, some, [*some[1:], some[0]])
-        other += [hit for kind, hit in turned if kind not in ("read", "type")]
-    clicks = [hit for kind, hits in own.items() if kind not in ("read", "type") for hit in hits]
+        other += [hit for kind, hit in turned if kind not in UNPOINTED]
+    clicks = [hit for kind, hits in own.items() if kind not in UNPOINTED for hit in hits]
     figures = own | {"clicks": clicks, "other": other}
     return {name: round(float(np.mean(hits)), 3) for name, hits in sorted(figures.items())}
 
@@ -220,7 +240,7 @@ def train_pointing(
     torch.manual_seed(seed)
     asking, unseen = Asking(names, 0.7), Asking(["x"] * 60, 1.0)
     pointer, rng = Pointer(reader, len(asking.tokenizer)), Random(HELD_OUT)
-    pages = {size: [unseen.draw(rng, size) for _ in range(60)] for size, *_ in SIZES}
+    pages = {size: [unseen.draw(rng, size) for _ in range(HELD_PAGES)] for size, *_ in SIZES}
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
         size, count = draw_size(rng)
@@ -238,21 +258,30 @@ def train_screens(
     folder: Path, pointer: Pointer, names: Sequence[str], walks: Walks, unseen: Walks, steps: int,
     rate: float = 1e-3, seed: int = 8,
 ) -> None:  # fmt: skip
-    """Go on with whole screens of walks, in half of the steps; the others are pages, so that names stay read.
+    """Go on with whole screens of walks, in half of the steps.
 
-    Writes screens.pt and screens.jsonl, which has the replies right on `unseen` walks by application.
+    Of the others most are pages, so that names stay read, and the rest instructions with the next action, in
+    hindsight of one or two steps of a walk: for an executor without a planner.  Writes screens.pt and
+    screens.jsonl, which has the replies right on `unseen` walks by application.
     """
+    decisions = [hindsights(walk[0].app, walk) for walk in walks]
     asking, rng = Asking(names, 0.7), Random(HELD_OUT)
-    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(60)]
-    screens = {walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(60)] for walk in unseen}
+    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(HELD_PAGES)]
+    screens = {
+        walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(HELD_PAGES)] for walk in unseen
+    }
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        if rng.random() < 0.5:
-            drawn = [asking.draw_screen(rng, rng.choice(rng.choice(walks))) for _ in range(SCREENS)]
-        else:
+        dice = rng.random()
+        if dice < 0.5:
+            items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(SCREENS)]
+        elif dice < 0.85:
             size, count = draw_size(rng)
-            drawn = [asking.draw(rng, size) for _ in range(count)]
-        return weighted(pointer.losses(asking.pack(drawn)))
+            items = [asking.draw(rng, size).item for _ in range(count)]
+        else:
+            rows = [solo_row(rng.choice(rng.choice(decisions))) for _ in range(SCREENS)]
+            items = [item_of(row, as_pixels) for row in rows]
+        return weighted(pointer.losses(packed(items)))
 
     def measure() -> dict[str, Any]:
         right = {app: shares(pointer, asking, of_app) for app, of_app in screens.items()}

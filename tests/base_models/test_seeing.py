@@ -223,7 +223,13 @@ def test_the_reply_is_learned_and_the_point_lies_in_its_element(steps):
         for question, element in zip(page.item.questions, page.about, strict=True):
             text = asking.tokenizer.decode(question.reply)
             assert "".join(text.split()) and text.endswith("<|im_end|>")
-            if element and value_of(element):
+            if element == "on":
+                prompt = asking.tokenizer.decode(question.prompt)
+                read = prompt.removeprefix("Read on: ").split("\n")[0] + text[4:].removesuffix("<|im_end|>")
+                about = [e for e in page.about if not isinstance(e, str | None)]
+                assert len(about) == 8 or read in {e.text if value_of(e) else e.name for e in about}
+                kinds.add("on")
+            elif element and value_of(element):
                 assert text == f"ANS {value_of(element)}<|im_end|>"
                 kinds.add("read")
             elif element:
@@ -231,7 +237,7 @@ def test_the_reply_is_learned_and_the_point_lies_in_its_element(steps):
                 at = [int(n) for n in text.split("box='(")[1].split(")")[0].split(",")]
                 assert x - 4 <= at[0] <= x + width + 4 and y - 4 <= at[1] <= y + height + 4
                 kinds.add(element.role)
-    assert {"read", "row", "target", "button", "menu", "tab"} <= kinds
+    assert {"on", "read", "row", "target", "button", "menu", "tab"} <= kinds
 
 
 def test_what_a_value_is_read_from_shows_its_letters():

@@ -1,0 +1,87 @@
+"""The stages of seeing one after the other, from a kill too, and what they leave behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from PIL import Image
+
+from base_models.curriculum import Steps, known_names, train_to_see
+from base_models.network import Pointer
+from base_models.walks import collect
+from coda_lib.errors import UserError
+from coda_lib.executor import Executor
+from coda_lib.models.chat import Sampling
+from coda_lib.models.local import LocalModel
+from coda_lib.planner import Observation
+from coda_study.owned import claim
+
+FEW = Steps(letters=1, tokens=2, pointing=2, screens=3)
+
+
+@pytest.fixture(scope="module")
+def walks():
+    return [collect(app, 25, 3) for app in ("gis", "algebra")]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr("base_models.seeing.SIZES", (((168, 84), 2, 1.0),))
+    monkeypatch.setattr("base_models.pointing.SIZES", (((168, 84), 2, 1.0),))
+    monkeypatch.setattr("base_models.pointing.HELD_PAGES", 2)
+    monkeypatch.setattr("base_models.seeing.EVERY", 1)
+
+
+def test_each_stage_leaves_its_curve_and_the_last_one_a_network_that_loads(walks, tmp_path):
+    pointer = train_to_see(tmp_path, walks, walks, FEW)
+    for stage in ("letters", "tokens", "pointing", "screens"):
+        *_, last = map(json.loads, (tmp_path / f"{stage}.jsonl").read_text().splitlines())
+        assert last["stage"] == stage and last["step"] == getattr(FEW, stage)
+    assert {"gis", "algebra", "pages", "letters"} <= last.keys() and "other" in last["gis"]
+    again = Pointer.load(tmp_path / "pointer.safetensors")
+    for one, other in zip(pointer.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one.to(torch.bfloat16), other.to(torch.bfloat16))
+    claim(tmp_path / "models", "models")
+    again.publish(tmp_path / "models" / "executor")
+    size = sum(file.stat().st_size for file in (tmp_path / "models" / "executor").iterdir())
+    assert size < 12e6  # bytes
+    model = LocalModel(tmp_path / "models" / "executor", device="cpu")
+    screen = Image.new("RGB", (336, 252), "white")
+    seen = [Observation("turn the grid on", (), screen, screen)]
+    assert isinstance(Executor(model, Sampling(max_new_tokens=4)).execute(seen, ["Click 'Grid'."], 0)[0], str)
+
+
+def test_what_was_interrupted_goes_on_to_the_same_weights(walks, tmp_path, monkeypatch):
+    whole = train_to_see(tmp_path / "whole", walks, walks, FEW)
+
+    class Stopped(Exception):
+        pass
+
+    packed, times = __import__("base_models.pointing").pointing.packed, iter(range(100))
+
+    def stop(items):
+        if next(times) == 9:
+            raise Stopped
+        return packed(items)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("base_models.pointing.packed", stop)
+        with pytest.raises(Stopped):
+            train_to_see(tmp_path / "cut", walks, walks, FEW)
+    again = train_to_see(tmp_path / "cut", walks, walks, FEW)
+    for one, other in zip(whole.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_names_of_pages_are_those_of_screens_and_goals(walks):
+    known = known_names(walks)
+    assert {"Calculator", "Zoom in"} & {*known} and len(known) > 100
+    assert all(name.isprintable() and 0 < len(name) <= 24 for name in known)
+
+
+def test_another_file_is_no_network(tmp_path):
+    (tmp_path / "x.safetensors").write_bytes(b"x")
+    with pytest.raises(UserError, match=r"x\.safetensors"):
+        Pointer.load(tmp_path / "x.safetensors")
