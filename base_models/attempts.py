@@ -112,7 +112,7 @@ class AttemptMaker:
     def screen(self, rng: Random) -> Attempt:
         """A single screen to read out and be asked about: a judge mostly has to see what a screen shows."""
         transition = rng.choice(self.walk)
-        read, state = Question(READING, None, description(transition)), transition.before
+        read, state = Question(READING, None, description(transition.elements)), transition.before
         return self._with_more([read], state, (), [transition.screen], (), rng, most=8)
 
     def stretch(self, rng: Random) -> Attempt:

@@ -166,22 +166,22 @@ def copying_row(rng: Random, texts: Sequence[str]) -> Row:
     return Row(messages, on_grid(Action.type_text(step["type"])))
 
 
-def description(transition: Transition) -> str:
+def description(elements: Sequence[Element]) -> str:
     """The texts of a screen: the tab in front, every value and message, every row of a list."""
     texts = []
-    for element in transition.elements:
+    for element in elements:
         if element.text == "selected":
             texts.append(element.name)
         elif element.text:
             texts.append(element.text if element.role == "value" else f"{element.name} {element.text}")
-    texts += [element.name for element in transition.elements if element.role == "row"]
+    texts += [element.name for element in elements if element.role == "row"]
     return ". ".join(texts) + "."
 
 
 def description_row(transition: Transition) -> Row:
     """A screen to read out, in the judge's prompt."""
     messages = judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS)
-    return Row(messages, description(transition))
+    return Row(messages, description(transition.elements))
 
 
 def without_pictures(row: Row) -> Row:

@@ -19,7 +19,7 @@ from coda_lib.trajectory import Trajectory, decode_image, digest
 
 Reader = Callable[[Sequence[Image.Image]], list[str]]  # what each picture shows, in words
 NOTHING = "-"  # of a step that changed nothing
-CELL = 28  # px: parts are cut on the grid of Qwen2.5-VL's image tokens
+CELL = 84  # px: parts are cut on a grid of so many, whole image tokens of 28 px and of 21
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ def character_reader() -> Reader:
     return read
 
 
-def changed(before: Image.Image, after: Image.Image) -> Image.Image | None:
-    """The part of `after`, on a grid of `CELL` px, that holds all that differs; None where nothing does."""
+def changed(before: Image.Image, after: Image.Image) -> tuple[int, int, int, int] | None:
+    """The part of `after` (left, top, right, bottom), on a grid of `CELL` px, that holds all that differs."""
     if before.size != after.size:
-        return after
+        return 0, 0, *after.size
     if box := ImageChops.difference(before, after).getbbox():
         ends = (min(-(-end // CELL) * CELL, side) for end, side in zip(box[2:], after.size, strict=True))
-        return after.crop((box[0] // CELL * CELL, box[1] // CELL * CELL, *ends))
+        return box[0] // CELL * CELL, box[1] // CELL * CELL, *ends
     return None
 
 
@@ -61,7 +61,8 @@ def accounts(reader: Reader, trajectories: Sequence[Trajectory]) -> list[Account
     seen = []
     for trajectory in trajectories:
         screens = [decode_image(png) for png in trajectory.screenshots]
-        seen.append([*(changed(*pair) for pair in pairwise(screens)), screens[-1]])
+        parts = [(after, changed(before, after)) for before, after in pairwise(screens)]
+        seen.append([*(box and after.crop(box) for after, box in parts), screens[-1]])
     shown = {digest(part): part for parts in seen for part in parts if part}
     texts = dict(zip(shown, reader(list(shown.values())), strict=True))
     told = [[texts[digest(part)] if part else NOTHING for part in parts] for parts in seen]

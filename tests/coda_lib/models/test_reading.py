@@ -35,15 +35,16 @@ def test_what_changed_is_cut_out_on_the_grid_of_tokens():
     rng = Random(3)
     for _ in range(50):
         points = [(rng.randrange(340), rng.randrange(250)) for _ in range(rng.randint(1, 3))]
-        part = changed(screen(size=(340, 250)), screen(*points, size=(340, 250)))
-        left, top = (min(p[axis] for p in points) // CELL * CELL for axis in (0, 1))
+        after = screen(*points, size=(340, 250))
+        left, top, *ends = changed(screen(size=(340, 250)), after)
+        part = after.crop((left, top, *ends))
+        assert (left, top) == tuple(min(p[axis] for p in points) // CELL * CELL for axis in (0, 1))
         right, bottom = (max(p[axis] for p in points) for axis in (0, 1))
         assert left + part.width > right and top + part.height > bottom
         assert part.width - CELL <= right - left and part.height - CELL <= bottom - top
         assert all(part.getpixel((x - left, y - top)) == (9, 0, 0) for x, y in points)
     assert changed(screen((1, 1)), screen((1, 1))) is None
-    other = screen(size=(200, 100))
-    assert changed(screen(), other) is other
+    assert changed(screen(), screen(size=(200, 100))) == (0, 0, 200, 100)
 
 
 def test_equal_pictures_are_read_out_once_and_steps_without_effect_are_not():
@@ -56,8 +57,8 @@ def test_equal_pictures_are_read_out_once_and_steps_without_effect_are_not():
     first = attempt(screen(), screen((3, 3)), screen((3, 3)))
     second = attempt(screen(), screen((3, 3)), screen((100, 3)))
     told = accounts(reader, [first, second, first])
-    assert told[0] == told[2] == Account(("28x28", NOTHING), "336x252")
-    assert told[1].changes == ("28x28", "112x28")
+    assert told[0] == told[2] == Account(("84x84", NOTHING), "336x252")
+    assert told[1].changes == ("84x84", "168x84")
     assert calls == [4]  # the first change, the second one's, and two ends
 
 

@@ -1,0 +1,182 @@
+"""Attempts in words, as a judge that looks rules on them: what each step changed and what the end shows.
+
+The words are true to what is on the screen; a model reads some letters wrong, and so do those to learn from.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from random import Random
+
+from PIL import Image
+
+from base_models.hindsight import ending, held, script_verdict
+from base_models.rows import PROMPTS, Row, description
+from base_models.text_attempts import tasks_by_size
+from base_models.training_tasks import SampledTask, similar_tasks
+from base_models.walks import Window, opened, random_step, through_faults, window_of
+from coda_lib.environment import Environment
+from coda_lib.judge import account_messages, format_verdict
+from coda_lib.models.reading import NOTHING, Account, changed
+from sciencedesk.perturb import draw_view
+from sciencedesk.script import ScriptError, to_action, to_plan
+
+_SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
+_LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
+MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
+
+
+@dataclass(frozen=True)
+class Told:
+    """An attempt in words and the judge's reply: what holds of what was asked, and the verdict."""
+
+    instruction: str
+    plans: tuple[str, ...]  # with the one that ended the attempt
+    changes: tuple[str, ...]
+    end: str
+    answer: str | None
+    reply: str
+    success: bool
+
+    @property
+    def row(self) -> Row:
+        account = Account(self.changes, self.end)
+        return Row(account_messages(self.instruction, self.plans, account, self.answer, PROMPTS), self.reply)
+
+
+class Witness:
+    """Tells what steps change in a window, from its elements in the part that a judge's reader would see."""
+
+    def __init__(self, desk: Window):
+        self.desk, self.seen = desk, Image.fromarray(desk.screenshot())
+        self.changes: list[str] = []
+
+    def look(self) -> None:
+        """After a step."""
+        before, self.seen = self.seen, Image.fromarray(self.desk.screenshot())
+        box = changed(before, self.seen)
+        self.changes.append(self.within(box) if box else NOTHING)
+
+    def within(self, box: Sequence[int] | None = None) -> str:
+        """The texts of a part of the screen, or of all of it."""
+        elements = self.desk.elements()
+        if box:
+            middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
+            elements = [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
+        return description(elements)
+
+
+def told_attempts(app: str, count: int, seed: int | str) -> list[Told]:
+    """`count` attempts at the judge's tasks, in windows of any look; faults as in `through_faults`.
+
+    A third ask for one thing, half for two, the rest for three.
+    """
+    rng, tasks = Random(f"accounts {app} {seed}"), tasks_by_size(app)
+
+    def draw() -> Told | None:
+        (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
+        pool = tasks[size] or tasks[2]
+        told = _play(env, rng.choice(pool), pool, rng)
+        return told if told.success or rng.random() < _FAILED else None
+
+    with closing(opened(app)) as env:
+        return list(islice(filter(None, through_faults(draw)), count))
+
+
+def _play(env: Environment, sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> Told:
+    parts, task = sampled
+    start = replace(task, view=draw_view(task.app, rng, "train") | {"scroll": 0})
+    script = _script(sampled, others, rng)
+    slips, gives_up = rng.choice(_SLIPS), rng.random() < 0.25
+    env.reset(start)
+    desk, plans, answer = window_of(env), [], None
+    witness = Witness(desk)
+    while script and len(plans) < task.steps and not (gives_up and rng.random() < 0.3):
+        slip = rng.random() < slips
+        step = random_step(desk, rng) if slip else script[0]
+        try:
+            action = to_action(desk, step)
+        except ScriptError:  # what this step needs is not there
+            break
+        if "answer" in step:
+            answer = step["answer"]
+            if rng.random() < 0.3:  # another value on the screen
+                answer = rng.choice(re.findall(r"[\w.-]+", witness.within()) or [answer])
+            break
+        desk.perform(action)
+        witness.look()
+        plans.append(to_plan(step))
+        if not slip or rng.random() < 0.3:
+            script = script[1:]
+    last_plan, success = ending(env, answer)
+    verdict = script_verdict(task, plans, success, len(plans) + 1)
+    reply = f"{held(parts, desk.state())}\n{format_verdict(verdict, details=False)}"
+    return Told(
+        task.instruction,
+        (*plans, last_plan),
+        tuple(witness.changes),
+        witness.within(),
+        answer,
+        reply,
+        success,
+    )
+
+
+def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:
+    """The task's script; or that of a task like it, all aims but one, or a script played twice."""
+    parts, task = sampled
+    dice = rng.random()
+    if dice < 0.25:
+        return list(rng.choice(similar_tasks(sampled, others))[1].solution)
+    if dice < 0.45 and len(parts) > 1:
+        missing = rng.randrange(len(parts))
+        return [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
+    return [*task.solution] * (2 if dice > 0.92 else 1)
+
+
+def misread(told: Told, rng: Random) -> Told:
+    """The attempt as a reader that confuses letters would tell it."""
+    share = rng.choice(MISREAD)
+
+    def letters(text: str) -> Iterator[str]:
+        for letter in text:
+            if letter.isspace() or rng.random() >= share:
+                yield letter
+            elif rng.random() < 0.85:  # some are left out
+                like = [group for group in _LIKE if letter in group]
+                yield rng.choice(rng.choice(like) if like and rng.random() < 0.7 else _LETTERS)
+
+    changes = tuple("".join(letters(change)) for change in told.changes)
+    return replace(told, changes=changes, end="".join(letters(told.end)))
+
+
+def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
+    """The attempt with other names, alike in all that is said of it: names are compared, not known."""
+    if told.answer is not None:  # the answer depends on the name
+        return told
+    held_, _, verdict = told.reply.partition("\n")
+    said = " ".join([told.instruction, held_, told.end, *told.plans, *told.changes])
+    old = sorted(set(_any_of(others).findall(said)))
+    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+
+    def rename(text: str) -> str:
+        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
+
+    return replace(
+        told, instruction=rename(told.instruction), plans=tuple(map(rename, told.plans)),
+        changes=tuple(map(rename, told.changes)), end=rename(told.end), reply=f"{rename(held_)}\n{verdict}",
+    )  # fmt: skip
+
+
+@lru_cache
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

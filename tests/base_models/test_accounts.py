@@ -1,0 +1,84 @@
+"""Attempts in words: what a reader would see of them, and what the judge replies."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from base_models.accounts import MISREAD, Told, Witness, misread, renamed, told_attempts
+from base_models.rows import description
+from base_models.walks import opened, perform, window_of
+from coda_lib.judge import parse_verdict
+from coda_lib.models.reading import NOTHING, changed
+from coda_lib.task import test_tasks
+from coda_lib.trajectory import decode_image
+
+NAMES = ("Elevation", "Geology", "Roads", "Mizar", "Traffic")
+
+
+@pytest.fixture(scope="module")
+def told():
+    return [attempt for app in ("gis", "algebra") for attempt in told_attempts(app, 25, 1)]
+
+
+def test_attempts_tell_each_step_and_the_verdict_is_the_applications(told):
+    for attempt in told:
+        verdict = parse_verdict(attempt.reply)
+        assert verdict.correct == attempt.success
+        assert len(attempt.changes) == len(attempt.plans) - 1
+        text = attempt.row.messages[0]["content"][0]["text"]
+        assert all(plan in text for plan in attempt.plans) and attempt.instruction in text
+        assert text.index(f"End: {attempt.end}") < text.rindex(attempt.instruction)
+    assert 0.15 < sum(attempt.success for attempt in told) / len(told) < 0.85
+    assert {"DONE"} < {attempt.plans[-1] for attempt in told} or any(a.answer for a in told)
+    assert len({attempt.reply for attempt in told}) > 10
+
+
+def test_a_witness_tells_what_a_reader_could_see():
+    with opened("gis") as env:
+        env.reset(test_tasks("gis")[0])
+        desk = window_of(env)
+        witness = Witness(desk)
+        step = perform(desk, {"click": "View"})
+        witness.look()
+        before, after = decode_image(step.screen), decode_image(step.next_screen)
+        left, top, right, bottom = changed(before, after)
+        middles = [(e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in desk.elements()]
+        shown = [e for e, x, y in middles if left <= x < right and top <= y < bottom]
+        assert witness.changes == [description(shown)]
+        assert witness.within() == description(desk.elements())
+        desk.perform(step.action)
+        witness.look()
+        perform(desk, {"press": "esc"})
+        witness.look()
+        perform(desk, {"press": "esc"})
+        witness.look()
+        assert witness.changes[-1] == NOTHING
+
+
+def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
+    said = "Elevation 1240 m. Roads. Opacity 50. " * 40
+    attempt = Told("show the roads", ("DONE",), (), said, None, "on\n{}", True)
+    shares = set()
+    for seed in range(40):
+        wrong = misread(attempt, Random(seed))
+        assert (wrong.instruction, wrong.plans, wrong.reply) == (attempt.instruction, attempt.plans, "on\n{}")
+        kept = sum(a == b for a, b in zip(wrong.end.split(), said.split(), strict=False))
+        shares.add(wrong.end == said)
+        assert wrong.end.count(" ") == said.count(" ") and kept >= 0
+        assert abs(len(wrong.end) - len(said)) <= max(MISREAD) * len(said)
+    assert shares == {True, False}
+
+
+def test_names_change_alike_everywhere():
+    attempt = Told("show Roads", ("Click 'Roads'.", "DONE"), ("Roads: on. Geology.",), "Roads. Geology.", None,
+                   'Roads\n{"Correctness": true}', True)  # fmt: skip
+    for seed in range(20):
+        other = renamed(attempt, NAMES, Random(seed))
+        (name,) = [name for name in NAMES if other.instruction == f"show {name}"]
+        assert other.plans[0] == f"Click '{name}'." and other.reply.startswith(f"{name}\n")
+        assert other.changes[0].startswith(f"{name}: on. ") and other.end.startswith(f"{name}. ")
+        assert len({word.strip(".") for word in other.end.split()}) == 2
+    asked = Told("How many?", (), (), "Roads.", "3", "3\n{}", True)
+    assert renamed(asked, NAMES, Random(1)) == asked
