@@ -6,7 +6,7 @@ The words are true to what is on the screen; a model reads some letters wrong, a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,10 +19,23 @@ from base_models.hindsight import ending, held, script_verdict
 from base_models.rows import PROMPTS, Row, description
 from base_models.text_attempts import tasks_by_size
 from base_models.training_tasks import SampledTask, similar_tasks
-from base_models.walks import Window, opened, random_step, through_faults, window_of
+from base_models.walks import (
+    Transition,
+    Walks,
+    Window,
+    names,
+    opened,
+    random_step,
+    through_faults,
+    window_of,
+)
 from coda_lib.environment import Environment
-from coda_lib.judge import account_messages, format_verdict
+from coda_lib.judge import Verdict, account_messages, format_verdict
 from coda_lib.models.reading import NOTHING, Account, changed
+from coda_lib.prompts import render
+from coda_lib.trajectory import Trajectory, decode_image
+from sciencedesk.desk.elements import Element
+from sciencedesk.goals import Aim
 from sciencedesk.perturb import draw_view
 from sciencedesk.script import ScriptError, to_action, to_plan
 
@@ -66,11 +79,14 @@ class Witness:
 
     def within(self, box: Sequence[int] | None = None) -> str:
         """The texts of a part of the screen, or of all of it."""
-        elements = self.desk.elements()
-        if box:
-            middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
-            elements = [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
-        return description(elements)
+        return _within(self.desk.elements(), box)
+
+
+def _within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
+    if box:
+        middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
+        elements = [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
+    return description(elements)
 
 
 def told_attempts(app: str, count: int, seed: int | str) -> list[Told]:
@@ -88,6 +104,35 @@ def told_attempts(app: str, count: int, seed: int | str) -> list[Told]:
 
     with closing(opened(app)) as env:
         return list(islice(filter(None, through_faults(draw)), count))
+
+
+def told_rollouts(app: str, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
+    """Rollouts at these tasks, played again for what they changed; labelled by the application's check."""
+    by_id = {task.id: (parts, task) for parts, task in tasks}
+    told = []
+    with closing(opened(app)) as env:
+        for rollout in rollouts:
+            parts, task = by_id[rollout.task_id]
+            env.reset(task)
+            desk = window_of(env)
+            witness, plans = Witness(desk), [step.plan for step in rollout.steps]
+            for step in rollout.steps:
+                for action in (action for action in step.actions if not action.type.ends):
+                    desk.perform(action)
+                if not any(action.type.ends for action in step.actions):
+                    witness.look()
+            verdict = script_verdict(task, plans, bool(rollout.success), len(plans))
+            told.append(_told(rollout.instruction, parts, witness, plans, rollout.answer, verdict))
+    return told
+
+
+def _told(
+    instruction: str, parts: Sequence[Aim], witness: Witness, plans: Sequence[str], answer: str | None,
+    verdict: Verdict,
+) -> Told:  # fmt: skip
+    reply = f"{held(parts, witness.desk.state())}\n{format_verdict(verdict, details=False)}"
+    changes = tuple(witness.changes)
+    return Told(instruction, tuple(plans), changes, witness.within(), answer, reply, verdict.correct)
 
 
 def _play(env: Environment, sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> Told:
@@ -117,16 +162,7 @@ def _play(env: Environment, sampled: SampledTask, others: Sequence[SampledTask],
             script = script[1:]
     last_plan, success = ending(env, answer)
     verdict = script_verdict(task, plans, success, len(plans) + 1)
-    reply = f"{held(parts, desk.state())}\n{format_verdict(verdict, details=False)}"
-    return Told(
-        task.instruction,
-        (*plans, last_plan),
-        tuple(witness.changes),
-        witness.within(),
-        answer,
-        reply,
-        success,
-    )
+    return _told(task.instruction, parts, witness, [*plans, last_plan], answer, verdict)
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:
@@ -139,6 +175,37 @@ def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) ->
         missing = rng.randrange(len(parts))
         return [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
     return [*task.solution] * (2 if dice > 0.92 else 1)
+
+
+def part_row(step: Transition, following: Transition | None, rng: Random) -> Row:
+    """A screen to read out, or the part of the next one that a step of a walk changed."""
+    screen, after = decode_image(step.screen), decode_image(step.next_screen)
+    box = changed(screen, after) if following and rng.random() < 0.7 else None
+    picture, elements = (after.crop(box), following.elements) if box else (screen, step.elements)
+    return Row(render(PROMPTS, "reading", picture=picture), _within(elements, box))
+
+
+def ruling_sampler(apps: Sequence[str], attempts: Sequence[Sequence[Told]]) -> Callable[[Random], Row]:
+    """Attempts in words to rule on, half of them with other names, with letters that a reader confused."""
+
+    def draw(rng: Random) -> Row:
+        i = rng.randrange(len(apps))
+        told = rng.choice(attempts[i])
+        return misread(renamed(told, names(apps[i]), rng) if rng.random() < 0.5 else told, rng).row
+
+    return draw
+
+
+def part_sampler(walks: Walks) -> Callable[[Random], Row]:
+    """Parts of screens to read out, as a judge's reader gets them."""
+
+    def draw(rng: Random) -> Row:
+        walk = rng.choice(walks)
+        i = rng.randrange(len(walk))
+        following = walk[i + 1] if i + 1 < len(walk) and walk[i + 1].walk == walk[i].walk else None
+        return part_row(walk[i], following, rng)
+
+    return draw
 
 
 def misread(told: Told, rng: Random) -> Told:

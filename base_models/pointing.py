@@ -211,7 +211,8 @@ def answered(
             left, top, width, height = element.box
             hits.append((element.role, left <= x < left + width and top <= y < top + height))
         else:
-            hits.append(("read" if element else "type", bool(right[number].all())))
+            kind = element if isinstance(element, str) else "read" if element else "type"
+            hits.append((kind, bool(right[number].all())))
     return hits
 
 

@@ -6,13 +6,27 @@ from random import Random
 
 import pytest
 
-from base_models.accounts import MISREAD, Told, Witness, misread, renamed, told_attempts
+from base_models.accounts import (
+    MISREAD,
+    Told,
+    Witness,
+    misread,
+    part_sampler,
+    renamed,
+    ruling_sampler,
+    told_attempts,
+    told_rollouts,
+)
 from base_models.rows import description
-from base_models.walks import opened, perform, window_of
+from base_models.training_tasks import judge_tasks
+from base_models.walks import collect, opened, perform, window_of
+from coda_lib.agent import ScriptAgent
 from coda_lib.judge import parse_verdict
-from coda_lib.models.reading import NOTHING, changed
+from coda_lib.models.reading import NOTHING, accounts, changed
+from coda_lib.rollout import play
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import decode_image
+from sciencedesk.script import action_of, find, to_plan
 
 NAMES = ("Elevation", "Geology", "Roads", "Mizar", "Traffic")
 
@@ -72,8 +86,8 @@ def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
 
 
 def test_names_change_alike_everywhere():
-    attempt = Told("show Roads", ("Click 'Roads'.", "DONE"), ("Roads: on. Geology.",), "Roads. Geology.", None,
-                   'Roads\n{"Correctness": true}', True)  # fmt: skip
+    plans, reply = ("Click 'Roads'.", "DONE"), 'Roads\n{"Correctness": true}'
+    attempt = Told("show Roads", plans, ("Roads: on. Geology.",), "Roads. Geology.", None, reply, True)
     for seed in range(20):
         other = renamed(attempt, NAMES, Random(seed))
         (name,) = [name for name in NAMES if other.instruction == f"show {name}"]
@@ -82,3 +96,36 @@ def test_names_change_alike_everywhere():
         assert len({word.strip(".") for word in other.end.split()}) == 2
     asked = Told("How many?", (), (), "Roads.", "3", "3\n{}", True)
     assert renamed(asked, NAMES, Random(1)) == asked
+
+
+def test_rollouts_are_told_as_they_were_played():
+    """Played by a script: what each step changed, and what the application's check said."""
+    tasks = [sampled for sampled in judge_tasks("gis") if sampled[1].grade == "A" and not sampled[1].ans][:3]
+    with opened("gis") as env:
+
+        def read(step, _):
+            return to_plan(step), (action_of(step, lambda name: find(env.elements(), name).center),)
+
+        agent = ScriptAgent({task.instruction: task.solution for _, task in tasks}, read)
+        rollouts = [play(agent, env, task, 0, 0)[0] for _, task in tasks]
+    for told, rollout in zip(told_rollouts("gis", rollouts, tasks), rollouts, strict=True):
+        assert told.success and parse_verdict(told.reply).correct and told.instruction == rollout.instruction
+        assert told.plans == tuple(step.plan for step in rollout.steps)
+        account = accounts(lambda pictures: [f"{p.size}" for p in pictures], [rollout])[0]
+        assert len(told.changes) == len(account.changes) == len(told.plans) - 1
+        assert [c == NOTHING for c in told.changes] == [c == NOTHING for c in account.changes]
+        assert told.end != NOTHING
+
+
+def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
+    walk = collect("gis", 40, 3)
+    draw, rng = part_sampler([walk]), Random(1)
+    sizes, texts = set(), set()
+    for _ in range(60):
+        row = draw(rng)
+        sizes.add(row.pictures[0].size)
+        texts.add(row.reply)
+        assert row.messages[0]["content"][-1]["text"] == "What is on the screen?" and row.reply.endswith(".")
+    assert (336, 252) in sizes and len(sizes) > 2 and len(texts) > 5
+    row = ruling_sampler(["gis"], [told_attempts("gis", 3, 1)])(rng)
+    assert not row.pictures and "Correctness" in row.reply

@@ -8,8 +8,12 @@ import pytest
 import torch
 from PIL import Image
 
-from base_models.curriculum import Steps, known_names, train_to_see
+from base_models.accounts import told_attempts
+from base_models.curriculum import Roles, Steps, known_names, train_judge, train_planner, train_to_see
+from base_models.letters import processor
 from base_models.network import Pointer
+from base_models.seeing import Reader
+from base_models.training_tasks import demonstrations
 from base_models.walks import collect
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
@@ -51,6 +55,26 @@ def test_each_stage_leaves_its_curve_and_the_last_one_a_network_that_loads(walks
     screen = Image.new("RGB", (336, 252), "white")
     seen = [Observation("turn the grid on", (), screen, screen)]
     assert isinstance(Executor(model, Sampling(max_new_tokens=4)).execute(seen, ["Click 'Grid'."], 0)[0], str)
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    for name, count in {"HELD_ROWS": 6, "CHEAP": 2, "PLANS": 2, "PARTS": 2, "RULINGS": 2}.items():
+        monkeypatch.setattr(f"base_models.curriculum.{name}", count)
+
+
+def test_planner_and_judge_go_on_from_a_network_that_sees(walks, tmp_path, few_rows):
+    torch.manual_seed(1)
+    pointer = Pointer(Reader(), len(processor().tokenizer))
+    shown = [demonstrations(walk[0].app, 2, 0.2, 1) for walk in walks]
+    told = [told_attempts(walk[0].app, 6, 1) for walk in walks]
+    roles = Roles(how_tos=1, planner=2, parts=2, rulings=2)
+    train_planner(tmp_path, pointer, walks, walks, shown, roles)
+    train_judge(tmp_path, pointer, walks, walks, told, roles)
+    for stage in ("how_tos", "planner", "base_judge_parts", "base_judge_rulings"):
+        *_, last = map(json.loads, (tmp_path / f"{stage}.jsonl").read_text().splitlines())
+        assert last["stage"] == stage and 0 <= last["exact"] <= 1
+    assert {"planner.safetensors", "base_judge.safetensors"} <= {file.name for file in tmp_path.iterdir()}
 
 
 def test_what_was_interrupted_goes_on_to_the_same_weights(walks, tmp_path, monkeypatch):
