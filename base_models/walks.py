@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import count, islice, pairwise
 from random import Random
@@ -48,6 +48,7 @@ class Window(Protocol):
 
     app: str
     defaults: Mapping[str, Any]  # settings after a start, each of which can be set
+    view: Mapping[str, Any]  # how it looks (`coda_lib.task.Task.view`)
 
     @property
     def typing(self) -> bool:
@@ -71,6 +72,7 @@ class AppWindow:
     def __init__(self, env: App):
         self.env, self.app = env, env.kind
         self.defaults: Mapping[str, Any] = {}  # what its tasks check, it mostly cannot set
+        self.view: Mapping[str, Any] = {}
         self._picture: np.ndarray | None = None
         self._named: tuple[list[Element], str | None] | None = None  # read once between two actions
 
@@ -80,7 +82,7 @@ class AppWindow:
             id=f"{self.app}/walk", app=self.app, grade="A", instruction="Walk about.", steps=0,
             initialize=begin, evaluate=(), view=view,
         )  # fmt: skip
-        self._named = None
+        self._named, self.view = None, view
         self._picture, _ = self.env.reset(task)
 
     @property
@@ -160,6 +162,7 @@ class Transition:
     after: dict[str, Any]
     next_screen: bytes
     walk: int  # number of the walk; transitions of one walk follow each other
+    view: dict[str, Any] = field(default_factory=dict)  # how the window looked
 
 
 Walk = Sequence[Transition]
@@ -172,7 +175,8 @@ def perform(desk: Window, step: dict[str, Any], last: Transition | None = None, 
     elements, action, plan = tuple(desk.elements()), to_action(desk, step), to_plan(step)
     desk.perform(action)
     after, picture = desk.state(), screenshot(desk)
-    return Transition(desk.app, screen, elements, step, plan, action, before, after, picture, walk)
+    view = dict(desk.view)
+    return Transition(desk.app, screen, elements, step, plan, action, before, after, picture, walk, view)
 
 
 @cache
