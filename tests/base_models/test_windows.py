@@ -52,7 +52,7 @@ BUTTONS = [
 class Breaking:
     """A window that breaks at each of these actions, counted from 1."""
 
-    app, defaults, typing = "PyMOL", {}, False
+    app, defaults, view, typing = "PyMOL", {}, {}, False
 
     def __init__(self, *breaks: int):
         self.breaks, self.actions, self.begun = set(breaks), 0, 0
