@@ -10,18 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+import torch
+
 from base_models.accounts import Told, part_sampler, ruling_sampler
 from base_models.hindsight import Hindsight, hindsights, planner_row
 from base_models.learning import train_language
+from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.pointing import train_pointing, train_screens
-from base_models.seeing import HELD_OUT, Reader, train_letters, train_tokens
+from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.sources import how_to_sampler, mixed, planner_sampler, shown_names, value_sampler
 from base_models.walks import Walks, names, typed_words
 
 LONGEST = 24  # letters of a name that a page has room for
 
 
+SEED = 7  # of the first weights of a language model
 HELD_ROWS = 200  # behind each figure of a learning curve
 CHEAP, PLANS, PARTS, RULINGS = 32, 12, 8, 12  # rows a step
 
@@ -55,17 +59,22 @@ def known_names(walks: Walks) -> list[str]:
 
 
 def train_to_see(
-    folder: Path, walks: Walks, unseen: Walks, steps: Steps, reader: Path | None = None
+    folder: Path, walks: Walks, unseen: Walks, steps: Steps, begun: Path | None = None
 ) -> Pointer:
-    """A network that points and reads on whole screens; with a `reader` the letters are learned already.
+    """A network that points and reads on whole screens; `begun` is one to go on from, else it is new.
 
     Writes the state and the learning curve of each stage, and pointer.safetensors.  UserError as of
-    `Reader.load`.
+    `Pointer.load`.
     """
     known = known_names(walks)
-    tower = Reader.load(reader) if reader else train_letters(folder, known, steps.letters)
-    train_tokens(folder, tower, known, steps.tokens)
-    pointer = train_pointing(folder, tower, known, steps.pointing)
+    if begun:
+        pointer = Pointer.load(begun)
+    else:
+        reader = train_letters(folder, known, steps.letters)
+        train_tokens(folder, reader, known, steps.tokens)
+        torch.manual_seed(SEED)
+        pointer = Pointer(reader, len(processor().tokenizer))
+    train_pointing(folder, pointer, known, steps.pointing)
     train_screens(folder, pointer, known, walks, unseen, steps.screens)
     pointer.write(folder / "pointer.safetensors")
     return pointer

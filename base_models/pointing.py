@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from base_models.hindsight import hindsights, solo_row
@@ -27,7 +26,6 @@ from base_models.seeing import (
     HELD_OUT,
     SIZES,
     TOWER_RATE,
-    Reader,
     draw_size,
     letters_right,
     train,
@@ -231,16 +229,14 @@ def shares(pointer: Pointer, asking: Asking, pages: Sequence[Page]) -> dict[str,
 
 
 def train_pointing(
-    folder: Path, reader: Reader, names: Sequence[str], steps: int, rate: float = 2e-3, seed: int = 7
-) -> Pointer:
+    folder: Path, pointer: Pointer, names: Sequence[str], steps: int, rate: float = 2e-3, seed: int = 7
+) -> None:
     """Teach a language model to point with a tower that reads; goes on where it was interrupted.
 
     Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on held-out pages
     of invented names.
     """
-    torch.manual_seed(seed)
-    asking, unseen = Asking(names, 0.7), Asking(["x"] * 60, 1.0)
-    pointer, rng = Pointer(reader, len(asking.tokenizer)), Random(HELD_OUT)
+    asking, unseen, rng = Asking(names, 0.7), Asking(["x"] * 60, 1.0), Random(HELD_OUT)
     pages = {size: [unseen.draw(rng, size) for _ in range(HELD_PAGES)] for size, *_ in SIZES}
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
@@ -249,10 +245,9 @@ def train_pointing(
 
     def measure() -> dict[str, Any]:
         right = {str(size[0]): shares(pointer, unseen, of_size) for size, of_size in pages.items()}
-        return {"letters": letters_right(reader, SIZES[-1][0], 40), **right}
+        return {"letters": letters_right(pointer.reader, SIZES[-1][0], 40), **right}
 
     train(folder, "pointing", pointer, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
-    return pointer
 
 
 def train_screens(

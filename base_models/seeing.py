@@ -260,7 +260,7 @@ def train(
 
 def rate_at(step: int, steps: int) -> float:
     """The share of the rate: a warm-up, then a cosine to 0."""
-    return min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / steps))
+    return min(1.0, (step + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * step / max(1, steps)))
 
 
 def save(

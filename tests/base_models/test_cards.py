@@ -57,7 +57,10 @@ def test_a_model_that_looks_is_told_from_one_that_does_not(asked):
     blind = measure(knowing(asked, lambda one: []), asked)
     assert sum(figure.asked for figure in looks) == len(asked)
     assert all(figure.right == figure.asked for figure in looks)
-    for part in ("right", "right_otherwise"):  # one screen may be another's control: then the last reply counts
+    for part in (
+        "right",
+        "right_otherwise",
+    ):  # of things of one name the last counts
         assert sum(getattr(figure, part) for figure in by_heart) > 0.9 * len(asked)
     assert sum(figure.right_otherwise for figure in looks) <= 0.05 * len(asked)
     assert sum(figure.right for figure in blind) <= 0.05 * len(asked)

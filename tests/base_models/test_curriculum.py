@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -97,6 +98,14 @@ def test_what_was_interrupted_goes_on_to_the_same_weights(walks, tmp_path, monke
     again = train_to_see(tmp_path / "cut", walks, walks, FEW)
     for one, other in zip(whole.parameters(), again.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_another_training_begins_with_what_one_has_learned(walks, tmp_path):
+    first = train_to_see(tmp_path / "first", walks, walks, FEW)
+    none, begun = replace(FEW, pointing=0, screens=0), tmp_path / "first" / "pointer.safetensors"
+    again = train_to_see(tmp_path / "second", walks, walks, none, begun)
+    for one, other in zip(first.parameters(), again.parameters(), strict=True):
+        assert torch.equal(one.to(torch.bfloat16), other.to(torch.bfloat16))
 
 
 def test_names_of_pages_are_those_of_screens_and_goals(walks):
