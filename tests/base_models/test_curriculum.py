@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from random import Random
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ from base_models.accounts import told_attempts
 from base_models.curriculum import Roles, Steps, known_names, train_judge, train_planner, train_to_see
 from base_models.letters import processor
 from base_models.network import Pointer
+from base_models.packing import Shown
+from base_models.pointing import Asking, shares
 from base_models.seeing import Reader
 from base_models.training_tasks import demonstrations
 from base_models.walks import collect
@@ -20,6 +23,7 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
 from coda_lib.models.local import LocalModel
+from coda_lib.paths import CHECKPOINTS
 from coda_lib.planner import Observation
 from coda_study.owned import claim
 
@@ -118,3 +122,28 @@ def test_another_file_is_no_network(tmp_path):
     (tmp_path / "x.safetensors").write_bytes(b"x")
     with pytest.raises(UserError, match=r"x\.safetensors"):
         Pointer.load(tmp_path / "x.safetensors")
+
+
+def test_the_committed_network_finds_names_that_mean_nothing_and_not_with_another_picture():
+    """And copies most letters of texts, given those before: with another page's picture hardly any."""
+    torch.manual_seed(1)
+    pointer, asking = Pointer.load(CHECKPOINTS / "seeing" / "pointer.safetensors"), Asking(["x"] * 60, 1.0)
+    rng = Random(99)
+    pages = [asking.draw(rng, (168, 84)) for _ in range(40)]
+    figures = shares(pointer, asking, pages)
+    assert figures["clicks"] > 0.6 and figures["other"] < 0.15
+    turned = [*pages[1:], pages[0]]
+    copied = [_copied(pointer, asking, pages, shown) for shown in (pages, turned)]
+    assert copied[0] > 0.45 and copied[1] < 0.5 * copied[0]
+
+
+def _copied(pointer: Pointer, asking: Asking, pages, shown) -> float:
+    """The share of letters that are told, of values and texts to read on."""
+    seen = [page.seen_as(next(p for p in other.item.shared if isinstance(p, Shown)).pixels)
+            for page, other in zip(pages, shown, strict=True)]  # fmt: skip
+    told, right = pointer.told(asking.pack(seen)), []
+    questions = [question for page in pages for question in page.item.questions]
+    for of_question, question in zip(told, questions, strict=True):
+        begin = len(question.prompt)
+        right += [of_question[begin + at].item() for at in question.spell]
+    return sum(right) / len(right)
