@@ -16,7 +16,7 @@ _ROLES = {
     "spin box": "field",
 }  # fmt: skip
 
-_EDGE = 6  # px beside a button that scrolls tabs, where a click is the button's
+_EDGE = 3  # px beside a button that scrolls tabs, where a click is the button's
 
 
 def scene(app: Any) -> tuple[list[Element], str | None, dict[str, Any]]:

@@ -22,6 +22,7 @@ INSIDE_OTHERS = ("grass_hook.py", "pymol_hook.py")  # run by the Python of GRASS
 SEPARATE = {"openenv"}  # installed by its own list: docs/ecosystem.md
 OTHER_DISTRIBUTIONS = {  # required for a module that another distribution holds, or that is not installed
     "httpcore": ["httpx"], "shiboken6": ["PySide6-Essentials"], "peft": ["peft"], "coda_lib": ["coda-lib"],
+    "rapidocr_onnxruntime": ["rapidocr-onnxruntime"],
 }  # fmt: skip
 SERVING = {"fastapi", "uvicorn"}  # of `transformers serve`, a process of its own
 PLAY = f"""
