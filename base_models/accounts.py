@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice
 from random import Random
 
@@ -17,7 +16,7 @@ from PIL import Image
 
 from base_models.hindsight import ending, held, script_verdict
 from base_models.rows import PROMPTS, Row, description
-from base_models.text_attempts import tasks_by_size
+from base_models.text_attempts import renaming, tasks_by_size
 from base_models.training_tasks import SampledTask, similar_tasks
 from base_models.walks import (
     Transition,
@@ -230,20 +229,8 @@ def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
         return told
     held_, _, verdict = told.reply.partition("\n")
     said = " ".join([told.instruction, held_, told.end, *told.plans, *told.changes])
-    old = sorted(set(_any_of(others).findall(said)))
-    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
-    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
-
-    def rename(text: str) -> str:
-        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
-
+    rename = renaming(said, others, rng)
     return replace(
         told, instruction=rename(told.instruction), plans=tuple(map(rename, told.plans)),
         changes=tuple(map(rename, told.changes)), end=rename(told.end), reply=f"{rename(held_)}\n{verdict}",
     )  # fmt: skip
-
-
-@lru_cache
-def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 
 # px of a patch: a letter; patches of a token on each side.  Tokens of 28 px, as in Qwen2.5-VL, hold parts of
-# two lines, and no text was copied from them (measured after 8,000 steps: 13 % of the letters)
+# two lines, and no text was copied from them (measured after 8,000 steps: 13 % of first letters)
 PATCH, MERGE = 7, 3
 MEAN, DEVIATION = 0.7, 0.3  # of a pixel's channels, by which pictures are normalised
 WINDOW = 84  # px; patches see those of their window alone

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import lru_cache
@@ -87,16 +87,18 @@ def renamed(attempt: Attempt, others: tuple[str, ...], rng: Random) -> Attempt:
     if question.instruction.endswith("?"):  # the answer depends on the name
         return attempt
     effects, held, ruling = question.reply.split("\n", 2)
-    old = sorted(set(_any_of(others).findall(" ".join([question.instruction, held, *attempt.plans]))))
-    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
-    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
-
-    def rename(text: str) -> str:
-        return _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
-
+    rename = renaming(" ".join([question.instruction, held, *attempt.plans]), others, rng)
     reply = f"{rename(effects)}\n{rename(held)}\n{ruling}"
     question = replace(question, instruction=rename(question.instruction), reply=reply)
     return replace(attempt, plans=tuple(map(rename, attempt.plans)), questions=(question,))
+
+
+def renaming(said: str, others: tuple[str, ...], rng: Random) -> Callable[[str], str]:
+    """A function that gives the names that are `said` others, alike in all texts."""
+    old = sorted(set(_any_of(others).findall(said)))
+    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+    return lambda text: _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
 
 
 @lru_cache
