@@ -3,12 +3,17 @@
 import lazy_loader
 
 PUBLIC = {  # module: names
-    "walks": ["collect", "typed_words"],
-    "rows": ["grounding_row"],
+    "walks": ["collect"],
+    "places": ["places_told"],
+    "network": ["Pointer"],
+    "pointing": ["Asking", "shares"],
+    "looking": ["attention_figure", "letters_figure"],
     "hindsight": ["hindsights", "planner_row"],
-    "training_tasks": ["demonstrations", "judge_tasks", "similar_tasks"],
-    "attempts": ["AttemptMaker"],
-    "checks": ["grounding"],
+    "training_tasks": ["demonstrations"],
+    "planning": ["lessons"],
+    "accounts": ["told_attempts"],
+    "cards": ["questions", "measure"],
+    "data": ["Data", "Recipe"],
     "recipe": ["train_all"],
 }
 __getattr__, __dir__, __all__ = lazy_loader.attach(__name__, submod_attrs=PUBLIC)

@@ -6,22 +6,25 @@ The words are true to what is on the screen; a model reads some letters wrong, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from random import Random
+from typing import Any
 
 from PIL import Image
 
-from base_models.hindsight import ending, held, script_verdict
-from base_models.rows import PROMPTS, Row, description
-from base_models.text_attempts import renaming, tasks_by_size
-from base_models.training_tasks import SampledTask, similar_tasks
+from base_models.hindsight import ending, held, reached, reworded, script_verdict
+from base_models.rows import PROMPTS, Row, Rows, description
+from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import (
     Transition,
+    Walk,
     Walks,
     Window,
+    by_goal,
     names,
     opened,
     random_step,
@@ -34,33 +37,96 @@ from coda_lib.models.reading import NOTHING, Account, changed
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 from sciencedesk.desk.elements import Element
-from sciencedesk.goals import Aim
+from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.perturb import draw_view
 from sciencedesk.script import ScriptError, to_action, to_plan
+from sciencedesk.space import space
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
+_MORE = 4  # questions about an attempt, beside its own
+_SELDOM = 0.1  # share of a walk's states
+_NEAR = 12  # batches of attempts of like length, of which one is drawn
 MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
 
 
 @dataclass(frozen=True)
-class Told:
-    """An attempt in words and the judge's reply: what holds of what was asked, and the verdict."""
+class Asked:
+    """What an attempt is ruled on by, and the judge's reply: what holds of what was asked, and the verdict.
+
+    Without `whole` the reply ends before the redundant steps: the state at the end does not tell them.
+    """
 
     instruction: str
+    reply: str
+    success: bool
+    whole: bool = True
+
+
+@dataclass(frozen=True)
+class Told:
+    """An attempt in words; the first question is the one that it was made at, and may have an answer."""
+
     plans: tuple[str, ...]  # with the one that ended the attempt
     changes: tuple[str, ...]
     end: str
     answer: str | None
-    reply: str
-    success: bool
+    questions: tuple[Asked, ...]
 
     @property
-    def row(self) -> Row:
-        account = Account(self.changes, self.end)
-        return Row(account_messages(self.instruction, self.plans, account, self.answer, PROMPTS), self.reply)
+    def success(self) -> bool:
+        return self.questions[0].success
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row for each question, alike up to the instruction."""
+        account, answers = Account(self.changes, self.end), [self.answer, *[None] * len(self.questions)]
+        return [
+            Row(account_messages(q.instruction, self.plans, account, answer, PROMPTS), q.reply, q.whole)
+            for q, answer in zip(self.questions, answers, strict=False)
+        ]
+
+
+class Asking:
+    """Draws what else an attempt could have been made at, from how often each aim holds in a walk.
+
+    Yes and no are about equally often the answer to each: otherwise its words would tell the answer, and a
+    model would learn not to look (Goyal et al., arXiv 1612.00837).
+    """
+
+    def __init__(self, walk: Walk):
+        self.space = space(walk[0].app)
+        groups = [aims for aims in by_goal(walk[0].app).values() if not aims[0].goal.ask]
+        self.aims = [aim for aims in groups for aim in aims]
+        sample = walk[:: max(1, len(walk) // 500)]
+        self.rates: list[float] = []  # seldom reached values of a goal count alike
+        for aims in groups:
+            rates = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
+            seldom = [rate for rate in rates if rate < _SELDOM]
+            self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
+
+    def draw(self, state: Mapping[str, Any], rng: Random) -> list[Asked]:
+        """Up to `_MORE` questions about a state, three in ten for two things."""
+        holds, more = [reached(aim, state) for aim in self.aims], {}
+        holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
+        for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
+            if rng.random() * (rate if success else 1 - rate) > min(rate, 1 - rate):
+                continue
+            parts = [aim]
+            others = [other for other in holding if are_apart([aim.goal, other.goal])]
+            if others and rng.random() < 0.3:
+                pair = rng.sample([aim, rng.choice(others)], 2)
+                parts = parts if self.space.is_committed(pair) else pair
+            text = sentence([reworded(part, rng) for part in parts])
+            more[text] = Asked(text, _reply(parts, state, Verdict(success), whole=False), success, False)
+        return rng.sample(list(more.values()), min(len(more), _MORE))
+
+
+def _reply(parts: Sequence[Aim], state: Mapping[str, Any], verdict: Verdict, whole: bool = True) -> str:
+    reply = f"{held(parts, state)}\n{format_verdict(verdict, details=False)}"
+    return reply if whole else reply.partition('"Redundant"')[0]
 
 
 class Witness:
@@ -88,27 +154,29 @@ def _within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
     return description(elements)
 
 
-def told_attempts(app: str, count: int, seed: int | str) -> list[Told]:
-    """`count` attempts at the judge's tasks, in windows of any look; faults as in `through_faults`.
+def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
+    """`count` attempts at the judge's tasks in the application of a walk; faults as in `through_faults`.
 
-    A third ask for one thing, half for two, the rest for three.
+    They start perturbed as in the train region.  A third ask for one thing, half for two, the rest for three.
     """
-    rng, tasks = Random(f"accounts {app} {seed}"), tasks_by_size(app)
+    app, asking = walk[0].app, Asking(walk)
+    rng = Random(f"accounts {app} {seed}")
+    tasks = {size: [task for task in judge_tasks(app) if len(task[0]) == size] for size in (1, 2, 3)}
 
     def draw() -> Told | None:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
         pool = tasks[size] or tasks[2]
-        told = _play(env, rng.choice(pool), pool, rng)
+        told = _play(env, rng.choice(pool), pool, asking, rng)
         return told if told.success or rng.random() < _FAILED else None
 
     with closing(opened(app)) as env:
         return list(islice(filter(None, through_faults(draw)), count))
 
 
-def told_rollouts(app: str, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
+def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
     """Rollouts at these tasks, played again for what they changed; labelled by the application's check."""
-    by_id = {task.id: (parts, task) for parts, task in tasks}
-    told = []
+    app, asking, by_id = walk[0].app, Asking(walk), {task.id: (parts, task) for parts, task in tasks}
+    told, rng = [], Random(f"rollouts of {app}")
     with closing(opened(app)) as env:
         for rollout in rollouts:
             parts, task = by_id[rollout.task_id]
@@ -121,20 +189,21 @@ def told_rollouts(app: str, rollouts: Sequence[Trajectory], tasks: Sequence[Samp
                 if not any(action.type.ends for action in step.actions):
                     witness.look()
             verdict = script_verdict(task, plans, bool(rollout.success), len(plans))
-            told.append(_told(rollout.instruction, parts, witness, plans, rollout.answer, verdict))
+            asked = Asked(rollout.instruction, _reply(parts, desk.state(), verdict), verdict.correct)
+            told.append(_told(asked, witness, plans, rollout.answer, asking, rng))
     return told
 
 
 def _told(
-    instruction: str, parts: Sequence[Aim], witness: Witness, plans: Sequence[str], answer: str | None,
-    verdict: Verdict,
-) -> Told:  # fmt: skip
-    reply = f"{held(parts, witness.desk.state())}\n{format_verdict(verdict, details=False)}"
-    changes = tuple(witness.changes)
-    return Told(instruction, tuple(plans), changes, witness.within(), answer, reply, verdict.correct)
+    asked: Asked, witness: Witness, plans: Sequence[str], answer: str | None, asking: Asking, rng: Random
+) -> Told:
+    more = [one for one in asking.draw(witness.desk.state(), rng) if one.instruction != asked.instruction]
+    return Told(tuple(plans), tuple(witness.changes), witness.within(), answer, (asked, *more))
 
 
-def _play(env: Environment, sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> Told:
+def _play(
+    env: Environment, sampled: SampledTask, others: Sequence[SampledTask], asking: Asking, rng: Random
+) -> Told:
     parts, task = sampled
     start = replace(task, view=draw_view(task.app, rng, "train") | {"scroll": 0})
     script = _script(sampled, others, rng)
@@ -161,7 +230,8 @@ def _play(env: Environment, sampled: SampledTask, others: Sequence[SampledTask],
             script = script[1:]
     last_plan, success = ending(env, answer)
     verdict = script_verdict(task, plans, success, len(plans) + 1)
-    return _told(task.instruction, parts, witness, [*plans, last_plan], answer, verdict)
+    asked = Asked(task.instruction, _reply(parts, desk.state(), verdict), success)
+    return _told(asked, witness, [*plans, last_plan], answer, asking, rng)
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:
@@ -184,13 +254,24 @@ def part_row(step: Transition, following: Transition | None, rng: Random) -> Row
     return Row(render(PROMPTS, "reading", picture=picture), _within(elements, box))
 
 
-def ruling_sampler(apps: Sequence[str], attempts: Sequence[Sequence[Told]]) -> Callable[[Random], Row]:
-    """Attempts in words to rule on, half of them with other names, with letters that a reader confused."""
+def ruling_sampler(
+    apps: Sequence[str], attempts: Sequence[Sequence[Told]], batch: int
+) -> Callable[[Random], list[Rows]]:
+    """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
 
-    def draw(rng: Random) -> Row:
-        i = rng.randrange(len(apps))
-        told = rng.choice(attempts[i])
-        return misread(renamed(told, names(apps[i]), rng) if rng.random() < 0.5 else told, rng).row
+    Those of a batch are of like length, so that little of it is padding.
+    """
+    ordered = sorted(
+        ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
+        key=lambda one: len("".join(one[1].changes) + one[1].end),
+    )
+    near = min(len(ordered), _NEAR * batch)
+
+    def draw(rng: Random) -> list[Rows]:
+        first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
+        drawn = rng.sample(ordered[first : first + near], min(batch, near))
+        told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one for app, one in drawn]
+        return [misread(one, rng).rows for one in told]
 
     return draw
 
@@ -227,10 +308,28 @@ def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
     """The attempt with other names, alike in all that is said of it: names are compared, not known."""
     if told.answer is not None:  # the answer depends on the name
         return told
-    held_, _, verdict = told.reply.partition("\n")
-    said = " ".join([told.instruction, held_, told.end, *told.plans, *told.changes])
-    rename = renaming(said, others, rng)
-    return replace(
-        told, instruction=rename(told.instruction), plans=tuple(map(rename, told.plans)),
-        changes=tuple(map(rename, told.changes)), end=rename(told.end), reply=f"{rename(held_)}\n{verdict}",
-    )  # fmt: skip
+    replies = [question.reply.partition("\n") for question in told.questions]
+    asked = [question.instruction for question in told.questions]
+    rename = renaming(
+        " ".join([*asked, *(held for held, *_ in replies), told.end, *told.plans, *told.changes]), others, rng
+    )
+    questions = tuple(
+        replace(question, instruction=rename(question.instruction), reply=f"{rename(held)}\n{verdict}")
+        for question, (held, _, verdict) in zip(told.questions, replies, strict=True)
+    )
+    plans, changes = (tuple(map(rename, texts)) for texts in (told.plans, told.changes))
+    return replace(told, plans=plans, changes=changes, end=rename(told.end), questions=questions)
+
+
+def renaming(said: str, others: tuple[str, ...], rng: Random) -> Callable[[str], str]:
+    """A function that gives the names that are `said` others, alike in all texts."""
+    old = sorted(set(_any_of(others).findall(said)))
+    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
+    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
+    return lambda text: _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
+
+
+@lru_cache
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")

@@ -7,22 +7,23 @@ heart is as good there.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 
 from PIL import Image
 
 from base_models.pointing import what_is
-from base_models.rows import SIZE, value_of
+from base_models.rows import SIZE, Row, swap_pictures, value_of
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import Transition, Walk, Walks, unambiguous
 from coda_lib.action import ActionError
 from coda_lib.executor import executor_messages
 from coda_lib.grammar import parse_actions
+from coda_lib.judge import Judge
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.planner import Observation, planner_messages
-from coda_lib.trajectory import decode_image
+from coda_lib.trajectory import Trajectory, decode_image
 from coda_study.evaluation.statistics import format_interval, wilson
 from sciencedesk.desk.elements import Element
 from sciencedesk.perturb import held_back
@@ -73,7 +74,7 @@ class Figure:
     held: bool
     asked: int
     right: int
-    right_otherwise: int
+    right_otherwise: int | None
 
 
 def questions(walks: Walks, known: set[bytes], most: int, rng: Random) -> list[Asked]:
@@ -130,15 +131,84 @@ def _kind(element: Element, places: dict[str, set[tuple[int, ...]]]) -> str:
 
 def measure(model: ChatModel, asked: Sequence[Asked]) -> list[Figure]:
     """The figures of a model that plans, if it is asked for values, or executes."""
-    own = model.generate([one.messages(one.screen) for one in asked], GREEDY, 0)
-    other = model.generate([one.messages(one.other) for one in asked], GREEDY, 0)
-    counts: dict[tuple[str, str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for one, *replies in zip(asked, own, other, strict=True):
-        count = counts[one.app, one.kind, one.held]
-        count[0] += 1
-        for i, reply in enumerate(replies, 1):
-            count[i] += one.right(reply)
-    return [Figure(*key, *count) for key, count in sorted(counts.items())]
+    right = []
+    for screens in ([one.screen for one in asked], [one.other for one in asked]):
+        messages = [one.messages(screen) for one, screen in zip(asked, screens, strict=True)]
+        replies = model.generate(messages, GREEDY, 0)
+        right.append([one.right(reply) for one, reply in zip(asked, replies, strict=True)])
+    return _counted([(one.app, one.kind, one.held) for one in asked], *right)
+
+
+def _counted(
+    keys: Sequence[tuple[str, str, bool]], own: Sequence[bool], other: Sequence[bool] | None
+) -> list[Figure]:
+    groups: dict[tuple[str, str, bool], list[int]] = defaultdict(list)
+    for i, key in enumerate(keys):
+        groups[key].append(i)
+    figures = []
+    for key, of_key in sorted(groups.items()):
+        right, *otherwise = (sum(hits[i] for i in of_key) for hits in (own, other) if hits is not None)
+        figures.append(Figure(*key, len(of_key), right, *(otherwise or [None])))
+    return figures
+
+
+def replied(model: ChatModel, kind: str, rows: Mapping[str, Sequence[Row]]) -> list[Figure]:
+    """The rows of each application that a model replies to exactly, and with the pictures of the next row."""
+    asked = [(app, row) for app, of_app in rows.items() for row in of_app]
+    turned = []
+    for of_app in rows.values():
+        for row, other in zip(of_app, [*of_app[1:], *of_app[:1]], strict=True):
+            turned.append(swap_pictures(row, iter([*other.pictures, *row.pictures]).__next__))
+    right = []
+    for messages in ([row for _, row in asked], turned):
+        replies = model.generate([row.messages for row in messages], GREEDY, 0)
+        right.append([reply == row.reply for reply, row in zip(replies, messages, strict=True)])
+    return _counted([(app, kind, False) for app, _ in asked], *right)
+
+
+def ruled(judge: Judge, rollouts: Sequence[Trajectory]) -> list[Figure]:
+    """What a judge's outcomes are worth on rollouts with known success, and with another task's screens.
+
+    Kinds: `rollouts` and `pairs` (as many solved as failed ones of each task with both) ruled rightly;
+    `accepted` ones that are solved; `solved` ones that are accepted.
+    """
+    count, others = len(rollouts), []
+    for i, rollout in enumerate(rollouts):
+        following = (rollouts[(i + k) % count] for k in range(1, count))
+        of_app = (t for t in following if t.app == rollout.app and t.task_id != rollout.task_id)
+        others.append(next(of_app, rollout))
+    truth, paired = [bool(t.success) for t in rollouts], set(map(id, pairs(rollouts)))
+    own = _accepted(judge, rollouts)
+    other = _accepted(judge, [shown_as(*both) for both in zip(rollouts, others, strict=True)])
+    kinds = {"rollouts": [True] * count, "pairs": [id(t) in paired for t in rollouts], "accepted": own,
+             "solved": truth}  # fmt: skip
+    figures = []
+    for kind, is_of_kind in kinds.items():
+        chosen = [i for i in range(count) if is_of_kind[i]]
+        right = [[accepted[i] == truth[i] for i in chosen] for accepted in (own, other)]
+        keys = [(rollouts[i].app, kind, False) for i in chosen]
+        figures += _counted(keys, right[0], None if kind == "accepted" else right[1])
+    return figures
+
+
+def _accepted(judge: Judge, rollouts: Sequence[Trajectory]) -> list[bool]:
+    return [judge.rule.outcome(voted.verdicts).success for voted in judge.vote(rollouts, 0)]
+
+
+def shown_as(rollout: Trajectory, other: Trajectory) -> Trajectory:
+    """A rollout with the last screens of another one."""
+    screens = [step.screenshot for step in other.steps][-len(rollout.steps) :]
+    screens = [*screens[:1] * (len(rollout.steps) - len(screens)), *screens]
+    steps = (replace(step, screenshot=screen) for step, screen in zip(rollout.steps, screens, strict=True))
+    return replace(rollout, steps=tuple(steps), final_screenshot=other.final_screenshot)
+
+
+def pairs(rollouts: Sequence[Trajectory]) -> list[Trajectory]:
+    """As many solved as failed rollouts of each task that has both: its words do not tell which."""
+    outcomes: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
+    for rollout in rollouts:
+        outcomes[rollout.task_id][bool(rollout.success)].append(rollout)
+    return [one for parts in outcomes.values() for part in parts for one in part[: min(map(len, parts))]]
 
 
 def table(figures: Iterable[Figure]) -> str:
@@ -146,7 +216,7 @@ def table(figures: Iterable[Figure]) -> str:
     head = "| application | kind | window | asked | right | with another screen |\n" + "| --- " * 6 + "|"
     rows = [
         (f.app, f.kind, "held back" if f.held else "seen", str(f.asked),
-         *(_share(right, f.asked) for right in (f.right, f.right_otherwise)))
+         *("" if right is None else _share(right, f.asked) for right in (f.right, f.right_otherwise)))
         for f in figures
     ]  # fmt: skip
     return "\n".join([head, *(f"| {' | '.join(row)} |" for row in rows)])

@@ -13,21 +13,20 @@ from random import Random
 import torch
 
 from base_models.accounts import Told, part_sampler, ruling_sampler
-from base_models.hindsight import Hindsight, hindsights, planner_row
+from base_models.hindsight import planner_row, reading
 from base_models.learning import train_language
 from base_models.letters import processor
 from base_models.network import Pointer
+from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
-from base_models.sources import how_to_sampler, mixed, planner_sampler, shown_names, value_sampler
-from base_models.walks import Walks, names, typed_words
+from base_models.walks import Walks, names, shown_names, typed_words
 
 LONGEST = 24  # letters of a name that a page has room for
 
 
 SEED = 7  # of the first weights of a language model
-HELD_ROWS = 200  # behind each figure of a learning curve
-CHEAP, PLANS, PARTS, RULINGS = 32, 12, 8, 12  # rows a step
+TEXTS, SCENES, PARTS, RULINGS = 32, 6, 8, 8  # rows, pairs of screens, parts of them or attempts a step
 
 
 @dataclass(frozen=True)
@@ -38,6 +37,7 @@ class Roles:
     planner: int = 12_000
     parts: int = 8_000
     rulings: int = 8_000
+    held: int = 200  # rows behind each figure of a learning curve
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Steps:
     tokens: int = 4_000
     pointing: int = 20_000
     screens: int = 20_000
+    held: int = 60  # pages, or screens of an application, behind each figure of a learning curve
 
 
 def known_names(walks: Walks) -> list[str]:
@@ -74,28 +75,34 @@ def train_to_see(
         train_tokens(folder, reader, known, steps.tokens)
         torch.manual_seed(SEED)
         pointer = Pointer(reader, len(processor().tokenizer))
-    train_pointing(folder, pointer, known, steps.pointing)
-    train_screens(folder, pointer, known, walks, unseen, steps.screens)
+    train_pointing(folder, pointer, known, steps.pointing, steps.held)
+    train_screens(folder, pointer, known, walks, unseen, steps.screens, steps.held)
     pointer.write(folder / "pointer.safetensors")
     return pointer
 
 
 def train_planner(
-    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks,
-    demonstrations: Sequence[Sequence[Sequence[Hindsight]]], steps: Roles,
+    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, demonstrations: Demonstrations,
+    shown: Demonstrations, taught: Taught, steps: Roles,
 ) -> None:  # fmt: skip
-    """Teach a network that sees to plan: how-tos and values without pictures first, which are cheap.
+    """Teach a network that sees to plan; texts first, which are cheap.
 
-    Writes the state and the learning curve of both stages, and planner.safetensors.
+    `shown` are demonstrations that nothing is learned from.  Writes the state and the learning curve of both
+    stages, and planner.safetensors.
     """
-    apps, rng = [walk[0].app for walk in walks], Random(HELD_OUT)
-    cheap = mixed(how_to_sampler(apps), value_sampler(apps), size=CHEAP)
-    texts = [cheap(rng) for _ in range(HELD_ROWS)]
-    train_language(folder, "how_tos", pointer, cheap, texts, steps.how_tos, CHEAP)
-    decisions = [decision for walk in unseen for decision in hindsights(walk[0].app, walk)]
-    rows = [planner_row(decision) for decision in rng.sample(decisions, min(len(decisions), HELD_ROWS))]
-    draw = planner_sampler(walks, demonstrations)
-    train_language(folder, "planner", pointer, draw, rows, steps.planner, PLANS)
+    rng, cheap = Random(HELD_OUT), text_sampler(taught)
+    texts = [row for _ in range(steps.held) for row in cheap(rng)]
+    train_language(
+        folder, "how_tos", pointer, lambda rng: [cheap(rng) for _ in range(TEXTS)], {"exact": texts},
+        steps.how_tos,
+    )  # fmt: skip
+    decided = [planner_row(decision) for of_app in shown for one in of_app for decision in one]
+    asked = (reading(step, rng) for walk in unseen for step in walk)
+    read = [planner_row(question) for question in asked if question]
+    held = {name: rng.sample(rows, min(len(rows), steps.held))
+            for name, rows in (("decided", decided), ("read", read)) if rows}  # fmt: skip
+    draw = planner_sampler(walks, demonstrations, taught, TEXTS, SCENES)
+    train_language(folder, "planner", pointer, draw, held, steps.planner)
     pointer.write(folder / "planner.safetensors")
 
 
@@ -108,12 +115,15 @@ def train_judge(
     Writes the state and the learning curve of both stages, and NAME.safetensors.
     """
     apps, rng = [walk[0].app for walk in walks], Random(HELD_OUT)
-    draw_unseen = part_sampler(unseen)
-    parts = [draw_unseen(rng) for _ in range(HELD_ROWS)]
-    train_language(folder, f"{name}_parts", pointer, part_sampler(walks), parts, steps.parts, PARTS)
-    kept = [told[HELD_ROWS // len(apps) :] for told in attempts]
-    held = [row for told in attempts for row in (told.row for told in told[: HELD_ROWS // len(apps)])]
+    draw_part, draw_unseen = part_sampler(walks), part_sampler(unseen)
+    parts = {"exact": [draw_unseen(rng) for _ in range(steps.held)]}
     train_language(
-        folder, f"{name}_rulings", pointer, ruling_sampler(apps, kept), held, steps.rulings, RULINGS
-    )
+        folder, f"{name}_parts", pointer, lambda rng: [[draw_part(rng)] for _ in range(PARTS)], parts,
+        steps.parts,
+    )  # fmt: skip
+    counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
+    parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
+    held = {"exact": [told.rows[0] for kept, _ in parts_of for told in kept]}
+    draw = ruling_sampler(apps, [learned for _, learned in parts_of], RULINGS)
+    train_language(folder, f"{name}_rulings", pointer, draw, held, steps.rulings)
     pointer.write(folder / f"{name}.safetensors")

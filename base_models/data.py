@@ -5,23 +5,22 @@ They are kept in files: an interrupted recipe goes on with the next file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, product, starmap
+from itertools import chain, product
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from base_models.attempts import Attempt, Question, labelled_attempts
-from base_models.checks import unseen_attempts
+from base_models.accounts import Asked, Told, told_attempts, told_rollouts
+from base_models.curriculum import Roles, Steps
 from base_models.hindsight import Hindsight
-from base_models.sources import UNSURE
+from base_models.planning import lessons
 from base_models.store import cached
-from base_models.text_attempts import text_attempts
 from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
-from base_models.walks import Made, Transition, Walk, Walks, collect, opened
+from base_models.walks import Made, Transition, Walks, collect, opened
 from coda_lib.action import Action, ActionType
 from coda_lib.agent import Agent, load_agent
 from coda_lib.applications import DESKTOP_APPS
@@ -30,39 +29,28 @@ from coda_lib.rollout import jobs, rollout
 from coda_lib.task import Task
 from coda_lib.trajectory import StopReason, Trajectory, load_trajectories, save_trajectories
 from sciencedesk.desk.elements import Element
+from sciencedesk.knowledge import kinds_of
 
 SEED = 0
-KINDS = (Action, ActionType, Attempt, Element, Hindsight, Question, Transition)  # of what is stored
+KINDS = (Action, ActionType, Asked, Element, Hindsight, Told, Transition)  # of what is stored
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Sizes of the recipe."""
 
-    walk: int = 20_000  # steps of random walk an application
-    test_walk: int = 1_500  # steps of other walks, for the figures
-    copying: int = 300  # steps of 64 texts without pictures
-    letters: int = 1_600  # steps of 16 pages
-    vision: int = 1_200  # steps of 16 screens and pages
-    pointing: int = 2_000  # steps of the executor's rows, for the reader
-    reader: int = 1_000  # steps of 24 screens
-    executor: int = 2_000  # steps of 16 screens with up to 32 plans each, 16 instructions or 16 texts
-    demonstrations: int = 800  # an application
-    how_tos: int = 400  # steps of 64 how-tos
-    values: int = 1_000  # steps of 48 values to copy
-    planner: int = 1_000  # steps of 32 rows
-    rollouts: int = 1_500  # tasks of the judge an application that the base planner tries
-    unseen: int = 1_500  # tasks of the development region an application, for the judges' figures
-    tries: int = 3  # episodes at each
-    attempts: int = 2_500  # an application, by script or of the rollouts, for the judge
-    in_words: int = 9_000  # attempts in words an application
-    rulings: int = 1_000  # steps of 64 attempts in words
-    screens: int = 1_200  # steps of 16 single screens
-    scripts: int = 150  # attempts by script an application, for the base judge
-    base_judge: int = 300  # steps of 8 attempts
-    judge: int = 2_400  # steps of 8 attempts
-    judged_walk: int = 20_000  # steps of the walk that judges learn from
-    samples: int = 1_000  # rows behind each figure of a card
+    split: int = 1  # of goals into those that the planner is taught and others (data/tasks/knowledge.yaml)
+    walk: int = 8_000  # steps of random walk an application
+    test_walk: int = 600  # steps of other walks, for the figures
+    demonstrations: int = 1_500  # an application
+    shown: int = 40  # demonstrations at tasks of the development region, for the figures
+    told: int = 2_000  # attempts in words an application
+    rollouts: int = 1_000  # tasks of the judge an application that the base planner tries
+    unseen: int = 200  # tasks of the development region an application, for the judges' figures
+    tries: int = 2  # episodes at each
+    samples: int = 200  # things of a kind behind each figure of a card
+    seeing: Steps = Steps()
+    roles: Roles = Roles()
 
     @classmethod
     def of(cls, apps: Sequence[str]) -> Recipe:
@@ -71,22 +59,26 @@ class Recipe:
 
     def scaled(self, scale: float) -> Recipe:
         """The recipe with a share of its samples and steps, for a trial."""
-        return replace(self, **{name: max(2, round(value * scale)) for name, value in vars(self).items()})
+
+        def smaller(sizes: Any, kept: Collection[str] = ()) -> Any:
+            counts = {name: count for name, count in vars(sizes).items()
+                      if isinstance(count, int) and name not in kept}  # fmt: skip
+            return replace(sizes, **{name: max(2, round(scale * count)) for name, count in counts.items()})
+
+        return replace(
+            smaller(self, ("split", "tries")), seeing=smaller(self.seeing), roles=smaller(self.roles)
+        )
 
 
-DESKTOP = Recipe(  # begins with ScienceDesk's executor: no copying, letters, pointing and reader
-    walk=6_000, test_walk=800, copying=0, letters=0, vision=800, pointing=0, reader=0, executor=1_000,
-    demonstrations=300, judged_walk=3_000, rollouts=50, unseen=30, tries=2, attempts=160, in_words=150,
-    scripts=60, rulings=400, screens=400, base_judge=200, judge=600, samples=600,
+DESKTOP = Recipe(  # begins with ScienceDesk's network that sees
+    walk=6_000, test_walk=800, demonstrations=300, shown=15, told=300, rollouts=50, unseen=30, samples=100,
+    seeing=Steps(letters=0, tokens=0, pointing=0, screens=10_000),
+    roles=Roles(how_tos=2_000, planner=6_000, parts=4_000, rulings=2_000),
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
-_PIECES = {
-    "walks": 500, "test_walks": 500, "demonstrations": 50, "in_words": 100, "scripts": 50, "attempts": 100,
-}  # fmt: skip
+_PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "shown": 15, "told": 100}
 _PIECE = 50  # tasks of rollouts
-# of random steps in demonstrations on real applications: with 60 % one in twelve on KAlgebra solved its task,
-# at 5 s each
-_SLIPS = 0.4
+SLIPS = 0.2  # share of random steps in demonstrations
 _AT_ONCE = 3  # windows of real applications; a fourth makes two cores no faster
 
 
@@ -141,68 +133,49 @@ class Data:
         return self._made("walks", self.recipe.walk, SEED, collect)
 
     @cached_property
-    def judged_walks(self) -> Walks:
-        """The beginnings of the walks; of real applications whole pieces are made, and no others."""
-        length = self.recipe.judged_walk
-        if self.is_real:
-            pieces = -(-length // _PIECES["walks"]) * _PIECES["walks"]
-            walks = self._made("walks", min(pieces, self.recipe.walk), SEED, collect)
-        else:
-            walks = self.walks
-        return [walk[:length] for walk in walks]
-
-    @cached_property
     def test_walks(self) -> Walks:
         return self._made("test_walks", self.recipe.test_walk, SEED + 1, partial(collect, region="test"))
 
+    @cached_property
+    def taught(self) -> dict[str, set[str]]:
+        """The goals of each application that the planner is taught."""
+        kinds = {app: kinds_of(app, self.recipe.split) for app in self.apps}
+        return {app: {goal for goal, kind in of_app.items() if kind == "taught"}
+                for app, of_app in kinds.items()}  # fmt: skip
+
     @property
     def demonstrations(self) -> list[list[list[Hindsight]]]:
-        slips = _SLIPS if self.is_real else UNSURE
-
-        def make(app: str, count: int, seed: int | str) -> list[list[Hindsight]]:
-            return demonstrations(app, count, slips, seed, self.is_real)
-
-        return self._made("demonstrations", self.recipe.demonstrations, SEED, make)
+        return self._made("demonstrations", self.recipe.demonstrations, SEED, self._demonstrate)
 
     @property
-    def in_words(self) -> list[list[Attempt]]:
-        return self._made("in_words", self.recipe.in_words, SEED, text_attempts)
+    def shown(self) -> list[list[list[Hindsight]]]:
+        """Demonstrations at tasks of the development region, without random steps."""
+        make = partial(self._demonstrate, unseen=True)
+        return self._made("shown", self.recipe.shown, SEED + 1, make)
+
+    def _demonstrate(
+        self, app: str, count: int, seed: int | str, unseen: bool = False
+    ) -> list[list[Hindsight]]:
+        tasks, slips = lessons(app, self.taught, unseen), 0.0 if unseen else SLIPS
+        return demonstrations(app, tasks, count, slips, seed, self.is_real and not unseen)
 
     @property
-    def scripts(self) -> list[list[Attempt]]:
-        return self._labelled("scripts", self.recipe.scripts, SEED + 1, [[] for _ in self.apps])
+    def told(self) -> list[list[Told]]:
+        """Attempts in words by script, with random steps."""
+        known = dict(zip(self.apps, self.walks, strict=True))
 
-    @property
-    def attempts(self) -> list[list[Attempt]]:
-        return self._labelled("attempts", self.recipe.attempts, SEED, self.rollouts())
+        def make(app: str, count: int, seed: int | str) -> list[Told]:
+            return told_attempts(known[app], count, seed)
 
-    def _labelled(
-        self, name: str, count: int, seed: int, rollouts: Sequence[list[Trajectory]]
-    ) -> list[list[Attempt]]:
-        known = dict(zip(self.apps, zip(self.judged_walks, rollouts, strict=True), strict=True))
+        return self._made("told", self.recipe.told, SEED, make)
 
-        def make(app: str, count: int, seed: int | str) -> list[Attempt]:
-            return labelled_attempts(*known[app], count, seed)
-
-        return self._made(name, count, seed, make)
-
-    def unseen_attempts(self) -> dict[str, list[Attempt]]:
-        """The attempts that the figures of both judges rest on, by kind."""
-        size, pieces = _PIECE if self.is_real else self.recipe.unseen, []
-        for app, walk, played in zip(self.apps, self.test_walks, self.rollouts(unseen=True), strict=True):
-            tasks = list(dict.fromkeys(trajectory.task_id for trajectory in played))
-            for start in range(0, len(tasks), size):
-                part = [rollout for rollout in played if rollout.task_id in tasks[start : start + size]]
-                pieces.append((f"{start:06}/{app}", walk, part))
-        count = max(1, self.recipe.samples // 3 // len(pieces))
-
-        def piece(name: str, walk: Walk, played: Sequence[Trajectory]) -> dict[str, list[Attempt]]:
-            made = partial(unseen_attempts, walk, played, count, f"{SEED + 1}/{name}")
-            return self._stored(f"unseen_attempts/{name}", made)
-
-        pieces.sort(key=lambda piece: piece[0])  # side by side are different applications
-        parts = _side_by_side(piece, pieces) if self.is_real else list(starmap(piece, pieces))
-        return {kind: [attempt for part in parts for attempt in part[kind]] for kind in parts[0]}
+    def told_rollouts(self) -> list[list[Told]]:
+        """The base planner's rollouts at the judge's tasks, in words."""
+        made = []
+        for app, walk, played in zip(self.apps, self.walks, self.rollouts(), strict=True):
+            make = partial(told_rollouts, walk, played, judge_tasks(app))
+            made.append(self._stored(f"told_rollouts/{app}", make))
+        return made
 
     def rollouts(self, unseen: bool = False) -> list[list[Trajectory]]:
         """The base planner's rollouts at the judge's tasks, or at `unseen` ones of the development region.

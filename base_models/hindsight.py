@@ -18,7 +18,7 @@ from base_models.walks import Transition, Walk, unambiguous
 from coda_lib.action import Action
 from coda_lib.environment import Environment
 from coda_lib.executor import solo_messages
-from coda_lib.judge import Verdict, format_verdict
+from coda_lib.judge import Verdict
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task, holds, lookup
 from coda_lib.trajectory import StopReason, decode_image
@@ -133,19 +133,6 @@ def reading(transition: Transition, rng: Random) -> Hindsight | None:
     return Hindsight(question, (), transition.screen, {"answer": answer}, Action.answer(answer))
 
 
-def undirected_step(walk: Walk, index: int, instruction: str, rng: Random) -> Hindsight:
-    """The next step of a walk, after up to three steps of it, under an instruction unrelated to it."""
-    following = walk[index]
-    past = tuple(t for t in walk[max(0, index - rng.randint(0, 3)) : index] if t.walk == following.walk)
-    return Hindsight(instruction, past, following.screen, following.step, following.action)
-
-
-def with_past(hindsight: Hindsight, rng: Random) -> Hindsight:
-    """The same decision after up to three aimless steps, as in an episode that has gone wrong."""
-    first = len(hindsight.aimless) - rng.randint(0, len(hindsight.aimless))
-    return replace(hindsight, history=hindsight.aimless[first:] + hindsight.history)
-
-
 def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     """The same decision under an instruction that asks for a second aim, before or after the first."""
     text = hindsight.instruction[:-1]
@@ -195,17 +182,6 @@ def _shown(value: Any) -> str:
         case dict():
             return ", ".join(f"{key} {_shown(part)}" for key, part in value.items())
     return str(value)
-
-
-def effects_of(plans: Sequence[str], pictures: Sequence[bytes]) -> list[str]:
-    """The visible effect of each step between two pictures: its plan, or `NOTHING` where they are equal."""
-    changes = zip(plans, pictures, pictures[1:], strict=False)  # DONE, FAIL and an answer add no picture
-    return [plan if before != after else NOTHING for plan, before, after in changes]
-
-
-def whole_reply(parts: Sequence[Aim], state: State, effects: Sequence[str], verdict: Verdict) -> str:
-    """The effects of the steps, what holds at the end, and the verdict, a line each."""
-    return f"{' '.join(effects)}\n{held(parts, state)}\n{format_verdict(verdict, details=False)}"
 
 
 def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:

@@ -7,8 +7,9 @@ stand still here: then each picture is encoded once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from os.path import commonprefix
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,12 +23,12 @@ from base_models.letters import processor
 from base_models.network import Pointer, weighted
 from base_models.packing import Item, Packed, Question, Shown, pack
 from base_models.plain import Tower
-from base_models.rows import Row
+from base_models.rows import Row, Rows
 from base_models.seeing import normalised, train
 
 IMAGE, SEEN = "<|image_pad|>", "<|vision_end|>"
 Show = Callable[[Image.Image], Shown]
-Draw = Callable[[Random], Row | Sequence[Row]]  # a row, or several about the same pictures
+Draw = Callable[[Random], Sequence[Rows]]  # a batch
 
 
 def as_pixels(picture: Image.Image) -> Shown:
@@ -52,9 +53,11 @@ class Encoded:
         return Shown(pixels, place=None, tokens=self._tokens[key])
 
 
-def item_of(rows: Row | Sequence[Row], show: Show) -> Item:
-    """The item of rows about the same pictures: these stand there once, before all questions."""
-    rows = [rows] if isinstance(rows, Row) else rows
+def item_of(rows: Rows, show: Show) -> Item:
+    """The item of rows about the same pictures: these stand there once, before all questions.
+
+    So does the text after them as far as it is the same for all.
+    """
     texts = [_processor().apply_chat_template(row.messages, tokenize=False, add_generation_prompt=True)
              for row in rows]  # fmt: skip
     before, marker, _ = texts[0].rpartition(SEEN)
@@ -65,10 +68,14 @@ def item_of(rows: Row | Sequence[Row], show: Show) -> Item:
     if marker:
         shared[-1] += _encode(marker)
     begin = len(before) + len(marker) if marker else len(first)
+    prompts = [_encode(text[begin:]) for row, text in zip(rows, texts, strict=True)]
+    common = len(commonprefix([prompt[:-1] for prompt in prompts])) if len(prompts) > 1 else 0
+    shared[-1] += prompts[0][:common]
     questions = []
-    for row, text in zip(rows, texts, strict=True):
+    for row, prompt in zip(rows, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
-        questions.append(Question(_encode(text[begin:] + row.given), _encode(row.reply + end)))
+        look = {0: row.look} if row.look else {}
+        questions.append(Question(prompt[common:], _encode(row.reply + end), find=look))
     return Item(shared, questions)
 
 
@@ -87,27 +94,31 @@ def packed(items: Sequence[Item]) -> Packed:
 
 
 def train_language(
-    folder: Path, stage: str, pointer: Pointer, draw: Draw, unseen: Sequence[Row], steps: int, batch: int,
+    folder: Path, stage: str, pointer: Pointer, draw: Draw, unseen: Mapping[str, Sequence[Row]], steps: int,
     rate: float = 1e-3, seed: int = 0,
 ) -> None:  # fmt: skip
     """Teach the language model the replies of a sampler; the tower stands still.  Goes on where it was.
 
-    Writes STAGE.pt and STAGE.jsonl, which has the share of `unseen` rows that are replied to exactly.
+    Writes STAGE.pt and STAGE.jsonl, which has the shares of `unseen` rows, by kind, that are replied to
+    exactly.
     """
     torch.manual_seed(seed)
     pointer.reader.requires_grad_(False)
     show = Encoded(pointer.reader.tower)
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        return weighted(pointer.losses(packed([item_of(draw(rng), show) for _ in range(batch)])))
+        return weighted(pointer.losses(packed([item_of(rows, show) for rows in draw(rng)])))
 
-    train(folder, stage, pointer, loss_of, lambda: {"exact": exact(pointer, unseen, show)}, steps, rate, seed)
+    def measure() -> dict[str, float]:
+        return {kind: exact(pointer, rows, show) for kind, rows in unseen.items() if rows}
+
+    train(folder, stage, pointer, loss_of, measure, steps, rate, seed)
 
 
 def exact(pointer: Pointer, rows: Sequence[Row], show: Show, at_once: int = 20) -> float:
     """The share of rows whose reply is the most likely one, token by token."""
     right = []
     for i in range(0, len(rows), at_once):
-        batch = packed([item_of(row, show) for row in rows[i : i + at_once]])
+        batch = packed([item_of([row], show) for row in rows[i : i + at_once]])
         right += pointer.told(batch).all(-1).tolist()
     return round(float(np.mean(right)), 4)

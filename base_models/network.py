@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
+from transformers.utils import logging
 
 from base_models.letters import processor
 from base_models.packing import COLUMNS, NOWHERE, ROWS, Packed
@@ -136,6 +137,7 @@ class Pointer(nn.Module):
         """Write what transformers loads, in 16 bits and without the helps: a checkpoint as on a hub."""
         words = processor()
         network = joined(self.reader.tower, self.language, words.tokenizer)
+        logging.disable_progress_bar()  # of the weights, which are few
         with replaced_folder(folder) as temporary:
             network.to(torch.bfloat16).save_pretrained(temporary)
             words.save_pretrained(temporary)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from base_models.accounts import part_sampler
 from base_models.hindsight import hindsights, solo_row
 from base_models.learning import as_pixels, item_of, packed
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
@@ -39,7 +40,6 @@ from sciencedesk.script import action_of, to_plan
 ASKED = 8  # about a picture, at most
 SCREENS = 3  # of walks a step
 UNPOINTED = ("read", "on", "type")  # kinds of questions that are answered in letters
-HELD_PAGES = 60  # pages, or screens of an application, behind each figure
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
 
@@ -225,19 +225,25 @@ def shares(pointer: Pointer, asking: Asking, pages: Sequence[Page]) -> dict[str,
         other += [hit for kind, hit in turned if kind not in UNPOINTED]
     clicks = [hit for kind, hits in own.items() if kind not in UNPOINTED for hit in hits]
     figures = own | {"clicks": clicks, "other": other}
-    return {name: round(float(np.mean(hits)), 3) for name, hits in sorted(figures.items())}
+    return {name: round(float(np.mean(hits)), 3) for name, hits in sorted(figures.items()) if hits}
 
 
 def train_pointing(
-    folder: Path, pointer: Pointer, names: Sequence[str], steps: int, rate: float = 2e-3, seed: int = 7
+    folder: Path,
+    pointer: Pointer,
+    names: Sequence[str],
+    steps: int,
+    held: int,
+    rate: float = 2e-3,
+    seed: int = 7,
 ) -> None:
     """Teach a language model to point with a tower that reads; goes on where it was interrupted.
 
-    Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on held-out pages
-    of invented names.
+    Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on `held` pages of
+    invented names a size.
     """
     asking, unseen, rng = Asking(names, 0.7), Asking(["x"] * 60, 1.0), Random(HELD_OUT)
-    pages = {size: [unseen.draw(rng, size) for _ in range(HELD_PAGES)] for size, *_ in SIZES}
+    pages = {size: [unseen.draw(rng, size) for _ in range(held)] for size, *_ in SIZES}
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
         size, count = draw_size(rng)
@@ -252,31 +258,34 @@ def train_pointing(
 
 def train_screens(
     folder: Path, pointer: Pointer, names: Sequence[str], walks: Walks, unseen: Walks, steps: int,
-    rate: float = 1e-3, seed: int = 8,
+    held: int, rate: float = 1.5e-3, seed: int = 8,
 ) -> None:  # fmt: skip
     """Go on with whole screens of walks, in half of the steps.
 
-    Of the others most are pages, so that names stay read, and the rest instructions with the next action, in
-    hindsight of one or two steps of a walk: for an executor without a planner.  Writes screens.pt and
-    screens.jsonl, which has the replies right on `unseen` walks by application.
+    Of the others most are pages, so that names stay read; the rest are parts of screens to read out, for they
+    have most letters, and instructions with the next action, in hindsight of one or two steps of a walk, for
+    an executor without a planner.  Writes screens.pt and screens.jsonl, which has the replies right on
+    `held` screens of `unseen` walks by application.
     """
-    decisions = [hindsights(walk[0].app, walk) for walk in walks]
+    decisions, draw_part = [hindsights(walk[0].app, walk) for walk in walks], part_sampler(walks)
     asking, rng = Asking(names, 0.7), Random(HELD_OUT)
-    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(HELD_PAGES)]
+    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(held)]
     screens = {
-        walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(HELD_PAGES)] for walk in unseen
+        walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(held)] for walk in unseen
     }
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
         dice = rng.random()
         if dice < 0.5:
             items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(SCREENS)]
-        elif dice < 0.85:
+        elif dice < 0.8:
             size, count = draw_size(rng)
             items = [asking.draw(rng, size).item for _ in range(count)]
+        elif dice < 0.92:
+            items = [item_of([draw_part(rng)], as_pixels) for _ in range(SCREENS)]
         else:
             rows = [solo_row(rng.choice(rng.choice(decisions))) for _ in range(SCREENS)]
-            items = [item_of(row, as_pixels) for row in rows]
+            items = [item_of([row], as_pixels) for row in rows]
         return weighted(pointer.losses(packed(items)))
 
     def measure() -> dict[str, Any]:

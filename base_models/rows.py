@@ -6,21 +6,18 @@ reads screens out.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from random import Random
 from typing import Any
 
 from PIL import Image
 
 from base_models.architecture import GRID
-from base_models.walks import Transition, Walk, unambiguous
+from base_models.walks import Transition
 from coda_lib.action import Action
 from coda_lib.executor import executor_messages
 from coda_lib.grammar import format_action
-from coda_lib.judge import judge_messages
 from coda_lib.models.chat import Message
 from coda_lib.planner import Observation
 from coda_lib.trajectory import decode_image
@@ -36,32 +33,24 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 
 @dataclass(frozen=True)
-class LabelledScreen:
-    """What a screen shows: its elements and, of a page of names, its letters with middles (x, y) in px."""
-
-    screen: bytes  # PNG
-    elements: tuple[Element, ...]
-    letters: tuple[tuple[float, float, str], ...] = ()
-
-
-@dataclass(frozen=True)
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    The text `given` stands before the reply and is not learned.  `screen` is its one picture, if what it
-    shows is to be learned.
+    A head that points is shown where to `look`: tokens of the last picture, at the reply's first token.
     """
 
     messages: list[Message]
     reply: str
     whole: bool = True
-    given: str = ""
-    screen: LabelledScreen | None = None
+    look: tuple[int, ...] = ()
 
     @property
     def pictures(self) -> list[Image.Image]:
         parts = (part for message in self.messages for part in message["content"])
         return [part["image"] for part in parts if part["type"] == "image"]
+
+
+Rows = Sequence[Row]  # about the same pictures
 
 
 def on_grid(action: Action) -> str:
@@ -73,35 +62,6 @@ def on_grid(action: Action) -> str:
     points = {"x": WIDTH, "y": HEIGHT, "x2": WIDTH, "y2": HEIGHT}
     snapped = {name: snap(getattr(action, name), side) for name, side in points.items()}
     return format_action(replace(action, **snapped), SIZE)
-
-
-def grounding_row(transition: Transition, rng: Random, texts: Sequence[str], even: bool = False) -> Row:
-    """A plan about anything visible on a screen, or one of `texts` to type, and its action.
-
-    What an application draws itself (planets, atoms, peaks, ticks) moves and is learned last.  It is drawn
-    more often than the rest; with `even` all elements are equally likely.
-    """
-    clear = unambiguous(transition.elements)
-    dice = rng.random()
-    rows, sliders, targets = ([e for e in clear if e.role == role] for role in ("row", "slider", "target"))
-    if dice < 0.22:
-        step = typed(rng, texts)
-    elif dice < 0.26 and not transition.step.keys() & {"click", "type"}:
-        step = transition.step
-    elif dice < 0.36 and (sliders or len(rows) > 1):
-        step = dragged(sliders[0] if sliders else rng.choice(rows), clear, rng)
-    else:
-        step = clicked(rng.choice(targets if targets and dice < 0.62 and not even else clear), rng)
-    return _executor_row(transition, step)
-
-
-def element_row(screen: Transition | LabelledScreen, element: Element, rng: Random) -> Row:
-    """A plan about one element of a screen, and its action."""
-    clear = unambiguous(screen.elements)
-    in_list = element.role == "row" and sum(e.role == "row" for e in clear) > 1
-    drag = element.role == "slider" or (in_list and rng.random() < 0.2)
-    step = dragged(element, clear, rng) if drag else clicked(element, rng)
-    return _executor_row(screen, step)
 
 
 def typed(rng: Random, texts: Sequence[str]) -> dict[str, Any]:
@@ -128,42 +88,17 @@ def clicked(element: Element, rng: Random) -> dict[str, Any]:
     return {rng.choices(["click", "double", "right"], [0.84, 0.08, 0.08])[0]: element.name}
 
 
-def _executor_row(screen: Transition | LabelledScreen, step: dict[str, Any]) -> Row:
+def executor_row(screen: Transition, step: dict[str, Any]) -> Row:
+    """The executor's prompt for a script step, and its action."""
     picture, centers = decode_image(screen.screen), {e.name: e.center for e in screen.elements}
     messages = executor_messages(Observation("", (), picture, picture), to_plan(step), PROMPTS)
-    return Row(messages, on_grid(action_of(step, centers.__getitem__)), screen=labelled(screen))
+    return Row(messages, on_grid(action_of(step, centers.__getitem__)))
 
 
 def value_of(element: Element) -> str:
     """The value of a text 'name: value'; empty if it is none or shows none."""
     name, _, value = element.text.partition(": ")
     return value if element.role == "value" and name == element.name and value != "-" else ""
-
-
-def labelled(screen: Transition | LabelledScreen) -> LabelledScreen:
-    """What a step of a walk shows."""
-    return screen if isinstance(screen, LabelledScreen) else LabelledScreen(screen.screen, screen.elements)
-
-
-def moving(walk: Walk) -> list[tuple[Transition, list[Element]]]:
-    """Each screen with its elements that are not always at one place: rows, drawn objects, handles, menus.
-
-    An executor that knows the usual points by heart is right nearly everywhere else, and wrong here.
-    """
-    clear, places = [unambiguous(transition.elements) for transition in walk], defaultdict(set)
-    for element in chain.from_iterable(clear):
-        places[element.name].add(element.box[:2])
-    return [
-        (transition, [e for e in elements if e.role in MOVING or len(places[e.name]) > 1])
-        for transition, elements in zip(walk, clear, strict=True)
-    ]
-
-
-def copying_row(rng: Random, texts: Sequence[str]) -> Row:
-    """A plan to type a text, without a picture."""
-    step = typed(rng, texts)
-    messages = [{"role": "user", "content": [{"type": "text", "text": to_plan(step)}]}]
-    return Row(messages, on_grid(Action.type_text(step["type"])))
 
 
 def description(elements: Sequence[Element]) -> str:
@@ -176,12 +111,6 @@ def description(elements: Sequence[Element]) -> str:
             texts.append(element.text if element.role == "value" else f"{element.name} {element.text}")
     texts += [element.name for element in elements if element.role == "row"]
     return ". ".join(texts) + "."
-
-
-def description_row(transition: Transition) -> Row:
-    """A screen to read out, in the judge's prompt."""
-    messages = judge_messages(READING, [decode_image(transition.screen)], None, PROMPTS)
-    return Row(messages, description(transition.elements))
 
 
 def without_pictures(row: Row) -> Row:

@@ -11,12 +11,9 @@ from collections.abc import Sequence
 from random import Random
 
 import numpy as np
-from PIL import Image
 from PySide6.QtCore import QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QColor, QFont, QImage, QPainter, QPen, QPolygonF
 
-from base_models.rows import LabelledScreen
-from coda_lib.trajectory import encode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.desk.qt import application
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
@@ -34,12 +31,6 @@ _CLEAR = QColor(255, 255, 255, 190)
 
 
 Letters = tuple[tuple[float, float, str], ...]  # middles (x, y) in px
-
-
-def draw_page(names: Sequence[str], rng: Random, invented: float = 0.0) -> LabelledScreen:
-    """A page with some of these names; `invented` is the share of names that mean nothing."""
-    pixels, elements, letters = draw_crop(names, rng, invented, (WIDTH, HEIGHT))
-    return LabelledScreen(encode_image(Image.fromarray(pixels)), elements, letters)
 
 
 def draw_crop(

@@ -20,7 +20,6 @@ from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from base_models.walks import (
     Walk,
-    Walks,
     names,
     opened,
     perform,
@@ -34,9 +33,10 @@ from coda_lib.applications import APPS, DESKTOP_APPS
 from coda_lib.environment import Environment
 from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task
-from coda_lib.trajectory import StopReason, decode_image
+from coda_lib.trajectory import StopReason
 from sciencedesk.goals import Aim
 from sciencedesk.make import defaults
+from sciencedesk.perturb import Guide, draw_view, perturbed
 from sciencedesk.script import ScriptError, to_plan
 from sciencedesk.space import draw_with_aims, space
 
@@ -125,14 +125,13 @@ def _held_out(app: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def value_row(sampled: SampledTask, others: Sequence[str], rng: Random, screens: Walk = ()) -> Row | None:
+def value_row(sampled: SampledTask, others: Sequence[str], rng: Random) -> Row | None:
     """A step of a task's script that names what the instruction names, after the steps before it.
 
     None if no step does, or if under the new names it asks for what belongs to another region.  In half of
     the rows the names of the task's values are others, in half its numbers.  `others` are names of other
     applications; only a single aim gets names of its own application and other numbers, since two aims might
-    together be a task to test with.  A question stays as it is: its answer depends on the name.  With
-    `screens` the row has the pictures of a random step of them: it teaches no workflow.
+    together be a task to test with.  A question stays as it is: its answer depends on the name.
     """
     parts, task = sampled
     texts, plain = [task.instruction, *map(to_plan, task.solution)], plain_names(task.app)
@@ -151,11 +150,7 @@ def value_row(sampled: SampledTask, others: Sequence[str], rng: Random, screens:
     if not naming:
         return None
     i = rng.choice(naming)
-    if not screens:
-        return text_row(instruction, plans[:i], plans[i])
-    seen = rng.choice(screens)
-    previous, current = decode_image(seen.screen), decode_image(seen.next_screen)
-    return planned_row(instruction, plans[:i], plans[i], previous, current)
+    return text_row(instruction, plans[:i], plans[i])
 
 
 def _words(text: str) -> set[str]:
@@ -194,15 +189,6 @@ def foreign_names(app: str) -> tuple[str, ...]:
     return tuple(sorted({name for other in APPS for name in plain_names(other) if name.lower() not in known}))
 
 
-def draw_value_row(apps: Sequence[str], rng: Random, walks: Walks = ()) -> Row:
-    """A `value_row` of a random task of any of `apps`, with pictures if there are `walks` of each."""
-    while True:
-        i = rng.randrange(len(apps))
-        sampled, screens = rng.choice(planner_tasks(apps[i])), walks[i] if walks else ()
-        if row := value_row(sampled, foreign_names(apps[i]), rng, screens):
-            return row
-
-
 # -- demonstrations ----------------------------------------------------------------------------------------
 
 
@@ -211,16 +197,22 @@ def demonstrate(
 ) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
-    After a slip that the script cannot go on from, the script of the present aim starts again.  Where the
-    task is not solved within its step limit there are none, or with `unsolved` those until then.
+    It starts perturbed as in the train region.  After a slip that the script cannot go on from, the script of
+    the present aim starts again.  Where the task is not solved within its step limit there are none, or with
+    `unsolved` those until then.
     """
+    if task.ans:  # another start might ask for another value
+        task = replace(task, view=draw_view(task.app, rng, "train"))
+    else:
+        task = perturbed(task, rng.randrange(2**31), "train")
     env.reset(task)
-    desk, steps, answer = window_of(env), [], None
+    guide, desk, steps, answer = Guide(env, task), window_of(env), [], None
     for aim in parts:
         script = list(aim.solution)
         while script and (aim.goal.ask or not reached(aim, desk.state())):
             slip = rng.random() < slips
-            step = random_step(desk, rng) if slip else script[0]
+            need = None if slip else guide.before(script[0])
+            step = random_step(desk, rng) if slip else need or script[0]
             try:
                 steps.append(perform(desk, step, steps[-1] if steps else None))
             except ScriptError:
@@ -230,7 +222,7 @@ def demonstrate(
                 continue
             answer = step.get("answer")
             if not slip:
-                script = script[1:]
+                script = script if need else script[1:]
             elif "type" in script[0]:  # the field to type into may have lost the focus
                 script = list(aim.solution)
             if len(steps) >= task.steps:
@@ -250,10 +242,10 @@ def _decisions(task: Task, steps: Walk) -> list[Hindsight]:
 
 
 def demonstrations(
-    app: str, count: int, slips: float, seed: int | str, unsolved: bool = False
+    app: str, tasks: Sequence[SampledTask], count: int, slips: float, seed: int | str, unsolved: bool = False
 ) -> list[list[Hindsight]]:
     """Decisions of `count` demonstrations that solved their task (`unsolved`: any); see `through_faults`."""
-    rng, tasks = Random(f"demonstrations of {app} {seed}"), planner_tasks(app)
+    rng = Random(f"demonstrations of {app} {seed}")
     with closing(opened(app)) as env:
         tried = through_faults(lambda: demonstrate(env, *rng.choice(tasks), rng, slips, unsolved))
         return list(islice(filter(None, tried), count))

@@ -231,6 +231,11 @@ def by_goal(app: str) -> dict[str, list[Aim]]:
     return groups
 
 
+def shown_names(walk: Walk) -> set[str]:
+    """The names that a walk shows."""
+    return {element.name for step in walk for element in step.elements if element.name}
+
+
 def random_step(desk: Window, rng: Random, clicked: str = "") -> dict[str, Any]:
     """A random script step the screen allows; a field mostly gets what is typed there after `clicked`."""
     if desk.typing and rng.random() < 0.6:

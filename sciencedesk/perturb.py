@@ -166,31 +166,44 @@ def _aims_by_text(app: str) -> dict[str, tuple[Goal, str]]:
 # ---- scripts ---------------------------------------------------------------------------------------------
 
 
+class Guide:
+    """What a perturbed start of a task, which `env` was just reset to, needs before the steps of a script."""
+
+    def __init__(self, env: Environment, task: Task):
+        self.env, self.is_real = env, task.app in DESKTOP_APPS
+        self.home = task.view.get("home")
+        self.covered = not self.is_real and bool(env.desk.view.get("open"))
+
+    def before(self, step: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The next step that is needed before this one; None if there is none.  Asked until then."""
+        ((kind, what),) = step.items()
+        if self.is_real:
+            return self.env.way_to(step.get("click", ""))
+        if self.covered:
+            self.covered = False
+            return {"press": "esc"}
+        if kind not in ("click", "double", "right", "drag", "scroll"):
+            return None
+        for name in what if kind == "drag" else [what if isinstance(what, str) else what[0]]:
+            home = self.home
+            is_there = home and name in self.env.desk.names_on(home)
+            if is_there or name in self.env.desk.pages:
+                self.home = None
+            if need := {"click": home} if is_there else _way_to(self.env, name):
+                return need
+        return None
+
+
 def walk(env: Environment, task: Task) -> Iterator[tuple[Mapping[str, Any], Action]]:
     """Perform a task's script and what a perturbed start needs in between; gives each step with its action.
 
     ScriptError if it cannot run.
     """
     env.reset(task)
-    if task.app in DESKTOP_APPS:
-        for step in task.solution:
-            while need := env.way_to(step.get("click", "")):
-                yield _do(env, need)
-            yield _do(env, step)
-        return
-    if env.desk.view.get("open"):
-        yield _do(env, {"press": "esc"})
-    home = task.view.get("home")
+    guide = Guide(env, task)
     for step in task.solution:
-        ((kind, what),) = step.items()
-        if kind in ("click", "double", "right", "drag", "scroll"):
-            for name in what if kind == "drag" else [what if isinstance(what, str) else what[0]]:
-                if home and name in env.desk.names_on(home):
-                    yield _do(env, {"click": home})
-                if name in env.desk.pages or (home and name in env.desk.names_on(home)):
-                    home = None
-                while need := _way_to(env, name):
-                    yield _do(env, need)
+        while need := guide.before(step):
+            yield _do(env, need)
         yield _do(env, step)
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from base_models.accounts import (
     MISREAD,
+    Asked,
     Told,
     Witness,
     misread,
@@ -32,21 +33,35 @@ NAMES = ("Elevation", "Geology", "Roads", "Mizar", "Traffic")
 
 
 @pytest.fixture(scope="module")
-def told():
-    return [attempt for app in ("gis", "algebra") for attempt in told_attempts(app, 25, 1)]
+def told(walks):
+    return [
+        told for walk in walks if walk[0].app in ("gis", "algebra") for told in told_attempts(walk, 25, 1)
+    ]
 
 
 def test_attempts_tell_each_step_and_the_verdict_is_the_applications(told):
     for attempt in told:
-        verdict = parse_verdict(attempt.reply)
-        assert verdict.correct == attempt.success
         assert len(attempt.changes) == len(attempt.plans) - 1
-        text = attempt.row.messages[0]["content"][0]["text"]
-        assert all(plan in text for plan in attempt.plans) and attempt.instruction in text
-        assert text.index(f"End: {attempt.end}") < text.rindex(attempt.instruction)
+        rows = attempt.rows
+        for question, row in zip(attempt.questions, rows, strict=True):
+            text = row.messages[0]["content"][0]["text"]
+            assert all(plan in text for plan in attempt.plans) and question.instruction in text
+            assert text.index(f"End: {attempt.end}") < text.rindex(question.instruction)
+            assert f'"Correctness": {str(question.success).lower()}' in row.reply
+        assert parse_verdict(rows[0].reply).correct == attempt.success and rows[0].whole
+        assert not any(row.whole for row in rows[1:])
     assert 0.15 < sum(attempt.success for attempt in told) / len(told) < 0.85
     assert {"DONE"} < {attempt.plans[-1] for attempt in told} or any(a.answer for a in told)
-    assert len({attempt.reply for attempt in told}) > 10
+    assert len({attempt.rows[0].reply for attempt in told}) > 10
+
+
+def test_an_attempt_has_more_questions_and_half_of_the_answers_are_yes(told):
+    more = [question for attempt in told for question in attempt.questions[1:]]
+    assert len(more) > 2 * len(told)
+    assert 0.35 < sum(question.success for question in more) / len(more) < 0.65
+    for attempt in told:
+        asked = [question.instruction for question in attempt.questions]
+        assert len({*asked}) == len(asked)
 
 
 def test_a_witness_tells_what_a_reader_could_see():
@@ -73,11 +88,11 @@ def test_a_witness_tells_what_a_reader_could_see():
 
 def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
     said = "Elevation 1240 m. Roads. Opacity 50. " * 40
-    attempt = Told("show the roads", ("DONE",), (), said, None, "on\n{}", True)
+    attempt = Told(("DONE",), (), said, None, (Asked("show the roads", "on\n{}", True),))
     shares = set()
     for seed in range(40):
         wrong = misread(attempt, Random(seed))
-        assert (wrong.instruction, wrong.plans, wrong.reply) == (attempt.instruction, attempt.plans, "on\n{}")
+        assert (wrong.questions, wrong.plans) == (attempt.questions, attempt.plans)
         kept = sum(a == b for a, b in zip(wrong.end.split(), said.split(), strict=False))
         shares.add(wrong.end == said)
         assert wrong.end.count(" ") == said.count(" ") and kept >= 0
@@ -86,19 +101,23 @@ def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
 
 
 def test_names_change_alike_everywhere():
-    plans, reply = ("Click 'Roads'.", "DONE"), 'Roads\n{"Correctness": true}'
-    attempt = Told("show Roads", plans, ("Roads: on. Geology.",), "Roads. Geology.", None, reply, True)
+    asked = [Asked("show Roads", 'Roads\n{"Correctness": true}', True), Asked("hide Roads", "-\n{}", False)]
+    attempt = Told(
+        ("Click 'Roads'.", "DONE"), ("Roads: on. Geology.",), "Roads. Geology.", None, tuple(asked)
+    )
     for seed in range(20):
         other = renamed(attempt, NAMES, Random(seed))
-        (name,) = [name for name in NAMES if other.instruction == f"show {name}"]
-        assert other.plans[0] == f"Click '{name}'." and other.reply.startswith(f"{name}\n")
+        first, second = other.questions
+        (name,) = [name for name in NAMES if first.instruction == f"show {name}"]
+        assert second.instruction == f"hide {name}" and second.reply == "-\n{}"
+        assert other.plans[0] == f"Click '{name}'." and first.reply.startswith(f"{name}\n")
         assert other.changes[0].startswith(f"{name}: on. ") and other.end.startswith(f"{name}. ")
         assert len({word.strip(".") for word in other.end.split()}) == 2
-    asked = Told("How many?", (), (), "Roads.", "3", "3\n{}", True)
-    assert renamed(asked, NAMES, Random(1)) == asked
+    answered = Told((), (), "Roads.", "3", (Asked("How many?", "3\n{}", True),))
+    assert renamed(answered, NAMES, Random(1)) == answered
 
 
-def test_rollouts_are_told_as_they_were_played():
+def test_rollouts_are_told_as_they_were_played(walks):
     """Played by a script: what each step changed, and what the application's check said."""
     tasks = [sampled for sampled in judge_tasks("gis") if sampled[1].grade == "A" and not sampled[1].ans][:3]
     with opened("gis") as env:
@@ -108,8 +127,12 @@ def test_rollouts_are_told_as_they_were_played():
 
         agent = ScriptAgent({task.instruction: task.solution for _, task in tasks}, read)
         rollouts = [play(agent, env, task, 0, 0)[0] for _, task in tasks]
-    for told, rollout in zip(told_rollouts("gis", rollouts, tasks), rollouts, strict=True):
-        assert told.success and parse_verdict(told.reply).correct and told.instruction == rollout.instruction
+    (walk,) = [walk for walk in walks if walk[0].app == "gis"]
+    for told, rollout in zip(told_rollouts(walk, rollouts, tasks), rollouts, strict=True):
+        asked = told.questions[0]
+        assert (
+            told.success and parse_verdict(asked.reply).correct and asked.instruction == rollout.instruction
+        )
         assert told.plans == tuple(step.plan for step in rollout.steps)
         account = accounts(lambda pictures: [f"{p.size}" for p in pictures], [rollout])[0]
         assert len(told.changes) == len(account.changes) == len(told.plans) - 1
@@ -127,5 +150,11 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
         texts.add(row.reply)
         assert row.messages[0]["content"][-1]["text"] == "What is on the screen?" and row.reply.endswith(".")
     assert (336, 252) in sizes and len(sizes) > 2 and len(texts) > 5
-    row = ruling_sampler(["gis"], [told_attempts("gis", 3, 1)])(rng)
-    assert not row.pictures and "Correctness" in row.reply
+
+
+def test_a_batch_of_rulings_has_attempts_of_like_length(told):
+    draw, rng = ruling_sampler(["gis", "algebra"], [told[:25], told[25:]], 2), Random(1)
+    batches = [draw(rng) for _ in range(20)]
+    assert all(len(batch) == 2 and not row.pictures for batch in batches for rows in batch for row in rows)
+    assert all('"Correctness"' in row.reply for batch in batches for rows in batch for row in rows)
+    assert len({rows[0].reply for batch in batches for rows in batch}) > 8

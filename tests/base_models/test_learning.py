@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import numpy as np
 import pytest
 import torch
@@ -14,7 +12,7 @@ from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import NOWHERE
 from base_models.plain import joined
-from base_models.rows import Row, copying_row
+from base_models.rows import Row
 from base_models.seeing import Reader
 from base_models.training_tasks import planned_row, text_row
 from coda_lib.models.local import encode
@@ -37,7 +35,7 @@ ROWS = {
         [{"role": "user", "content": [
             {"type": "text", "text": "It shows "}, {"type": "image", "image": picture(3, (105, 63))},
             {"type": "text", "text": " at the end."}]}],
-        '{"Correctness": true, ', whole=False, given="on\n",
+        '{"Correctness": true, ', whole=False,
     ),
 }  # fmt: skip
 
@@ -46,9 +44,9 @@ ROWS = {
 def test_an_item_is_the_prompt_of_transformers_and_gives_its_logits(pointer, name):
     row = ROWS[name]
     network = joined(pointer.reader.tower, pointer.language, processor().tokenizer).eval()
-    reply = {"role": "assistant", "content": [{"type": "text", "text": row.given + row.reply}]}
+    reply = {"role": "assistant", "content": [{"type": "text", "text": row.reply}]}
     inputs = encode(processor(), [[*row.messages, reply]], generate=False)
-    batch = packed([item_of(row, as_pixels)])
+    batch = packed([item_of([row], as_pixels)])
     ids = [*batch.shared.ids[0].tolist(), *batch.asked.ids[0].tolist()]
     assert inputs["input_ids"][0].tolist()[: len(ids)] == ids
     assert len(inputs["input_ids"][0]) - len(ids) == (
@@ -71,9 +69,10 @@ def test_rows_about_the_same_pictures_are_told_as_if_each_stood_alone(pointer):
     with torch.no_grad():
         both, *_ = pointer.states(together, together.asked.ids)
         for row, states in zip(rows, both, strict=True):
-            alone = packed([item_of(row, show)])
+            alone = packed([item_of([row], show)])
             (own,), *_ = pointer.states(alone, alone.asked.ids)
-            assert torch.allclose(own, states[: len(own)], atol=1e-4)
+            end = len(own) - together.shared.ids.shape[1] + alone.shared.ids.shape[1]
+            assert torch.allclose(own[-end:], states[:end], atol=1e-4)
 
 
 def test_a_picture_is_encoded_once(pointer, monkeypatch):
@@ -94,7 +93,9 @@ def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
     ]
     show = Encoded(pointer.reader.tower)
     assert exact(pointer, rows, show) < 1
-    train_language(tmp_path, "trial", pointer, lambda rng: rng.choice(rows), rows, 200, 4)
+    train_language(
+        tmp_path, "trial", pointer, lambda rng: [[rng.choice(rows)] for _ in range(4)], {"exact": rows}, 200
+    )
     assert exact(pointer, rows, Encoded(pointer.reader.tower)) == 1
     assert all(torch.equal(one, other.float()) for one, other in
                zip((w.to(w2.dtype).float() for w, w2 in zip(tower, pointer.reader.parameters(), strict=True)),
@@ -102,7 +103,22 @@ def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
 
 
 def test_texts_without_pictures_go_with_those_that_have_some(pointer):
-    rng = Random(1)
-    rows = [copying_row(rng, ["sin(x)"]), *ROWS.values()]
-    losses = pointer.losses(packed([item_of(row, as_pixels) for row in rows]))
+    rows = [text_row("enter it", [], "Type 'sin(x)'."), *ROWS.values()]
+    losses = pointer.losses(packed([item_of([row], as_pixels) for row in rows]))
     assert torch.isfinite(losses["reply"]) and exact(pointer, rows, as_pixels) == 0
+
+
+def test_what_texts_have_in_common_stands_there_once(pointer):
+    rows = [
+        text_row(f"first this, then {what}", ["Click 'View'."], f"Click '{what}'.") for what in ("a", "b")
+    ]
+    together, alone = packed([item_of(rows, as_pixels)]), packed([item_of(rows[:1], as_pixels)])
+    text = processor().tokenizer.decode(together.shared.ids[0])
+    assert text.endswith("first this, then ") and "first" not in processor().tokenizer.decode(
+        alone.shared.ids[0]
+    )
+    with torch.no_grad():
+        (first, _), *_ = pointer.states(together, together.asked.ids)
+        (own,), *_ = pointer.states(alone, alone.asked.ids)
+    ends = [int((batch.labels[0] != NOWHERE).nonzero().max()) + 1 for batch in (together, alone)]
+    assert torch.allclose(first[: ends[0]], own[ends[1] - ends[0] : ends[1]], atol=1e-4)

@@ -13,6 +13,7 @@ from transformers import Qwen2_5_VLForConditionalGeneration
 from base_models.letters import across, down, letter_tokenizer, processor
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, NOWHERE, TOKEN, Item, Shown
+from base_models.places import places_told
 from base_models.plain import MERGE, PATCH, WIDTH, LanguageModel, Tower, configuration, joined
 from base_models.pointing import Asking, Page, shares
 from base_models.rows import value_of
@@ -85,6 +86,12 @@ def test_neighbouring_columns_have_positions_apart():
         return (language.speeds[language.section == 2].max() * COLUMNS).item()  # rad over all columns
 
     assert apart(100.0) > 0.5 and apart(10_000.0) < 0.06
+
+
+def test_a_small_model_tells_columns_with_a_small_base_alone():
+    (large,), (small,) = (list(places_told(base, steps=250, every=250)) for base in (10_000.0, 100.0))
+    assert min(large["row"], small["row"]) > 0.3  # chance: 0.17
+    assert large["column"] < 0.15 and small["column"] > 0.2  # chance: 0.08
 
 
 def test_each_patch_tells_its_own_letters():

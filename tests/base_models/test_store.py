@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import random
 import re
 from dataclasses import dataclass
 
@@ -13,11 +12,10 @@ import pytest
 from kit import kit_files
 
 from base_models import data
-from base_models.attempts import AttemptMaker, labelled_attempts
+from base_models.accounts import told_attempts
 from base_models.hindsight import hindsights
 from base_models.store import cached, read, write
-from base_models.text_attempts import text_attempts
-from base_models.training_tasks import demonstrations
+from base_models.training_tasks import demonstrations, planner_tasks
 from coda_lib.errors import UserError
 
 PLAIN = [
@@ -31,15 +29,13 @@ PLAIN = [
 
 def test_everything_that_a_recipe_makes_comes_back_as_it_was(walks, tmp_path):
     app, walk = walks[0][0].app, walks[0]
-    made = [
-        walks, demonstrations(app, 2, 0.2, 0), text_attempts(app, 20, 0), labelled_attempts(walk, [], 3, 0),
-        hindsights(app, walk), [AttemptMaker(walk).screen(random.Random(0))], PLAIN,
-    ]  # fmt: skip
+    shown = demonstrations(app, planner_tasks(app), 2, 0.2, 0)
+    made = [walks, shown, told_attempts(walk, 20, 0), hindsights(app, walk), PLAIN]
     write(tmp_path / "a.parquet", made)
     back = read(tmp_path / "a.parquet", data.KINDS)
     assert back == made and repr(back) == repr(made)  # repr tells 1 from True and a member from its text
     assert back[0][0][0].next_screen is back[0][0][1].screen
-    assert any(t is back[0][0][0] for hindsight in back[4] for t in hindsight.history)
+    assert any(t is back[0][0][0] for hindsight in back[3] for t in hindsight.history)
 
 
 def test_it_is_made_once(tmp_path):

@@ -1,0 +1,27 @@
+"""A log that goes back to where an interrupted training was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from coda_lib.files import write_text
+
+
+class Journal:
+    """A log file, one line of JSON an entry, which goes back to where an interrupted training was."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        write_text(path, "")
+
+    def __call__(self, entry: dict[str, Any]) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"lines": self.path.read_text(encoding="utf-8")}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        write_text(self.path, state["lines"])

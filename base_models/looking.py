@@ -1,0 +1,96 @@
+"""What a network that sees looks at: letters told by patches, and the attention of heads that find names.
+
+Each is shown beside the same about another picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+
+from base_models.learning import packed
+from base_models.network import FINDING, SHOWN, Pointer
+from base_models.packing import TOKEN, Shown
+from base_models.plain import HEAD, PATCH
+from base_models.pointing import Page
+from base_models.seeing import SYMBOLS, letters_of_patches, normalised
+from coda_study.show.figures import GREEN, GREY, VERMILION, Sheet, styled
+
+
+@torch.no_grad()
+def letters_told(pointer: Pointer, page: Page, labels: Page | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The letter that each patch of a page's picture tells (rows, columns), and the right ones ("" for none).
+
+    With `labels` the right ones are those of another page.
+    """
+    shown, other = picture_of(page), picture_of(labels or page)
+    patches, _ = pointer.reader.tower(normalised([shown.pixels]))
+    told = pointer.reader.told(patches)[0, :, :, 0, 1:].argmax(-1).numpy() + 1
+    right, _ = letters_of_patches(other.letters, other.pixels.shape[1::-1])
+    return np.vectorize(_letter)(told), np.vectorize(_letter)(right[..., 0])
+
+
+@torch.no_grad()
+def attention(pointer: Pointer, page: Page, number: int, shown: Page | None = None) -> np.ndarray:
+    """The mean attention (rows, columns of tokens) of the heads that find, as the reply's point is chosen.
+
+    To question `number` of a page, about its picture or that of another page.
+    """
+    page = page.seen_as(picture_of(shown).pixels) if shown else page
+    question = page.item.questions[number]
+    batch = packed([page.item])
+    pointer.states(batch, batch.asked.ids)
+    query, key = pointer.language.layers[FINDING].self_attn.seen
+    at = len(question.prompt) + min(question.find)
+    scores = (key[number, :SHOWN] @ query[number, :SHOWN, at, :, None])[..., 0].float() * HEAD**-0.5
+    shares = (scores + batch.asked.mask[number, :, at].float()).softmax(-1).mean(0)
+    (pictures,) = batch.pictures
+    return shares[pictures.at[0]].view(picture_of(page).grid).numpy()
+
+
+def picture_of(page: Page) -> Shown:
+    return next(part for part in page.item.shared if isinstance(part, Shown))
+
+
+@styled
+def letters_figure(pointer: Pointer, page: Page, other: Page) -> Sheet:
+    """The letters told by patches where a page has one, right and wrong, beside another picture's."""
+    sheet = Sheet(figsize=(11, 3.3))
+    for ax, shown, title in zip(sheet.subplots(1, 2), (page, other), ("its own picture", "another picture"),
+                                strict=True):  # fmt: skip
+        told, right = letters_told(pointer, shown, page)
+        hits = told[right != ""] == right[right != ""]
+        _picture(ax, shown, f"{title}: {hits.mean():.0%} of {hits.size} letters told")
+        for row, column in np.argwhere(right != ""):
+            good = told[row, column] == right[row, column]
+            place = (column + 0.5) * PATCH, (row - 0.7) * PATCH
+            ax.text(*place, told[row, column], color=GREEN if good else VERMILION, ha="center", va="center",
+                    fontsize=10, weight="bold")  # fmt: skip
+    return sheet
+
+
+@styled
+def attention_figure(pointer: Pointer, page: Page, other: Page, numbers: Sequence[int]) -> Sheet:
+    """Where the heads look for the names of some questions, beside the same with another picture."""
+    sheet = Sheet(figsize=(11, 3.6 * len(numbers)))
+    for axes, number in zip(sheet.subplots(len(numbers), 2, squeeze=False), numbers, strict=True):
+        element = page.about[number]
+        for ax, shown in zip(axes, (page, other), strict=True):
+            weights = attention(pointer, page, number, None if shown is page else other)
+            _picture(ax, shown, f"{element.name}: {weights.max():.0%} on one token")
+            rows, columns = weights.shape
+            ax.imshow(weights, cmap="Reds", alpha=0.6, extent=(0, columns * TOKEN, rows * TOKEN, 0), vmin=0)
+    return sheet
+
+
+def _letter(symbol: int) -> str:
+    return "" if symbol == 0 else chr(symbol + 31) if symbol < SYMBOLS - 1 else "?"
+
+
+def _picture(ax: Axes, page: Page, title: str) -> None:
+    ax.imshow(picture_of(page).pixels, alpha=0.45)
+    ax.set_title(title, color=GREY)
+    ax.set_axis_off()

@@ -1,0 +1,178 @@
+"""What a planner learns from: ways of the goals that it is taught, and values and reading of all.
+
+Rows about the same two screens stand together, so that these are looked at once.  They differ in what is
+asked and in what has been done, and so in the plan: neither words nor pictures alone tell it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+from base_models.hindsight import (
+    Hindsight,
+    distracted,
+    hindsights,
+    planner_row,
+    reached,
+    reworded,
+    with_more,
+)
+from base_models.pointing import covered, what_is
+from base_models.rows import Row, Rows, value_of
+from base_models.training_tasks import (
+    SampledTask,
+    development_tasks,
+    foreign_names,
+    how_to_row,
+    planner_tasks,
+    value_row,
+)
+from base_models.walks import Transition, Walk, Walks, by_goal, typed_words
+from coda_lib.action import Action
+from sciencedesk.goals import Aim
+
+UNSURE = 0.15  # share of random steps in the place of steps in hindsight
+UNDIRECTED = 0.1  # of walks' screens: their next step under any instruction
+MORE = 0.35  # of instructions in hindsight: they ask for a second thing
+FRESH = 0.35  # of walks' screens: as if the episode began there
+ASKED, READ = 5, 2  # decisions and values about a screen, at most
+SHOWN, VALUES = (
+    0.45,
+    0.15,
+)  # of pairs of screens: demonstrations, and questions alone; the others are of walks
+Taught = Mapping[str, Collection[str]]  # names of goals by application
+Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
+
+
+def lessons(app: str, taught: Taught, unseen: bool = False) -> list[SampledTask]:
+    """The tasks of the planner, or those of the development region, that ask for taught goals alone."""
+    tasks = (development_tasks if unseen else planner_tasks)(app)
+    return [task for task in tasks if all(aim.goal.name in taught[app] for aim in task[0])]
+
+
+def text_sampler(taught: Taught) -> Callable[[Random], Rows]:
+    """Rows without pictures, which are cheap: steps of how-tos, and values to copy, half and half."""
+    tasks = {app: lessons(app, taught) for app in taught}
+
+    def draw(rng: Random) -> Rows:
+        app = rng.choice([*tasks])
+        if rng.random() < 0.5:
+            return [how_to_row(rng.choice(tasks[app])[1], rng)]
+        while True:
+            if row := value_row(rng.choice(tasks[app]), foreign_names(app), rng):
+                return [row]
+
+    return draw
+
+
+class Scenes:
+    """The screens of a walk, each with the decisions that are right there."""
+
+    def __init__(self, walk: Walk, taught: Taught):
+        self.app, self.walk = walk[0].app, walk
+        self.tasks = lessons(self.app, taught)
+        self.wishes = {name: aims for name, aims in by_goal(self.app).items()
+                       if name in taught[self.app] and not aims[0].goal.ask}  # fmt: skip
+        self.at: dict[tuple[int, bytes], list[Hindsight]] = defaultdict(list)
+        self.of_goals: dict[str, tuple[list, list]] = defaultdict(lambda: ([], []))
+        for decision in hindsights(self.app, walk):
+            if decision.goal in taught[self.app]:
+                self.at[self._scene(decision)].append(decision)
+                self.of_goals[decision.goal][decision.step is None].append(decision)
+        self.goals = sorted(self.of_goals)
+        self.valued = [i for i, step in enumerate(walk) if any(map(value_of, step.elements))]
+        self.index = {}
+        for i, (before, step) in enumerate(zip([None, *walk], walk, strict=False)):
+            self.index[id(before if before and before.walk == step.walk else None), step.screen] = i
+
+    @staticmethod
+    def _scene(decision: Hindsight) -> tuple[int, bytes]:
+        past = decision.aimless + decision.history
+        return id(past[-1] if past else None), decision.screen
+
+    def draw(self, rng: Random) -> Rows:
+        """Rows about a screen where a goal, each drawn as often, is reached or may be."""
+        steps, done = self.of_goals[rng.choice(self.goals)]
+        chosen = rng.choice(done if rng.random() < 0.15 or not steps else steps)
+        scene, fresh = self._scene(chosen), not chosen.history and rng.random() < FRESH
+        others = [d for d in self.at[scene] if d is not chosen and not (fresh and d.history)]
+        decided = [chosen, *rng.sample(others, min(len(others), ASKED - 1))]
+        rows = [planner_row(self._varied(decision, fresh, rng)) for decision in decided]
+        if (i := self.index.get(scene)) is None:
+            return rows
+        past = () if fresh else chosen.aimless + chosen.history
+        rows += self._read(self.walk[i], past, READ, rng)
+        if rng.random() < UNDIRECTED:
+            step, instruction = self.walk[i], rng.choice(self.tasks)[1].instruction
+            before = past[-rng.randint(1, 3) :]
+            rows.append(planner_row(Hindsight(instruction, before, step.screen, step.step, step.action)))
+        return rows
+
+    def read(self, rng: Random) -> Rows:
+        """Rows about values of a screen."""
+        i = rng.choice(self.valued)
+        past = tuple(t for t in self.walk[max(0, i - 3) : i] if t.walk == self.walk[i].walk)
+        return self._read(self.walk[i], past if rng.random() > FRESH else (), ASKED, rng)
+
+    @staticmethod
+    def _read(step: Transition, past: Walk, most: int, rng: Random) -> list[Row]:
+        values = [element for element in step.elements if value_of(element)]
+        rows = []
+        for element in rng.sample(values, min(len(values), most)):
+            answer, before = value_of(element), tuple(past[-rng.randint(1, 3) :])
+            decision = Hindsight(
+                what_is(element), before, step.screen, {"answer": answer}, Action.answer(answer)
+            )
+            rows.append(replace(planner_row(decision), look=tuple(covered(element))))
+        return rows
+
+    def _varied(self, decision: Hindsight, fresh: bool, rng: Random) -> Hindsight:
+        """The decision after what came before it, for a second thing too, or for a random step."""
+        longest = 0 if fresh else len(decision.aimless)
+        length = rng.randint(0 if decision.history else min(1, longest), longest)
+        past = decision.aimless[len(decision.aimless) - length :]
+        decision = replace(decision, history=past + decision.history)
+        if rng.random() < MORE:
+            decision = with_more(decision, self._wish(decision, rng), rng)
+        if decision.step is not None and rng.random() < UNSURE:
+            decision = distracted(decision, rng, typed_words(self.app))
+        return decision
+
+    def _wish(self, decision: Hindsight, rng: Random) -> Aim:
+        """A second thing to ask for; where the first is reached, one that holds as well."""
+        free = [aims for name, aims in self.wishes.items() if name != decision.goal]
+        if decision.after is not None:
+            held = [[aim for aim in aims if reached(aim, decision.after)] for aims in free]
+            free = [aims for aims in held if aims] or free
+        return reworded(rng.choice(rng.choice(free)), rng)
+
+
+def planner_sampler(
+    walks: Walks, demonstrations: Demonstrations, taught: Taught, texts: int, pictured: int
+) -> Callable[[Random], list[Rows]]:
+    """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
+
+    Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
+    same.  The others are of walks: what one or two steps achieved is the instruction, and these are the
+    plans; some instructions ask for something more, some steps are replaced by random ones.  Beside them are
+    questions that the screen answers, of all things, and next steps of walks under any instruction.
+    """
+    scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
+    scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
+
+    def pair(rng: Random) -> Rows:
+        dice = rng.random()
+        if dice < SHOWN or not scenes:
+            return [planner_row(rng.choice(rng.choice(rng.choice(demonstrations))))]
+        of_app = rng.choice(scenes)
+        return of_app.read(rng) if dice < SHOWN + VALUES and of_app.valued else of_app.draw(rng)
+
+    def draw(rng: Random) -> list[Rows]:
+        if rng.random() < 0.25:
+            return [cheap(rng) for _ in range(texts)]
+        return [pair(rng) for _ in range(pictured)]
+
+    return draw

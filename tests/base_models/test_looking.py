@@ -1,0 +1,54 @@
+"""What the committed network looks at, shown beside another picture."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from base_models.looking import attention, attention_figure, letters_figure, letters_told
+from base_models.network import Pointer
+from base_models.pointing import Asking
+from coda_lib.paths import CHECKPOINTS
+
+
+@pytest.fixture(scope="module")
+def seen():
+    asking, rng = Asking(["x"] * 60, 1.0), Random(8)
+    pointer = Pointer.load(CHECKPOINTS / "seeing" / "pointer.safetensors")
+    return pointer, [asking.draw(rng, (168, 84)) for _ in range(12)]
+
+
+def test_letters_are_told_of_a_page_and_not_of_another_one(seen):
+    pointer, pages = seen
+    shares = []
+    for labels in (pages, [*pages[1:], pages[0]]):
+        hits = []
+        for page, other in zip(pages, labels, strict=True):
+            told, right = letters_told(pointer, page, other)
+            assert told.shape == right.shape == (12, 24)
+            hits += (told == right)[right != ""].tolist()
+        shares.append(np.mean(hits))
+    assert shares[0] > 0.85 and shares[1] < 0.2
+
+
+def test_heads_find_the_name_that_is_asked_and_not_in_another_picture(seen):
+    pointer, pages = seen
+    found = {True: [], False: []}
+    for page, other in zip(pages, [*pages[1:], pages[0]], strict=True):
+        for number, question in enumerate(page.item.questions):
+            if question.points:
+                (name,) = {tuple(tokens) for tokens in question.find.values()}
+                for shown in (None, other):
+                    weights = attention(pointer, page, number, shown)
+                    assert weights.shape == (4, 8) and 0 < weights.sum() <= 1.001
+                    found[shown is None].append(weights.argmax() in name)
+    assert np.mean(found[True]) > 0.7 and np.mean(found[False]) < 0.35
+
+
+def test_the_pictures_are_drawn(seen):
+    pointer, (page, other, *_) = seen
+    clicks = [number for number, question in enumerate(page.item.questions) if question.points][:1]
+    assert "letters told" in letters_figure(pointer, page, other).axes[0].get_title(loc="left")
+    assert len(attention_figure(pointer, page, other, clicks).axes) == 2
