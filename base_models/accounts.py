@@ -48,6 +48,7 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
 _MORE = 4  # questions about an attempt, beside its own
 _SELDOM = 0.1  # share of a walk's states
+_PART = re.compile(r"[^;, ][^;,]+")  # of what a reply says of the end
 _NEAR = 12  # batches of attempts of like length, of which one is drawn
 MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
 
@@ -83,10 +84,19 @@ class Told:
     def rows(self) -> list[Row]:
         """A row for each question, alike up to the instruction."""
         account, answers = Account(self.changes, self.end), [self.answer, *[None] * len(self.questions)]
-        return [
-            Row(account_messages(q.instruction, self.plans, account, answer, PROMPTS), q.reply, q.whole)
-            for q, answer in zip(self.questions, answers, strict=False)
-        ]
+        rows = []
+        for question, answer in zip(self.questions, answers, strict=False):
+            messages = account_messages(question.instruction, self.plans, account, answer, PROMPTS)
+            copied = _copied(question, messages[-1]["content"][0]["text"])
+            rows.append(Row(messages, question.reply, question.whole, copied=copied))
+        return rows
+
+
+def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
+    """What a reply says of the end as an account does, where it says so last."""
+    told, (line, _, _) = text.rpartition(question.instruction)[0], question.reply.partition("\n")
+    found = ((part.start(), told.rfind(part.group()), len(part.group())) for part in _PART.finditer(line))
+    return tuple(one for one in found if one[1] >= 0)
 
 
 class Asking:
@@ -107,8 +117,8 @@ class Asking:
             seldom = [rate for rate in rates if rate < _SELDOM]
             self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
 
-    def draw(self, state: Mapping[str, Any], rng: Random) -> list[Asked]:
-        """Up to `_MORE` questions about a state, three in ten for two things."""
+    def draw(self, state: Mapping[str, Any], said: str, rng: Random) -> list[Asked]:
+        """Up to `_MORE` questions that what is `said` of a state answers, three in ten for two things."""
         holds, more = [reached(aim, state) for aim in self.aims], {}
         holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
         for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
@@ -119,8 +129,10 @@ class Asking:
             if others and rng.random() < 0.3:
                 pair = rng.sample([aim, rng.choice(others)], 2)
                 parts = parts if self.space.is_committed(pair) else pair
-            text = sentence([reworded(part, rng) for part in parts])
-            more[text] = Asked(text, _reply(parts, state, Verdict(success), whole=False), success, False)
+            line = held(parts, state)
+            if all(part.group() in said for part in _PART.finditer(line)) and _PART.search(line):
+                text = sentence([reworded(part, rng) for part in parts])
+                more[text] = Asked(text, _reply(parts, state, Verdict(success), whole=False), success, False)
         return rng.sample(list(more.values()), min(len(more), _MORE))
 
 
@@ -197,8 +209,10 @@ def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[Sa
 def _told(
     asked: Asked, witness: Witness, plans: Sequence[str], answer: str | None, asking: Asking, rng: Random
 ) -> Told:
-    more = [one for one in asking.draw(witness.desk.state(), rng) if one.instruction != asked.instruction]
-    return Told(tuple(plans), tuple(witness.changes), witness.within(), answer, (asked, *more))
+    changes, end = tuple(witness.changes), witness.within()
+    more = asking.draw(witness.desk.state(), " ".join((*changes, end)), rng)
+    others = (one for one in more if one.instruction != asked.instruction)
+    return Told(tuple(plans), changes, end, answer, (asked, *others))
 
 
 def _play(
@@ -255,21 +269,34 @@ def part_row(step: Transition, following: Transition | None, rng: Random) -> Row
 
 
 def ruling_sampler(
-    apps: Sequence[str], attempts: Sequence[Sequence[Told]], batch: int
+    walks: Walks, attempts: Sequence[Sequence[Told]], batch: int
 ) -> Callable[[Random], list[Rows]]:
     """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
 
-    Those of a batch are of like length, so that little of it is padding.
+    Those of a batch are of like length, so that little of it is padding.  Half of the batches are single
+    screens of walks, of which there are more, and which are shorter.
     """
+    apps = [walk[0].app for walk in walks]
+    asking = [Asking(walk) for walk in walks]
     ordered = sorted(
         ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
         key=lambda one: len("".join(one[1].changes) + one[1].end),
     )
     near = min(len(ordered), _NEAR * batch)
 
+    def screen(rng: Random) -> tuple[str, Told]:
+        i = rng.randrange(len(walks))
+        step = rng.choice(walks[i])
+        while not (asked := asking[i].draw(step.before, description(step.elements), rng)):
+            step = rng.choice(walks[i])
+        return apps[i], Told(("DONE",), (), description(step.elements), None, tuple(asked))
+
     def draw(rng: Random) -> list[Rows]:
-        first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
-        drawn = rng.sample(ordered[first : first + near], min(batch, near))
+        if rng.random() < 0.5:
+            drawn = [screen(rng) for _ in range(2 * batch)]
+        else:
+            first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
+            drawn = rng.sample(ordered[first : first + near], min(batch, near))
         told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one for app, one in drawn]
         return [misread(one, rng).rows for one in told]
 
@@ -322,14 +349,21 @@ def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
 
 
 def renaming(said: str, others: tuple[str, ...], rng: Random) -> Callable[[str], str]:
-    """A function that gives the names that are `said` others, alike in all texts."""
-    old = sorted(set(_any_of(others).findall(said)))
-    new = dict(zip(old, rng.sample(others, len(old)), strict=True))
+    """A function that gives the names that are `said` others, alike in all texts, in capitals or not."""
+    lowered = tuple(dict.fromkeys(map(str.lower, others)))
+    old = sorted({found.lower() for found in _any_of(lowered).findall(said)})
+    new = dict(zip(old, rng.sample(lowered, len(old)), strict=True))
     new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
-    return lambda text: _any_of(tuple(new)).sub(lambda match: new[match.group()], text) if new else text
+
+    def other(match: re.Match[str]) -> str:
+        word = match.group()
+        name = new[word.lower()]
+        return name[0].upper() + name[1:] if word[0].isupper() else name
+
+    return lambda text: _any_of(tuple(new)).sub(other, text) if new else text
 
 
 @lru_cache
 def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
     longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)")
+    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)", re.IGNORECASE)

@@ -124,6 +124,6 @@ def train_judge(
     counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
     parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
     held = {"exact": [told.rows[0] for kept, _ in parts_of for told in kept]}
-    draw = ruling_sampler(apps, [learned for _, learned in parts_of], RULINGS)
+    draw = ruling_sampler(walks, [learned for _, learned in parts_of], RULINGS)
     train_language(folder, f"{name}_rulings", pointer, draw, held, steps.rulings)
     pointer.write(folder / f"{name}.safetensors")

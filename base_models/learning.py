@@ -68,15 +68,39 @@ def item_of(rows: Rows, show: Show) -> Item:
     if marker:
         shared[-1] += _encode(marker)
     begin = len(before) + len(marker) if marker else len(first)
-    prompts = [_encode(text[begin:]) for row, text in zip(rows, texts, strict=True)]
+    prompts = [_encode(text[begin:]) for text in texts]
     common = len(commonprefix([prompt[:-1] for prompt in prompts])) if len(prompts) > 1 else 0
+    at = len(shared[-1])
     shared[-1] += prompts[0][:common]
     questions = []
-    for row, prompt in zip(rows, prompts, strict=True):
+    for row, text, prompt in zip(rows, texts, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
-        look = {0: row.look} if row.look else {}
-        questions.append(Question(prompt[common:], _encode(row.reply + end), find=look))
+        look, spell = {0: row.look} if row.look else {}, {}
+        if row.copied and not marker:
+            spell = _spelled(row, text[begin:], at, common)
+        questions.append(Question(prompt[common:], _encode(row.reply + end), find=look, spell=spell))
     return Item(shared, questions)
+
+
+def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[int]]:
+    """By tokens of a reply the token to copy next, of those that all rows of an item share.
+
+    `first` is the token of the item that the prompt begins with.
+    """
+    (text,) = (part["text"] for message in row.messages for part in message["content"])
+    offset, tokenizer = prompt.index(text), _processor().tokenizer
+    ends = [
+        {start: number for number, (start, _) in enumerate(found)}
+        for found in (tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+                      for said in (row.reply, prompt))
+    ]  # fmt: skip
+    spelled = {}
+    for in_reply, in_text, length in row.copied:
+        for k in range(length):
+            to, of = ends[0].get(in_reply + k), ends[1].get(offset + in_text + k)
+            if to is not None and of is not None and of < common:
+                spelled[to - 1] = [first + of]
+    return spelled
 
 
 @cache

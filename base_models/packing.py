@@ -22,7 +22,8 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-Looks = Mapping[int, Sequence[int]]  # by tokens of a reply, the tokens of the last picture to look at
+# by tokens of a reply, the tokens of the last picture to look at; where there is none, those of the text
+Looks = Mapping[int, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
 
     def looks(name: str) -> tuple[Tensor, Tensor]:
         found = [
-            (m, len(question.prompt) + at, prefixes[i].begins[-1], tokens)
+            (m, len(question.prompt) + at, prefixes[i].begins[-1] if prefixes[i].begins else 0, tokens)
             for m, (i, question) in enumerate(asked)
             for at, tokens in getattr(question, name).items()
         ]

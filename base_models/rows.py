@@ -36,13 +36,16 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    A head that points is shown where to `look`: tokens of the last picture, at the reply's first token.
+    A head that points is shown where to `look`: tokens of the last picture, at the reply's first token.  Of
+    what is `copied` from the text of the prompt a head that reads is shown the letters: places of the
+    beginnings in reply and text, and the length.
     """
 
     messages: list[Message]
     reply: str
     whole: bool = True
     look: tuple[int, ...] = ()
+    copied: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def pictures(self) -> list[Image.Image]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from base_models.accounts import (
     MISREAD,
     Asked,
+    Asking,
     Told,
     Witness,
     misread,
@@ -18,6 +20,8 @@ from base_models.accounts import (
     told_attempts,
     told_rollouts,
 )
+from base_models.learning import item_of
+from base_models.letters import processor
 from base_models.rows import description
 from base_models.training_tasks import judge_tasks
 from base_models.walks import collect, opened, perform, window_of
@@ -29,7 +33,7 @@ from coda_lib.task import test_tasks
 from coda_lib.trajectory import decode_image
 from sciencedesk.script import action_of, find, to_plan
 
-NAMES = ("Elevation", "Geology", "Roads", "Mizar", "Traffic")
+NAMES = ("elevation", "geology", "roads", "mizar", "traffic")
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +105,7 @@ def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
 
 
 def test_names_change_alike_everywhere():
-    asked = [Asked("show Roads", 'Roads\n{"Correctness": true}', True), Asked("hide Roads", "-\n{}", False)]
+    asked = [Asked("show roads", 'Roads\n{"Correctness": true}', True), Asked("hide roads", "-\n{}", False)]
     attempt = Told(
         ("Click 'Roads'.", "DONE"), ("Roads: on. Geology.",), "Roads. Geology.", None, tuple(asked)
     )
@@ -110,8 +114,9 @@ def test_names_change_alike_everywhere():
         first, second = other.questions
         (name,) = [name for name in NAMES if first.instruction == f"show {name}"]
         assert second.instruction == f"hide {name}" and second.reply == "-\n{}"
-        assert other.plans[0] == f"Click '{name}'." and first.reply.startswith(f"{name}\n")
-        assert other.changes[0].startswith(f"{name}: on. ") and other.end.startswith(f"{name}. ")
+        shown = name.capitalize()
+        assert other.plans[0] == f"Click '{shown}'." and first.reply.startswith(f"{shown}\n")
+        assert other.changes[0].startswith(f"{shown}: on. ") and other.end.startswith(f"{shown}. ")
         assert len({word.strip(".") for word in other.end.split()}) == 2
     answered = Told((), (), "Roads.", "3", (Asked("How many?", "3\n{}", True),))
     assert renamed(answered, NAMES, Random(1)) == answered
@@ -152,9 +157,37 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
     assert (336, 252) in sizes and len(sizes) > 2 and len(texts) > 5
 
 
-def test_a_batch_of_rulings_has_attempts_of_like_length(told):
-    draw, rng = ruling_sampler(["gis", "algebra"], [told[:25], told[25:]], 2), Random(1)
+def test_a_batch_of_rulings_has_attempts_of_like_length_or_single_screens(told, walks):
+    chosen = [walk for walk in walks if walk[0].app in ("gis", "algebra")]
+    draw, rng = ruling_sampler(chosen, [told[:25], told[25:]], 2), Random(1)
     batches = [draw(rng) for _ in range(20)]
-    assert all(len(batch) == 2 and not row.pictures for batch in batches for rows in batch for row in rows)
-    assert all('"Correctness"' in row.reply for batch in batches for rows in batch for row in rows)
-    assert len({rows[0].reply for batch in batches for rows in batch}) > 8
+    assert {len(batch) for batch in batches} == {2, 4}
+    rows = [row for batch in batches for rows in batch for row in rows]
+    assert all('"Correctness"' in row.reply and not row.pictures for row in rows)
+    assert len({row.reply for row in rows}) > 20
+
+
+def test_what_a_reply_copies_stands_in_the_account(told):
+    copied = 0
+    for row in (row for attempt in told for row in attempt.rows):
+        text = row.messages[-1]["content"][0]["text"]
+        for in_reply, in_text, length in row.copied:
+            assert row.reply[in_reply : in_reply + length] == text[in_text : in_text + length]
+            copied += 1
+    assert copied > len(told)
+    item = item_of(told[0].rows, None)
+    decode = processor().tokenizer.decode
+    for question in item.questions:
+        for at, (place,) in question.spell.items():
+            assert decode([question.reply[at + 1]]) == decode([item.shared[0][place]])
+
+
+def test_questions_are_answered_by_what_is_said(walks):
+    walk = next(walk for walk in walks if walk[0].app == "gis")
+    asking, rng = Asking(walk), Random(2)
+    for step in walk[::10]:
+        said = description(step.elements)
+        for asked in asking.draw(step.before, said, rng):
+            line = asked.reply.partition("\n")[0]
+            assert all(part in said for part in re.split("[;,] ", line) if len(part) > 1)
+        assert asking.draw(step.before, "", rng) == []
