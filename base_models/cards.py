@@ -14,7 +14,7 @@ from random import Random
 from PIL import Image
 
 from base_models.pointing import what_is
-from base_models.rows import SIZE, Row, swap_pictures, value_of
+from base_models.rows import SIZE, Row, dragged, swap_pictures, value_of
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import Transition, Walk, Walks, unambiguous
 from coda_lib.action import ActionError
@@ -39,30 +39,37 @@ class Asked:
     """A thing on a screen, what is asked of it, and another screen to ask the same about."""
 
     app: str
-    kind: str  # fixed, row, drawn, moving, name, value
+    kind: str  # fixed, row, drawn, moving, slider, name, value
     held: bool  # whether the window has what no training showed
     element: Element
     screen: Image.Image
     other: Image.Image
+    to: Element | None = None  # what a slider is dragged to
 
     def messages(self, screen: Image.Image) -> list[Message]:
         if self.kind == "value":
             return planner_messages(Observation(what_is(self.element), (), screen, screen), PROMPTS)
-        plan = to_plan({"click": self.element.name})
+        plan = to_plan(
+            {"drag": [self.element.name, self.to.name]} if self.to else {"click": self.element.name}
+        )
         return executor_messages(Observation("", (), screen, screen), plan, PROMPTS)
 
     def right(self, reply: str) -> bool:
-        """Whether a click is inside, or the value exact."""
+        """Whether a click, or both ends of a drag, are inside, or the value exact."""
         if self.kind == "value":
             return reply == f"ANS {value_of(self.element)}"
         try:
             (action,) = parse_actions(reply, SIZE)
         except (ActionError, ValueError):
             return False
-        if action.x is None:
-            return False
-        left, top, width, height = self.element.box
-        return left <= action.x * SIZE[0] <= left + width and top <= action.y * SIZE[1] <= top + height
+        ends = [(self.element, action.x, action.y), (self.to, action.x2, action.y2)]
+        return all(x is not None and inside(element, x, y) for element, x, y in ends if element)
+
+
+def inside(element: Element, x: float, y: float) -> bool:
+    """Whether a point, in shares of the screen, is on an element."""
+    left, top, width, height = element.box
+    return left <= x * SIZE[0] <= left + width and top <= y * SIZE[1] <= top + height
 
 
 @dataclass(frozen=True)
@@ -94,7 +101,8 @@ def questions(walks: Walks, known: set[bytes], most: int, rng: Random) -> list[A
             for step, element in rng.sample(things, min(most, len(things))):
                 other = rng.choice([t for t in unseen if t.screen != step.screen] or unseen)
                 screens = decode_image(step.screen), decode_image(other.screen)
-                asked.append(Asked(step.app, kind, held, element, *screens))
+                to = _end_of(element, step, rng) if kind == "slider" else None
+                asked.append(Asked(step.app, kind, held, element, *screens, to))
     return asked
 
 
@@ -124,9 +132,15 @@ def _places(walk: Walk) -> dict[str, set[tuple[int, ...]]]:
 
 
 def _kind(element: Element, places: dict[str, set[tuple[int, ...]]]) -> str:
-    if element.role in ("row", "target"):
-        return {"row": "row", "target": "drawn"}[element.role]
-    return "moving" if len(places[element.name]) > 1 or element.role == "slider" else "fixed"
+    if element.role in ("row", "target", "slider"):
+        return {"target": "drawn"}.get(element.role, element.role)
+    return "moving" if len(places[element.name]) > 1 else "fixed"
+
+
+def _end_of(slider: Element, step: Transition, rng: Random) -> Element:
+    clear = unambiguous(step.elements)
+    _, name = dragged(slider, clear, rng)["drag"]
+    return next(element for element in clear if element.name == name)
 
 
 def measure(model: ChatModel, asked: Sequence[Asked]) -> list[Figure]:

@@ -34,8 +34,10 @@ def knowing(asked, screens) -> ReplayModel:
     """A model that gives the right reply to a thing about those of its screens."""
     replies = {}
     for one in asked:
-        x, y = one.element.center
-        click = f"click(start_box='({round(x * 336)},{round(y * 252)})')"
+        start, *end = (
+            f"({round(e.center[0] * 336)},{round(e.center[1] * 252)})" for e in (one.element, one.to) if e
+        )
+        click = f"drag(start_box='{start}', end_box='{end[0]}')" if end else f"click(start_box='{start}')"
         reply = f"ANS {value_of(one.element)}" if one.kind == "value" else click
         replies |= {key(one.messages(screen)): reply for screen in screens(one)}
     return ReplayModel(lambda conversation: replies.get(key(conversation), "click(start_box='(0,0)')"))
@@ -43,7 +45,14 @@ def knowing(asked, screens) -> ReplayModel:
 
 def test_kinds_are_asked_apart_with_and_without_what_was_held_back(asked):
     kinds = {(one.app, one.kind) for one in asked}
-    assert {("gis", "fixed"), ("gis", "row"), ("gis", "drawn"), ("gis", "value"), ("pages", "name")} <= kinds
+    assert {
+        ("gis", "fixed"),
+        ("gis", "row"),
+        ("gis", "drawn"),
+        ("gis", "value"),
+        ("gis", "slider"),
+        ("pages", "name"),
+    } <= kinds
     assert {one.held for one in asked if one.app == "gis"} == {True, False}
     counts = {}
     for one in asked:

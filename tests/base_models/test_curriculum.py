@@ -139,6 +139,21 @@ def test_the_committed_network_finds_names_that_mean_nothing_and_not_with_anothe
     assert copied[0] > 0.45 and copied[1] < 0.5 * copied[0]
 
 
+def test_the_committed_network_finds_what_is_on_screens_that_it_never_saw():
+    """In windows of the test region; with another state's screen it finds little."""
+    torch.manual_seed(1)
+    pointer, asking, rng = (
+        Pointer.load(CHECKPOINTS / "seeing" / "pointer.safetensors"),
+        Asking([], 0.0),
+        Random(5),
+    )
+    walk = collect("gis", 60, 77, "test")
+    pages = [asking.draw_screen(rng, rng.choice(walk)) for _ in range(20)]
+    figures = shares(pointer, asking, pages)
+    assert figures["clicks"] > 0.65 and figures["row"] > 0.5 and figures["target"] > 0.5
+    assert figures["other"] < 0.2
+
+
 def _copied(pointer: Pointer, asking: Asking, pages, shown) -> float:
     """The share of letters that are told, of values and texts to read on."""
     seen = [page.seen_as(next(p for p in other.item.shared if isinstance(p, Shown)).pixels)
