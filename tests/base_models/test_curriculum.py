@@ -147,8 +147,8 @@ def test_the_committed_network_finds_what_is_on_screens_that_it_never_saw():
         Asking([], 0.0),
         Random(5),
     )
-    walk = collect("gis", 60, 77, "test")
-    pages = [asking.draw_screen(rng, rng.choice(walk)) for _ in range(20)]
+    walk = collect("gis", 400, 77, "test")  # of many windows: else another screen is nearly the same
+    pages = [asking.draw_screen(rng, rng.choice(walk)) for _ in range(30)]
     figures = shares(pointer, asking, pages)
     assert figures["clicks"] > 0.65 and figures["row"] > 0.5 and figures["target"] > 0.5
     assert figures["other"] < 0.2
