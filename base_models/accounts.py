@@ -99,7 +99,7 @@ def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
     return tuple(one for one in found if one[1] >= 0)
 
 
-class Asking:
+class StateQuestions:
     """Draws what else an attempt could have been made at, from how often each aim holds in a walk.
 
     Yes and no are about equally often the answer to each: otherwise its words would tell the answer, and a
@@ -171,14 +171,14 @@ def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
 
     They start perturbed as in the train region.  A third ask for one thing, half for two, the rest for three.
     """
-    app, asking = walk[0].app, Asking(walk)
+    app, further = walk[0].app, StateQuestions(walk)
     rng = Random(f"accounts {app} {seed}")
     tasks = {size: [task for task in judge_tasks(app) if len(task[0]) == size] for size in (1, 2, 3)}
 
     def draw() -> Told | None:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
         pool = tasks[size] or tasks[2]
-        told = _play(env, rng.choice(pool), pool, asking, rng)
+        told = _play(env, rng.choice(pool), pool, further, rng)
         return told if told.success or rng.random() < _FAILED else None
 
     with closing(opened(app)) as env:
@@ -187,7 +187,11 @@ def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
 
 def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
     """Rollouts at these tasks, played again for what they changed; labelled by the application's check."""
-    app, asking, by_id = walk[0].app, Asking(walk), {task.id: (parts, task) for parts, task in tasks}
+    app, further, by_id = (
+        walk[0].app,
+        StateQuestions(walk),
+        {task.id: (parts, task) for parts, task in tasks},
+    )
     told, rng = [], Random(f"rollouts of {app}")
     with closing(opened(app)) as env:
         for rollout in rollouts:
@@ -202,21 +206,30 @@ def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[Sa
                     witness.look()
             verdict = script_verdict(task, plans, bool(rollout.success), len(plans))
             asked = Asked(rollout.instruction, _reply(parts, desk.state(), verdict), verdict.correct)
-            told.append(_told(asked, witness, plans, rollout.answer, asking, rng))
+            told.append(_told(asked, witness, plans, rollout.answer, further, rng))
     return told
 
 
 def _told(
-    asked: Asked, witness: Witness, plans: Sequence[str], answer: str | None, asking: Asking, rng: Random
+    asked: Asked,
+    witness: Witness,
+    plans: Sequence[str],
+    answer: str | None,
+    further: StateQuestions,
+    rng: Random,
 ) -> Told:
     changes, end = tuple(witness.changes), witness.within()
-    more = asking.draw(witness.desk.state(), " ".join((*changes, end)), rng)
+    more = further.draw(witness.desk.state(), " ".join((*changes, end)), rng)
     others = (one for one in more if one.instruction != asked.instruction)
     return Told(tuple(plans), changes, end, answer, (asked, *others))
 
 
 def _play(
-    env: Environment, sampled: SampledTask, others: Sequence[SampledTask], asking: Asking, rng: Random
+    env: Environment,
+    sampled: SampledTask,
+    others: Sequence[SampledTask],
+    further: StateQuestions,
+    rng: Random,
 ) -> Told:
     parts, task = sampled
     start = replace(task, view=draw_view(task.app, rng, "train") | {"scroll": 0})
@@ -245,7 +258,7 @@ def _play(
     last_plan, success = ending(env, answer)
     verdict = script_verdict(task, plans, success, len(plans) + 1)
     asked = Asked(task.instruction, _reply(parts, desk.state(), verdict), success)
-    return _told(asked, witness, [*plans, last_plan], answer, asking, rng)
+    return _told(asked, witness, [*plans, last_plan], answer, further, rng)
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:
@@ -277,7 +290,7 @@ def ruling_sampler(
     screens of walks, of which there are more, and which are shorter.
     """
     apps = [walk[0].app for walk in walks]
-    asking = [Asking(walk) for walk in walks]
+    further = [StateQuestions(walk) for walk in walks]
     ordered = sorted(
         ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
         key=lambda one: len("".join(one[1].changes) + one[1].end),
@@ -287,7 +300,7 @@ def ruling_sampler(
     def screen(rng: Random) -> tuple[str, Told]:
         i = rng.randrange(len(walks))
         step = rng.choice(walks[i])
-        while not (asked := asking[i].draw(step.before, description(step.elements), rng)):
+        while not (asked := further[i].draw(step.before, description(step.elements), rng)):
             step = rng.choice(walks[i])
         return apps[i], Told(("DONE",), (), description(step.elements), None, tuple(asked))
 

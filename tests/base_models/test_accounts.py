@@ -10,7 +10,7 @@ import pytest
 from base_models.accounts import (
     MISREAD,
     Asked,
-    Asking,
+    StateQuestions,
     Told,
     Witness,
     misread,
@@ -184,7 +184,7 @@ def test_what_a_reply_copies_stands_in_the_account(told):
 
 def test_questions_are_answered_by_what_is_said(walks):
     walk = next(walk for walk in walks if walk[0].app == "gis")
-    asking, rng = Asking(walk), Random(2)
+    asking, rng = StateQuestions(walk), Random(2)
     for step in walk[::10]:
         said = description(step.elements)
         for asked in asking.draw(step.before, said, rng):
