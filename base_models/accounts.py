@@ -6,10 +6,9 @@ The words are true to what is on the screen; a model reads some letters wrong, a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice
 from random import Random
 from typing import Any
@@ -17,15 +16,12 @@ from typing import Any
 from PIL import Image
 
 from base_models.hindsight import ending, held, reached, reworded, script_verdict
-from base_models.rows import PROMPTS, Row, Rows, description
+from base_models.rows import PROMPTS, Row, description
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import (
-    Transition,
     Walk,
-    Walks,
     Window,
     by_goal,
-    names,
     opened,
     random_step,
     through_faults,
@@ -34,8 +30,7 @@ from base_models.walks import (
 from coda_lib.environment import Environment
 from coda_lib.judge import Verdict, account_messages, format_verdict
 from coda_lib.models.reading import NOTHING, Account, changed
-from coda_lib.prompts import render
-from coda_lib.trajectory import Trajectory, decode_image
+from coda_lib.trajectory import Trajectory
 from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.perturb import draw_view
@@ -43,14 +38,10 @@ from sciencedesk.script import ScriptError, to_action, to_plan
 from sciencedesk.space import space
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
-_LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
 _MORE = 4  # questions about an attempt, beside its own
 _SELDOM = 0.1  # share of a walk's states
 _PART = re.compile(r"[^;, ][^;,]+")  # of what a reply says of the end
-_NEAR = 12  # batches of attempts of like length, of which one is drawn
-MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
 
 
 @dataclass(frozen=True)
@@ -156,10 +147,11 @@ class Witness:
 
     def within(self, box: Sequence[int] | None = None) -> str:
         """The texts of a part of the screen, or of all of it."""
-        return _within(self.desk.elements(), box)
+        return within(self.desk.elements(), box)
 
 
-def _within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
+def within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
+    """The texts of elements whose middles lie in a box (left, top, right, bottom) in px, or of all."""
     if box:
         middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
         elements = [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
@@ -271,112 +263,3 @@ def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) ->
         missing = rng.randrange(len(parts))
         return [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
     return [*task.solution] * (2 if dice > 0.92 else 1)
-
-
-def part_row(step: Transition, following: Transition | None, rng: Random) -> Row:
-    """A screen to read out, or the part of the next one that a step of a walk changed."""
-    screen, after = decode_image(step.screen), decode_image(step.next_screen)
-    box = changed(screen, after) if following and rng.random() < 0.7 else None
-    picture, elements = (after.crop(box), following.elements) if box else (screen, step.elements)
-    return Row(render(PROMPTS, "reading", picture=picture), _within(elements, box))
-
-
-def ruling_sampler(
-    walks: Walks, attempts: Sequence[Sequence[Told]], batch: int
-) -> Callable[[Random], list[Rows]]:
-    """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
-
-    Those of a batch are of like length, so that little of it is padding.  Half of the batches are single
-    screens of walks, of which there are more, and which are shorter.
-    """
-    apps = [walk[0].app for walk in walks]
-    further = [StateQuestions(walk) for walk in walks]
-    ordered = sorted(
-        ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
-        key=lambda one: len("".join(one[1].changes) + one[1].end),
-    )
-    near = min(len(ordered), _NEAR * batch)
-
-    def screen(rng: Random) -> tuple[str, Told]:
-        i = rng.randrange(len(walks))
-        step = rng.choice(walks[i])
-        while not (asked := further[i].draw(step.before, description(step.elements), rng)):
-            step = rng.choice(walks[i])
-        return apps[i], Told(("DONE",), (), description(step.elements), None, tuple(asked))
-
-    def draw(rng: Random) -> list[Rows]:
-        if rng.random() < 0.5:
-            drawn = [screen(rng) for _ in range(2 * batch)]
-        else:
-            first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
-            drawn = rng.sample(ordered[first : first + near], min(batch, near))
-        told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one for app, one in drawn]
-        return [misread(one, rng).rows for one in told]
-
-    return draw
-
-
-def part_sampler(walks: Walks) -> Callable[[Random], Row]:
-    """Parts of screens to read out, as a judge's reader gets them."""
-
-    def draw(rng: Random) -> Row:
-        walk = rng.choice(walks)
-        i = rng.randrange(len(walk))
-        following = walk[i + 1] if i + 1 < len(walk) and walk[i + 1].walk == walk[i].walk else None
-        return part_row(walk[i], following, rng)
-
-    return draw
-
-
-def misread(told: Told, rng: Random) -> Told:
-    """The attempt as a reader that confuses letters would tell it."""
-    share = rng.choice(MISREAD)
-
-    def letters(text: str) -> Iterator[str]:
-        for letter in text:
-            if letter.isspace() or rng.random() >= share:
-                yield letter
-            elif rng.random() < 0.85:  # some are left out
-                like = [group for group in _LIKE if letter in group]
-                yield rng.choice(rng.choice(like) if like and rng.random() < 0.7 else _LETTERS)
-
-    changes = tuple("".join(letters(change)) for change in told.changes)
-    return replace(told, changes=changes, end="".join(letters(told.end)))
-
-
-def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
-    """The attempt with other names, alike in all that is said of it: names are compared, not known."""
-    if told.answer is not None:  # the answer depends on the name
-        return told
-    replies = [question.reply.partition("\n") for question in told.questions]
-    asked = [question.instruction for question in told.questions]
-    rename = renaming(
-        " ".join([*asked, *(held for held, *_ in replies), told.end, *told.plans, *told.changes]), others, rng
-    )
-    questions = tuple(
-        replace(question, instruction=rename(question.instruction), reply=f"{rename(held)}\n{verdict}")
-        for question, (held, _, verdict) in zip(told.questions, replies, strict=True)
-    )
-    plans, changes = (tuple(map(rename, texts)) for texts in (told.plans, told.changes))
-    return replace(told, plans=plans, changes=changes, end=rename(told.end), questions=questions)
-
-
-def renaming(said: str, others: tuple[str, ...], rng: Random) -> Callable[[str], str]:
-    """A function that gives the names that are `said` others, alike in all texts, in capitals or not."""
-    lowered = tuple(dict.fromkeys(map(str.lower, others)))
-    old = sorted({found.lower() for found in _any_of(lowered).findall(said)})
-    new = dict(zip(old, rng.sample(lowered, len(old)), strict=True))
-    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
-
-    def other(match: re.Match[str]) -> str:
-        word = match.group()
-        name = new[word.lower()]
-        return name[0].upper() + name[1:] if word[0].isupper() else name
-
-    return lambda text: _any_of(tuple(new)).sub(other, text) if new else text
-
-
-@lru_cache
-def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)", re.IGNORECASE)

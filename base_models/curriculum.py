@@ -12,13 +12,14 @@ from random import Random
 
 import torch
 
-from base_models.accounts import Told, part_sampler, ruling_sampler
+from base_models.accounts import Told
 from base_models.hindsight import planner_row, reading
 from base_models.learning import train_language
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
+from base_models.rulings import part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.walks import Walks, names, shown_names, typed_words
 
@@ -47,7 +48,7 @@ class Steps:
     letters: int = 28_000
     tokens: int = 4_000
     pointing: int = 20_000
-    screens: int = 20_000
+    screens: int = 24_000
     held: int = 60  # pages, or screens of an application, behind each figure of a learning curve
 
 

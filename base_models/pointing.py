@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from base_models.accounts import part_sampler
 from base_models.hindsight import hindsights, solo_row
 from base_models.learning import as_pixels, item_of, packed
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown
 from base_models.rows import MOVING, clicked, dragged, on_grid, random_text, typed, value_of
+from base_models.rulings import part_sampler
 from base_models.seeing import (
     HELD_OUT,
     SIZES,

@@ -30,6 +30,11 @@ from sciencedesk.sets import write_split
 ROLES = ("executor", "planner", "base_judge", "judge")
 SEEING = CHECKPOINTS / "seeing"  # what training on real applications begins with
 WEIGHTS = "pointer.safetensors"
+SEEN = """# Seeing
+
+The network that executor, planner and judge begin with, with the helps that only training has. Recipe and \
+learning curves: `base_models/curriculum.py` and the journals beside this. Its figures are on the executor's card.
+"""
 GREEDY_VOTE = replace(SAMPLING, temperature=0.0)
 ONE_VOTE = Rule("single", (("judge", 1),), needed=1)
 
@@ -50,6 +55,7 @@ def train_all(
         if role == "seeing":
             if not (folder / role / WEIGHTS).exists():
                 train_to_see(folder / role, data.walks, data.test_walks, data.recipe.seeing, begun)
+            write_text(folder / role / "README.md", SEEN)
         else:
             figures[role] = trained(data, role)
     progress(len(ROLES) + 1, len(ROLES) + 1)

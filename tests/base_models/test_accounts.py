@@ -7,22 +7,11 @@ from random import Random
 
 import pytest
 
-from base_models.accounts import (
-    MISREAD,
-    Asked,
-    StateQuestions,
-    Told,
-    Witness,
-    misread,
-    part_sampler,
-    renamed,
-    ruling_sampler,
-    told_attempts,
-    told_rollouts,
-)
+from base_models.accounts import Asked, StateQuestions, Told, Witness, told_attempts, told_rollouts
 from base_models.learning import item_of
 from base_models.letters import processor
 from base_models.rows import description
+from base_models.rulings import MISREAD, misread, part_sampler, renamed, ruling_sampler
 from base_models.training_tasks import judge_tasks
 from base_models.walks import collect, opened, perform, window_of
 from coda_lib.agent import ScriptAgent

@@ -163,6 +163,7 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     before = list(loaded)
     recipe.train_all(tmp_path, apps)  # all is there
     assert loaded == before and len(begun) == 1
+    assert "# Seeing" in (tmp_path / "seeing" / "README.md").read_text()
     for role in recipe.ROLES:
         assert load_network(tmp_path / role, trainable=False, device="cpu")
         assert f"# Tiny {role.replace('_', ' ')}" in (tmp_path / role / "README.md").read_text()
