@@ -33,7 +33,8 @@ WEIGHTS = "pointer.safetensors"
 SEEN = """# Seeing
 
 The network that executor, planner and judge begin with, with the helps that only training has. Recipe and \
-learning curves: `base_models/curriculum.py` and the journals beside this. Its figures are on the executor's card.
+learning curves: `base_models/curriculum.py` and the journals beside this. Its figures are on the executor's \
+card.
 """
 GREEDY_VOTE = replace(SAMPLING, temperature=0.0)
 ONE_VOTE = Rule("single", (("judge", 1),), needed=1)
