@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 from coda_lib.applications import ALL_APPS, APPS, DESKTOP_APPS, NOVEL_APPS, SPACE_APPS
-from coda_lib.config import SYSTEMS, load_profile, read_profile
+from coda_lib.config import EXPLORERS, SYSTEMS, load_profile, read_profile
 from coda_study.pipeline.dependencies import DISPLAYS, checkpoint_files, code_files, data_files
 from coda_study.pipeline.notebook import source_hash
 from coda_lib.paths import DATA, NOTEBOOKS, PROFILES, REPO, TASKS
 from coda_lib.prompts import BASIS
-from coda_study.run import Run
+from coda_study.run import Run, explorers
 
 RUN = Run(str(config["run"]))
 P = read_profile(Path(config["profile_file"])) if "profile_file" in config else RUN.profile(config["profile"])
@@ -71,11 +71,10 @@ def explored(pattern, *apps):
 
 
 def learned_from(wildcards):
-    """The judged rollouts that a round-1 planner or a specialist learns from, and the round-1 planner that a specialist begins as."""
-    base, app = explored("judged/base/{app}.parquet", wildcards.app), wildcards.app
-    if wildcards.trained == "round1" or "round1" not in P.explore:
-        return base
-    return [*base, f"judged/round1/{app}.parquet", f"round1/{app}/done.json"]
+    """The judged rollouts that a planner of a round or a specialist learns from, and the planner that it begins as."""
+    app, (_, *before) = wildcards.app, explorers(P, wildcards.trained)
+    begun = [f"{before[-1]}/{app}/done.json"] if before else []
+    return [*explored("judged/base/{app}.parquet", app), *(f"judged/{name}/{app}.parquet" for name in before), *begun]
 
 
 def settings(*fields):
@@ -89,8 +88,8 @@ def model(role):
 
 def planner_files(wildcards):
     """The files of the checkpoint behind a planner or a system of Table 1."""
-    made = {"specialist": f"specialist/{wildcards.app}/done.json", "stage1": f"specialist/{wildcards.app}/done.json"}
-    made |= {"round1": f"round1/{wildcards.app}/done.json"}
+    made = {name: f"{name}/{wildcards.app}/done.json" for name in EXPLORERS}
+    made |= {"stage1": made["specialist"]}
     made |= {"generalist": "generalist/done.json", "stage2": "generalist/done.json", "executor": []}
     name = wildcards.get("planner", wildcards.get("system"))
     return model("planner") if name == "base" else made[name]
@@ -147,8 +146,8 @@ STAGE = (
 wildcard_constraints:
     app="|".join(SPACE_APPS),
     variant="[a-z0-9-]+",
-    planner="base|round1|specialist",
-    trained="round1|specialist",
+    planner="|".join(EXPLORERS),
+    trained="|".join(EXPLORERS[1:]),
     system="|".join(SYSTEMS),
 
 

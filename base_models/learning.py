@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from os.path import commonprefix
 from pathlib import Path
@@ -44,13 +45,21 @@ class Encoded:
         self._tokens: dict[bytes, Tensor] = {}
 
     def __call__(self, picture: Image.Image) -> Shown:
-        pixels = np.asarray(picture)
+        return self.shown(as_pixels(picture))
+
+    def shown(self, shown: Shown) -> Shown:
+        """The picture with its tokens; those of a page, which is drawn once, are not kept."""
+        if shown.letters is not None:
+            return replace(shown, letters=None, tokens=self._encoded(shown.pixels))
+        pixels = shown.pixels
         key = hashlib.blake2b(pixels.tobytes() + repr(pixels.shape).encode(), digest_size=16).digest()
         if key not in self._tokens:
-            with torch.no_grad():
-                _, (tokens,) = self.tower(normalised([pixels]))
-            self._tokens[key] = tokens
-        return Shown(pixels, place=None, tokens=self._tokens[key])
+            self._tokens[key] = self._encoded(pixels)
+        return replace(shown, tokens=self._tokens[key])
+
+    @torch.no_grad()
+    def _encoded(self, pixels: np.ndarray) -> Tensor:
+        return self.tower(normalised([pixels]))[1][0]
 
 
 def item_of(rows: Rows, show: Show) -> Item:

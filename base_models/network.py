@@ -67,14 +67,13 @@ class Pointer(nn.Module):
         for name, layer, looks in (("find", FINDING, batch.finding), ("spell", SPELLING, batch.spelling)):
             if len(looks[0]):
                 losses[name] = self._attention_loss(layer, *looks, batch.asked.mask)
-        if placed := [group for group in batch.pictures if group.tokens is None]:
+        if placed := [group for group in batch.pictures if (group.places != NOWHERE).any()]:
             at, places = (
                 torch.cat([getattr(g, name).flatten(0, 1) for g in placed]) for name in ("at", "places")
             )
             probed = self.probe(layers[1].flatten(0, 1)[at]).float().split((COLUMNS, ROWS), -1)
-            if (places != NOWHERE).any():
-                pairs = zip(probed, places.unbind(-1), strict=True)
-                losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
+            pairs = zip(probed, places.unbind(-1), strict=True)
+            losses["place"] = sum(F.cross_entropy(*pair, ignore_index=NOWHERE) for pair in pairs)
         lettered = [
             (reading_loss(self.reader.told(of_patches[group.lettered]), group.told, group.clear),
              reading_loss(self.reader.told_by(tokens[group.lettered]), group.told, group.clear))

@@ -27,7 +27,7 @@ from coda_lib.errors import StageError, UserError
 from coda_lib.files import write_bytes
 from coda_lib.paths import REFERENCE, RESULTS, display
 from coda_study.owned import belongs, claim, remove
-from coda_study.run import Run
+from coda_study.run import Run, explorers
 
 KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float), "bool": (bool,)}
 RANGES = {  # least and largest value of a whole number
@@ -40,9 +40,9 @@ CHOICES: dict[str, Callable[[], tuple[str, ...]]] = {
 }  # fmt: skip
 INJECTED = "# Parameters\n"  # how papermill begins the cell with what it was given
 STAGES = {  # where the files of a run lie: the stage of `coda reproduce --until` that makes them
-    "rollouts/base": "explore", "judged/base": "judge", "rollouts/round1": "specialize",
-    "judged/round1": "specialize", "round1": "specialize", "specialist": "specialize",
-    "rollouts/specialist": "explore_specialists", "judged/specialist": "judge_specialists",
+    "rollouts/base": "explore", "judged/base": "judge", "rollouts/specialist": "explore_specialists",
+    "judged/specialist": "judge_specialists", "rollouts": "specialize", "judged": "specialize",
+    **dict.fromkeys(EXPLORERS[1:], "specialize"),
     "generalist": "generalize", "evaluation": "evaluate", "baselines": "baselines",
     "judges": "judges", "ablations": "ablations", "curve": "curve", "tables/ablations": "ablations",
     "tables/curve": "curve", "tables": "results",
@@ -165,12 +165,8 @@ def inputs(run: Run, profile: Profile, stage: str, *names: str) -> list[Path]:
         case "reward" | "labels", app:
             return [run.judged("base", app)]
         case "specialize", planner, app:
-            if not (
-                before := [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
-            ):
-                raise UserError(
-                    "parameter planner is 'base': choose one that is trained, round1 or specialist"
-                )
+            if not (before := explorers(profile, planner)):
+                raise UserError("parameter planner is 'base': choose one that is trained, such as specialist")
             trained = [path for name in before[1:] for path in _weights(run, name, app)]
             return [*(run.judged(name, app) for name in before), *trained]
         case ("curve" | "base_models",):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from coda_lib.config import EXPLORERS
 from coda_lib.errors import UserError
 from coda_lib.files import final_name, reading, require_new, temporary_beside, temporary_name, write_text
 from coda_lib.paths import REFERENCE, display
@@ -21,8 +22,8 @@ MARK = ".coda"
 BELONGS = {  # kind of folder: what the kit puts in it
     "run": frozenset(
         ("ablations", "base_models", "baselines", "claims.json", "curve", "evaluation", "figures", "fleet",
-         "generalist", "generated", "judged", "judges", "manifest.json", "notebooks", "round1",
-         "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log", ".snakemake", "specialist",
+         "generalist", "generated", "judged", "judges", "manifest.json", "notebooks",
+         "profile.yaml", "report.html", "rollouts", "seeds", "snakemake.log", ".snakemake", *EXPLORERS[1:],
          "stages", "tables", "timings.json", "usage", "view", "view.html")
     ),
     "view": frozenset(("view", "view.html")),

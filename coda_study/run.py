@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from coda_lib.config import Profile, load_profile, profile_text, read_profile
+from coda_lib.config import EXPLORERS, Profile, load_profile, profile_text, read_profile
 from coda_lib.errors import UserError
 from coda_lib.files import read_text, write_text
 from coda_lib.paths import REFERENCE, RESULTS, checkpoint_path, display
@@ -17,6 +17,11 @@ from coda_study.owned import MARK, claim, is_free, kind_of
 def _at(path: str) -> property:
     """A path in the run's folder."""
     return property(lambda run: run.folder / path)
+
+
+def explorers(profile: Profile, planner: str | None = None) -> list[str]:
+    """The planners of a profile that explore, in order: all, or those that a `planner` learns from."""
+    return [name for name in EXPLORERS[: planner and EXPLORERS.index(planner)] if name in profile.explore]
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ class Run:
         return self.folder / "judges" / f"{app}.parquet"
 
     def specialist(self, app: str, planner: str = "specialist") -> Path:
-        """Checkpoint folder of an application's specialist, or of the 'round1' before it."""
+        """Checkpoint folder of an application's specialist, or of a round before it."""
         return self.folder / planner / app
 
     def groups(self, app: str, planner: str = "specialist") -> Path:
@@ -178,7 +183,7 @@ class Run:
         return self.folder / "stages" / f"{stage.replace('/', '-')}.json"
 
     def planner_checkpoint(self, planner: str, app: str) -> str | None:
-        """The checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist') or a system of
+        """The checkpoint behind a planner ('base', 'round1', 'specialist', 'generalist', …) or a system of
         Table 1: 'base', 'executor' (no planner: None), 'stage1' (the specialist of `app`), 'stage2' (the
         generalist).
         """
@@ -187,11 +192,11 @@ class Run:
                 return None
             case "base":
                 return checkpoint_path(self.profile().models.planner)
-            case "specialist" | "stage1":
+            case "stage1":
                 return str(self.specialist(app))
-            case "round1":
-                return str(self.specialist(app, planner))
             case "generalist" | "stage2":
                 return str(self.generalist)
-        known = "base, executor, round1, specialist, generalist, stage1 or stage2"
+            case _ if planner in EXPLORERS:
+                return str(self.specialist(app, planner))
+        known = "base, executor, a round, specialist, generalist, stage1 or stage2"
         raise UserError(f"unknown planner or system {planner!r}: choose {known}")

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -33,6 +34,7 @@ REGIONS = ("train", "development", "test")
 _LIMITS = {"test": 0.2, "development": 0.3, "train": 1.0}  # of the hash, as a fraction
 FEW = 6  # a goal of fewer values is not split: its values alone are all to be trained on
 Mix = Mapping[str, float]  # shares of the grades
+Weights = Mapping[str, float]  # of goals, by name
 _MIX = {"A": 0.25, "B": 0.34, "C": 0.25, "D": 0.16}  # grades of a drawn set, as in the 127 test tasks
 _SIZES = (1, 1, 2, 3)  # aims of a task, by chance
 _TRIES = 20_000  # draws in a row without a new task, after which there are none
@@ -215,20 +217,23 @@ def prepared(task_space: Space, aim: Aim) -> Aim:
 
 
 def draw(
-    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
-) -> list[Task]:
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX,
+    weights: Weights = MappingProxyType({}),
+) -> list[Task]:  # fmt: skip
     """`count` tasks of a region, by grade in proportion to `mix`; the same seed gives the same tasks.
 
-    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others.
+    Goals are drawn first and then their values, so that a goal of many values does not crowd out the others;
+    `weights` are those of goals by name, 1 where they say nothing, and goals of weight 0 are not drawn.
     `defaults` are the application's (`Desk.defaults`).  UserError for an unknown region, and if the region
     has too few tasks.  None is one of the committed test tasks.
     """
-    return [task for _, task in draw_with_aims(task_space, name, count, seed, defaults, mix)]
+    return [task for _, task in draw_with_aims(task_space, name, count, seed, defaults, mix, weights)]
 
 
 def draw_with_aims(
-    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX
-) -> list[tuple[tuple[Aim, ...], Task]]:
+    task_space: Space, name: str, count: int, seed: int, defaults: Mapping[str, Any], mix: Mix = _MIX,
+    weights: Weights = MappingProxyType({}),
+) -> list[tuple[tuple[Aim, ...], Task]]:  # fmt: skip
     """`draw`, each task with the aims that make it."""
     if name not in REGIONS:
         raise UserError(f"unknown region {name!r}: choose one of {', '.join(REGIONS)}")
@@ -238,7 +243,7 @@ def draw_with_aims(
     drawn: dict[str, list[tuple[tuple[Aim, ...], Task]]] = {grade: [] for grade in mix}
     taken: set[str] = set()
     fruitless = 0
-    for parts in _combinations(task_space, rng):
+    for parts in _combinations(task_space, rng, weights):
         fruitless += 1
         if fruitless > _TRIES or all(len(drawn[grade]) == wanted[grade] for grade in mix):
             break
@@ -260,10 +265,15 @@ def draw_with_aims(
     return list(itertools.chain.from_iterable(drawn.get(grade, ()) for grade in GRADES))
 
 
-def _combinations(task_space: Space, rng: random.Random) -> Iterator[tuple[Aim, ...]]:
+def _combinations(task_space: Space, rng: random.Random, weights: Weights) -> Iterator[tuple[Aim, ...]]:
     """One to three aims without end: of different areas, a question last, each in one of its wordings."""
+    drawn = [goal for goal in task_space.goals if weights.get(goal.name, 1)]
     while True:
-        goals = rng.sample(task_space.goals, rng.choice(_SIZES))
+        if weights:  # without replacement (Efraimidis and Spirakis 2006)
+            keys = {goal.name: rng.random() ** (1 / weights.get(goal.name, 1)) for goal in drawn}
+            goals = sorted(drawn, key=lambda goal: -keys[goal.name])[: rng.choice(_SIZES)]
+        else:
+            goals = rng.sample(drawn, rng.choice(_SIZES))
         goals.sort(key=lambda goal: goal.ask)
         if are_apart(goals) and sum(goal.ask for goal in goals) < 2:
             aims = (rng.choice(task_space.aims[goal.name]) for goal in goals)

@@ -66,7 +66,8 @@ class Profile(Section):
         Role, tuple[NotNegative, NotNegative]
     ] = {}  # of a million tokens read and written, where a model is served
     prompts: Literal["compact", "full", "turns"]
-    explore: dict[Explorer, ExploreSettings]  # without round1, specialists are trained in one round
+    explore: dict[Explorer, ExploreSettings]  # without rounds, specialists are trained at once
+    knowledge: Count | None = None  # split of goals that the planner was taught (data/tasks/knowledge.yaml)
     test_tasks: Count | None  # per application; None: all of them
     evaluation_runs: Count  # k of Average@k and Pass@k
     perturb: bool = False  # whether each run of a task starts in another window, state and wording

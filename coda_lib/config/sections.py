@@ -26,8 +26,9 @@ class Section(BaseModel):
 
 
 SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its order
-# the planners that explore: the base one, after one round of training, after all
-EXPLORERS = ("base", "round1", "specialist")
+ROUNDS = ("round1", "round2", "round3", "round4", "round5")
+# the planners that explore: the base one, after each round of training that a profile has, after all
+EXPLORERS = ("base", *ROUNDS, "specialist")
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]

@@ -17,6 +17,7 @@ import yaml
 from datasets import Dataset, Features, Image, List, Value
 
 from coda_lib.applications import software
+from coda_lib.config import EXPLORERS
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
 from coda_lib.grammar import action_text
@@ -30,7 +31,6 @@ from coda_study.formats.metadata import require_libraries, write_crate, write_cr
 from coda_study.owned import new_folder
 from coda_study.run import Run
 
-PLANNERS = ("base", "round1", "specialist")  # whose rollouts a run judges
 # of a checkpoint's folder: the pipeline's and the trainer's
 LEFT_OUT = ("done.json", "fingerprint.json", "training_args.bin")
 SPLITS = ("train", "test")  # of the tasks
@@ -71,7 +71,7 @@ def export(run: Run, folder: Path) -> dict[str, int]:
     """
     require_libraries()
     profile = run.profile()
-    planners = [name for name in PLANNERS if all(run.judged(name, app).is_file() for app in profile.apps)]
+    planners = [name for name in EXPLORERS if all(run.judged(name, app).is_file() for app in profile.apps)]
     if not planners:
         first = f"{display(run.judged('base', profile.apps[0]))} is missing"
         fault = f"run {run.folder.name} has no judged trajectories ({first})"

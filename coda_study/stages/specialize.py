@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coda_lib.config import EXPLORERS, Profile
 from coda_lib.dataset import grpo_rows
 from coda_lib.executor import Executor
 from coda_lib.trainer import Progress, specialize, together
 from coda_lib.trajectory import load_trajectories
 from coda_study.draws import stage_seed
-from coda_study.run import Run
+from coda_study.run import Run, explorers
 from coda_study.stages.common import begin, judge_labels, unreported
 from coda_study.stages.groups import KeepingReward
 from coda_study.stages.processes import launch
@@ -21,22 +20,16 @@ __all__ = ["begin", "explorers", "run", "train"]
 
 
 def run(run: Run, planner: str, app: str, progress: Progress = unreported) -> Path:
-    """Train an application's 'round1' or 'specialist' on the positive steps of the judged rollouts so far.
+    """Train an application's 'round1', … or 'specialist' on the positive steps of all judged rollouts so far.
 
-    The round-1 planner begins as the base planner, and learns from what that explored; the specialist goes on
-    from the round-1 planner, if the profile has one, and learns from what both explored.  Progress counts
-    optimizer steps.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its
+    Each begins as the planner that explored last, the first as the base planner.  Progress counts optimizer
+    steps.  Returns {planner}/{app}/, which then holds the checkpoint and, in groups/, some of its
     GRPO groups.  Goes on after a kill.
     """
     if configuration := run.profile().specialize.accelerate:
         launch(run, configuration, "specialize", planner, app)
         return run.specialist(app, planner)
     return train(run, planner, app, progress)
-
-
-def explorers(profile: Profile, planner: str) -> list[str]:
-    """The planners whose rollouts a round-1 planner or a specialist learns from; it begins as the last."""
-    return [name for name in EXPLORERS[: EXPLORERS.index(planner)] if name in profile.explore]
 
 
 def train(run: Run, planner: str, app: str, progress: Progress = unreported) -> Path:

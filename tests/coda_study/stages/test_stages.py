@@ -5,6 +5,7 @@ seed.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,7 @@ from coda_study import draws
 from coda_study.draws import train_tasks
 from coda_study.run import Run
 from coda_study.stages import ablations, common, evaluate, explore, generalize, judge, specialize
+from sciencedesk.knowledge import kinds_of
 
 pytest_plugins = ("tiny_checkpoints",)
 
@@ -97,6 +99,43 @@ def test_train_tasks_are_a_seeded_draw_from_the_train_region():
     assert drawn != draws.template_tasks(
         smoke("explore.specialist.tasks=9"), "specialist", "gis"
     )  # each planner has its own
+
+
+def test_goals_that_succeed_now_and_then_are_drawn_most():
+    tried = [("plot", True)] * 30 + [("line", False)] * 30 + [("tab", i % 2 == 0) for i in range(30)]
+    weights = draws.learnable([*tried, ("grid", True)])
+    assert 1.09 < weights["tab"] <= 1.1 and weights["grid"] > 0.9
+    assert all(0.2 < weights[goal] < 0.25 for goal in ("plot", "line"))
+    profile = smoke("explore.base.tasks=100", "explore.base.grades={A: 1}")
+
+    def counts(chances: dict[str, float]) -> Counter[str]:
+        drawn = draws.template_draw(profile, "base", "algebra", chances)
+        return Counter(aim.goal.name for (aim,), _ in drawn)
+
+    ((first, often), *_) = counts({}).most_common(1)
+    assert counts({first: 0.05})[first] < often < counts({first: 20})[first]
+
+
+def test_goals_that_are_never_explored_are_not_drawn():
+    profile = smoke("explore.base.tasks=200", "explore.base.grades={A: 1, B: 1}", "knowledge=1")
+    drawn = {aim.goal.name for parts, _ in draws.template_draw(profile, "base", "gis", {}) for aim in parts}
+    kinds = kinds_of("gis", 1)
+    assert {kinds[goal] for goal in drawn} == {"taught", "novel"}
+
+
+def test_a_round_is_drawn_by_what_the_judge_said_of_those_before(tmp_path):
+    run = Run(str(tmp_path / "run"))
+    run.store(smoke("explore.round1={tasks: 40, grades: {A: 1}, runs: 1}", "explore.base.tasks=40"))
+    base, attempt = train_tasks(run, "gis"), made_up(0, app="gis")
+
+    def drawn(*votes: str) -> list[Task]:
+        put(run, "base", "gis", [replace(attempt, task_id=task.id, verdicts=votes) for task in base])
+        return train_tasks(run, "gis", "round1")
+
+    accepted = drawn(YES)
+    assert accepted == drawn(NO)  # there is as little to learn
+    put(run, "base", "gis", [])
+    assert accepted != train_tasks(run, "gis", "round1")
 
 
 def test_held_out_tasks_are_the_committed_ones(tmp_path):
