@@ -114,11 +114,6 @@ class Planner:
 
 
 def planner_messages(observation: Observation, prompts: str) -> list[Message]:
-    return render(
-        prompts,
-        "planner",
-        instruction=observation.instruction,
-        history=[vars(turn) for turn in observation.history[-HISTORY:]],
-        previous=observation.previous,
-        current=observation.current,
-    )
+    history = [vars(turn) for turn in observation.history[-HISTORY:]]
+    screens = {"previous": observation.previous, "current": observation.current}
+    return render(prompts, "planner", instruction=observation.instruction, history=history, **screens)

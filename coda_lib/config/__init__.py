@@ -62,9 +62,8 @@ class Profile(Section):
     models: Models
     serving: Serving = Serving()
     fleet: FleetSettings = FleetSettings()
-    prices: dict[
-        Role, tuple[NotNegative, NotNegative]
-    ] = {}  # of a million tokens read and written, where a model is served
+    # of a million tokens read and written, where a model is served
+    prices: dict[Role, tuple[NotNegative, NotNegative]] = {}
     prompts: Literal["compact", "full", "turns"]
     explore: dict[Explorer, ExploreSettings]  # without rounds, specialists are trained at once
     knowledge: Count | None = None  # split of goals that the planner was taught (data/tasks/knowledge.yaml)
@@ -84,9 +83,8 @@ class Profile(Section):
     generator: GeneratorSettings = GeneratorSettings()
     specialize: SpecializeSettings
     generalize: GeneralizeSettings
-    ablations: dict[
-        Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant
-    ] = {}  # by name, which becomes that of a file
+    # by name, which becomes that of a file
+    ablations: dict[Annotated[str, Field(pattern="^[a-z0-9-]+$")], Variant] = {}
     base_models: BaseModelSettings = BaseModelSettings()
     hardware: Hardware | None = None
     bootstrap_resamples: Count

@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -151,8 +152,8 @@ def load_network(path: str | Path, trainable: bool, device: str) -> Qwen2_5_VLFo
             output_loading_info=True,
             use_safetensors=True,  # other files of weights are pickles
         )
-    if report["missing_keys"]:
-        raise UserError(f"the checkpoint {path} is partial: {sorted(report['missing_keys'])[0]} is missing")
+    if missing := sorted(report["missing_keys"]):
+        raise UserError(f"the checkpoint {path} is partial: {missing[0]} is missing")
     if network.generation_config.eos_token_id is None:
         fault = "eos_token_id is missing in generation_config.json"
         raise UserError(f"the checkpoint {path} names no end of a reply: {fault}")
@@ -194,21 +195,35 @@ def _check_size(folder: Path) -> None:
             stored += sum(math.prod(weights.get_slice(name).get_shape()) for name in names)
     if stored:
         with torch.device("meta"):
-            described = Qwen2_5_VLForConditionalGeneration(
-                AutoConfig.from_pretrained(folder)
-            ).num_parameters()
+            network = Qwen2_5_VLForConditionalGeneration(AutoConfig.from_pretrained(folder))
+        described = network.num_parameters()
         if described > 2 * stored:
             raise UserError(
                 f"{folder}: config.json describes {described:,} parameters, and the weights have {stored:,}"
             )
 
 
+class Features(OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]]):
+    """Features and grids of pictures as one vision tower sees them, the last ones last."""
+
+    _of_towers: WeakValueDictionary[bytes, Features] = WeakValueDictionary()
+
+    @classmethod
+    def of(cls, network: Qwen2_5_VLForConditionalGeneration, processor: ImageTextProcessor) -> Features:
+        """Those of a network's tower, the same for all of this process that see alike."""
+        settings = network.config.vision_config, processor.image_processor, network.dtype, network.device
+        key = hashlib.blake2b(repr(settings).encode())
+        for weight in network.model.visual.parameters():
+            key.update(weight.detach().float().cpu().numpy())
+        return cls._of_towers.setdefault(key.digest(), cls())
+
+
 class LocalModel:
     """A Qwen2.5-VL checkpoint run by transformers in this process.
 
     In a batch, equal conversations and equal beginnings are encoded once (`shared_prefix`).  The features of
-    the last pictures are kept: a screenshot is o_t of one step and o_{t-1} of the next, and many episodes
-    begin with the same screen.
+    the last pictures are kept, for all models with the same tower: a screenshot is o_t of planner and
+    executor, o_{t-1} of the next step, and many episodes begin with the same screen.
     """
 
     # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
@@ -221,8 +236,7 @@ class LocalModel:
         self.network = load_network(path, trainable=False, device=self.device).eval()
         self.batch_size = batch_size
         self.shared = True  # False: transformers' own `generate` on every conversation, with the same replies
-        # features and grid of a picture
-        self._seen: OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]] = OrderedDict()
+        self._seen = Features.of(self.network, self.processor)
 
     def generate(self, conversations: Sequence[list[Message]], sampling: Sampling, seed: int) -> list[str]:
         """Sample replies, the same for the same conversations, sampling and seed on one machine.
@@ -252,10 +266,8 @@ class LocalModel:
         output = (self._sample if self.shared else self._sample_plainly)(conversations, config)
         return self.processor.tokenizer.batch_decode(output, skip_special_tokens=True)
 
-    def _sample_plainly(
-        self, conversations: Sequence[list[Message]], config: GenerationConfig
-    ) -> torch.Tensor:
-        inputs = encode(self.processor, conversations).to(self.device)
+    def _sample_plainly(self, chats: Sequence[list[Message]], config: GenerationConfig) -> torch.Tensor:
+        inputs = encode(self.processor, chats).to(self.device)
         return self.network.generate(**inputs, generation_config=config)[:, inputs["input_ids"].shape[1] :]
 
     def _sample(self, conversations: Sequence[list[Message]], config: GenerationConfig) -> torch.Tensor:
@@ -283,12 +295,10 @@ class LocalModel:
     def _see(self, pictures: Sequence[Image.Image]) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Features (image tokens x width) and grid of each picture; none are kept while training."""
         if next(self.network.parameters()).requires_grad:
-            self._seen.clear()
+            self._seen = Features()
         new = {digest(picture): picture for picture in pictures if digest(picture) not in self._seen}
-        for (
-            key,
-            picture,
-        ) in new.items():  # one by one: how a picture is rounded does not depend on those that come with it
+        # one by one: how a picture is rounded does not depend on those that come with it
+        for key, picture in new.items():
             patches = self.processor.image_processor([picture], return_tensors="pt").to(self.device)
             grid_13 = patches["image_grid_thw"]
             self._seen[key] = features(self.network, patches["pixel_values"], grid_13), grid_13[0]
@@ -323,14 +333,9 @@ def encode(
     return processor(text=texts, images=images if any(images) else None, padding=True, return_tensors="pt")
 
 
-def _texts(
-    processor: ImageTextProcessor, conversations: Sequence[list[Message]], generate: bool = True
-) -> list[str]:
+def _texts(processor: ImageTextProcessor, chats: Sequence[list[Message]], generate: bool = True) -> list[str]:
     """Conversations in the chat template, with one mark for each picture."""
-    return [
-        processor.apply_chat_template(chat, tokenize=False, add_generation_prompt=generate)
-        for chat in conversations
-    ]
+    return [processor.apply_chat_template(c, tokenize=False, add_generation_prompt=generate) for c in chats]
 
 
 def _pictures(conversation: list[Message]) -> list[Image.Image]:

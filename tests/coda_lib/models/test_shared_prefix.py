@@ -137,6 +137,21 @@ def test_a_picture_is_seen_once_and_kept_until_there_is_no_room(model, monkeypat
     assert model.generate(ASKED, SAMPLINGS[0], 0) == first and not model._seen
 
 
+def test_models_with_one_tower_see_a_picture_once(model, tmp_path, monkeypatch):
+    words, tower = (LocalModel(model.name, device="cpu") for _ in range(2))
+    with torch.no_grad():
+        next(tower.network.model.visual.parameters()).add_(0.1)
+        words.network.lm_head.weight.add_(0.1)
+    for name, changed in (("words", words), ("tower", tower)):
+        changed.network.save_pretrained(tmp_path / name)
+        changed.processor.save_pretrained(tmp_path / name)
+    model._seen.clear()
+    like, other = (LocalModel(tmp_path / name, device="cpu") for name in ("words", "tower"))
+    model._see([screen(1)])
+    assert like._seen is model._seen and len(like._seen) == 1 and not other._seen
+    assert not torch.equal(other._see([screen(1)])[0][0], model._see([screen(1)])[0][0])
+
+
 def test_how_a_picture_is_seen_does_not_depend_on_those_that_come_with_it(model):
     model._seen.clear()
     together = [features for features, _ in model._see([screen(1), screen(2), screen(3)])]
