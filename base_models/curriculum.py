@@ -1,4 +1,4 @@
-"""How base models learn: to see (letters, tokens, pointing, whole screens), to plan, to judge.
+"""How base models learn: to see (letters, tokens, pointing, whole screens), to act, to plan, to judge.
 
 Each stage goes on where it was interrupted, and begins with what the one before it has learned.
 """
@@ -25,15 +25,16 @@ from base_models.walks import Walks, names, shown_names, typed_words
 
 LONGEST = 24  # letters of a name that a page has room for
 
-
+EXECUTOR_HELD = 60  # screens of an application behind each figure of the executor's curve
 SEED = 7  # of the first weights of a language model
 TEXTS, SCENES, PARTS, RULINGS = 32, 6, 8, 8  # rows, pairs of screens, parts of them or attempts a step
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Steps of the stages of planner and judge."""
+    """Steps of the stages of executor, planner and judge."""
 
+    executor: int = 40_000
     how_tos: int = 6_000
     planner: int = 12_000
     parts: int = 8_000
@@ -80,6 +81,16 @@ def train_to_see(
     train_screens(folder, pointer, known, walks, unseen, steps.screens, steps.held)
     pointer.write(folder / "pointer.safetensors")
     return pointer
+
+
+def train_executor(folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles) -> None:
+    """Go on pointing with a tower that stands still: what is missing by then is not in the pictures.
+
+    Writes the state and the learning curve, and executor.safetensors.
+    """
+    train_screens(folder, pointer, known_names(walks), walks, unseen, steps.executor, EXECUTOR_HELD,
+                  rate=1e-3, seed=9, stage="executor", still=True)  # fmt: skip
+    pointer.write(folder / "executor.safetensors")
 
 
 def train_planner(

@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from base_models import cards
-from base_models.curriculum import train_judge, train_planner, train_to_see
+from base_models.curriculum import train_executor, train_judge, train_planner, train_to_see
 from base_models.data import SEED, Data, Recipe, are_real
 from base_models.hindsight import planner_row
 from base_models.network import Pointer
@@ -79,7 +79,9 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
         before = "base_judge.safetensors" if role == "judge" else f"seeing/{WEIGHTS}"
         if not weights.exists():
             pointer = Pointer.load(data.folder / before)
-            if role == "planner":
+            if role == "executor":
+                train_executor(data.folder, pointer, data.walks, data.test_walks, recipe.roles)
+            elif role == "planner":
                 train_planner(data.folder, pointer, data.walks, data.test_walks, data.demonstrations,
                               data.shown, data.taught, recipe.roles)  # fmt: skip
             elif role == "base_judge":
@@ -87,8 +89,7 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
             elif role == "judge":
                 both = [told + seen for told, seen in zip(data.told, data.told_rollouts(), strict=True)]
                 train_judge(data.folder, pointer, data.walks, data.test_walks, both, recipe.roles, role)
-        pointer = Pointer.load(weights if weights.exists() else data.folder / before)
-        pointer.publish(folder)
+        Pointer.load(weights).publish(folder)
         write_json(done, [asdict(figure) for figure in measured(data, role)])
     figures = [cards.Figure(**figure) for figure in read_json(done)]
     write_text(folder / "README.md", card(role, figures, data))
@@ -129,7 +130,7 @@ def card(role: str, figures: Sequence[cards.Figure], data: Data) -> str:
     (row,) = (deviation for deviation in load_deviations() if deviation.id == f"{role}-model")
     name, real = role.replace("_", " "), are_real(data.apps)
     where = ", ".join(data.apps) if real else "ScienceDesk"
-    stages = {"executor": vars(data.recipe.seeing), "planner": ("how_tos", "planner")}.get(
+    stages = {"executor": (*vars(data.recipe.seeing), "executor"), "planner": ("how_tos", "planner")}.get(
         role, ("parts", "rulings")
     )
     counts = vars(data.recipe.seeing) | vars(data.recipe.roles)

@@ -11,7 +11,15 @@ import torch
 from PIL import Image
 
 from base_models.accounts import told_attempts
-from base_models.curriculum import Roles, Steps, known_names, train_judge, train_planner, train_to_see
+from base_models.curriculum import (
+    Roles,
+    Steps,
+    known_names,
+    train_executor,
+    train_judge,
+    train_planner,
+    train_to_see,
+)
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import Shown
@@ -60,6 +68,19 @@ def test_each_stage_leaves_its_curve_and_the_last_one_a_network_that_loads(walks
     screen = Image.new("RGB", (336, 252), "white")
     seen = [Observation("turn the grid on", (), screen, screen)]
     assert isinstance(Executor(model, Sampling(max_new_tokens=4)).execute(seen, ["Click 'Grid'."], 0)[0], str)
+
+
+def test_an_executor_learns_with_a_tower_that_stands_still(walks, tmp_path):
+    torch.manual_seed(1)
+    pointer = Pointer(Reader(), len(processor().tokenizer))
+    before = {name: weight.clone() for name, weight in pointer.to(torch.bfloat16).named_parameters()}
+    train_executor(tmp_path, pointer, walks, walks, Roles(executor=3))
+    *_, last = map(json.loads, (tmp_path / "executor.jsonl").read_text().splitlines())
+    assert last["step"] == 3 and {"reply", "find", "place"} <= last.keys() > {"gis", "algebra", "pages"}
+    changed = {name for name, weight in pointer.named_parameters() if not torch.equal(weight, before[name])}
+    assert changed and not any(name.startswith("reader.") for name in changed)
+    assert any(name.startswith("language.") for name in changed) and "probe.weight" in changed
+    assert (tmp_path / "executor.safetensors").is_file()
 
 
 @pytest.fixture

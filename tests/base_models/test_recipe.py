@@ -140,15 +140,16 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
         new.write(folder / recipe.WEIGHTS)
 
     def teach(folder, pointer, *rest):
-        taught.append(rest[-1] if isinstance(rest[-1], str) else type(rest[-1]).__name__)
-        name = {"Roles": "planner" if len(taught) == 1 else "base_judge"}.get(taught[-1], taught[-1])
-        pointer.write(folder / f"{name}.safetensors")
+        roles = iter(recipe.ROLES[len(taught) :])
+        taught.append(next(roles))
+        assert isinstance(rest[-1], data.Roles) or rest[-1] == taught[-1] == "judge"
+        pointer.write(folder / f"{taught[-1]}.safetensors")
 
     load = Pointer.load
     monkeypatch.setattr(Pointer, "load", lambda path: loaded.append(path.name) or load(path))
     monkeypatch.setattr(recipe, "train_to_see", see)
-    monkeypatch.setattr(recipe, "train_planner", teach)
-    monkeypatch.setattr(recipe, "train_judge", teach)
+    for name in ("train_executor", "train_planner", "train_judge"):
+        monkeypatch.setattr(recipe, name, teach)
     monkeypatch.setattr(recipe, "measured", lambda _, role: [cards.Figure(role, "row", False, 2, 1, 0)])
     for name in ("walks", "test_walks", "demonstrations", "shown", "told"):
         monkeypatch.setattr(data.Data, name, [["one"]])
@@ -157,9 +158,10 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     figures = recipe.train_all(tmp_path, apps)
     assert list(figures) == list(recipe.ROLES) and figures["judge"][0].app == "judge"
     assert begun == [None if apps == ["gis"] else CHECKPOINTS / "seeing" / "pointer.safetensors"]
-    assert taught == ["Roles", "Roles", "judge"]
-    sees, plans, judges = "pointer.safetensors", "planner.safetensors", "base_judge.safetensors"
-    assert loaded == [sees, sees, plans, sees, judges, judges, "judge.safetensors"] or loaded[0] == sees
+    assert taught == list(recipe.ROLES)
+    *others, judge = (f"{role}.safetensors" for role in recipe.ROLES)
+    begins = [name for of in others for name in ("pointer.safetensors", of)]
+    assert loaded == [*begins, "base_judge.safetensors", judge]
     before = list(loaded)
     recipe.train_all(tmp_path, apps)  # all is there
     assert loaded == before and len(begun) == 1
