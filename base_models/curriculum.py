@@ -21,7 +21,7 @@ from base_models.planning import Demonstrations, Taught, planner_sampler, text_s
 from base_models.pointing import train_pointing, train_screens
 from base_models.rulings import part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
-from base_models.walks import Walks, names, shown_names, typed_words
+from base_models.walks import Walks, Window, names, shown_names, typed_words
 
 LONGEST = 24  # letters of a name that a page has room for
 
@@ -83,13 +83,16 @@ def train_to_see(
     return pointer
 
 
-def train_executor(folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles) -> None:
-    """Go on pointing with a tower that stands still: what is missing by then is not in the pictures.
+def train_executor(
+    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles, fresh: Sequence[Window] = ()
+) -> None:  # fmt: skip
+    """Go on pointing with a tower that stands still, mostly in `fresh` windows, which no two steps share.
 
-    Writes the state and the learning curve, and executor.safetensors.
+    A network that had learned from 334 windows an application was inside on 96 % of the clicks there and on
+    81 % elsewhere (Algebra).  Writes the state and the learning curve, and executor.safetensors.
     """
     train_screens(folder, pointer, known_names(walks), walks, unseen, steps.executor, EXECUTOR_HELD,
-                  rate=1e-3, seed=9, stage="executor", still=True)  # fmt: skip
+                  rate=7e-4, seed=10, stage="executor", still=True, fresh=fresh)  # fmt: skip
     pointer.write(folder / "executor.safetensors")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -32,13 +33,14 @@ from base_models.seeing import (
     train,
 )  # fmt: skip
 from base_models.synthetic_screens import draw_crop
-from base_models.walks import Transition, Walks, typed_words, unambiguous
+from base_models.walks import Transition, Walks, Window, random_walk, typed_words, unambiguous
 from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
 
 ASKED = 8  # about a picture, at most
-SCREENS = 3  # of walks a step
+SCREENS = 3  # a step
+FRESH = 0.35  # of steps: their screens are of a window that no other step has
 UNPOINTED = ("read", "on", "type")  # kinds of questions that are answered in letters
 TYPED = 0.1  # of questions: a text to type, for which nothing has to be looked for
 
@@ -176,11 +178,12 @@ def what_is(element: Element) -> str:
 
 
 def covered(element: Element) -> list[int]:
-    """The tokens of a whole screen that an element covers; none of drawn ones: names stand beside."""
+    """The tokens of a whole screen that an element covers, of drawn ones those beside as well: names do."""
     x, y, width, height = element.box
-    columns = range(x // TOKEN, min((x + width - 1) // TOKEN + 1, COLUMNS))
-    rows = range(y // TOKEN, min((y + height - 1) // TOKEN + 1, ROWS))
-    return [row * COLUMNS + column for row in rows for column in columns if element.role != "target"]
+    beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)
+    columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, COLUMNS))
+    rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, ROWS))
+    return [row * COLUMNS + column for row in rows for column in columns]
 
 
 def answered(
@@ -259,8 +262,9 @@ def train_pointing(
 def train_screens(
     folder: Path, pointer: Pointer, names: Sequence[str], walks: Walks, unseen: Walks, steps: int,
     held: int, rate: float = 1.5e-3, seed: int = 8, stage: str = "screens", still: bool = False,
+    fresh: Sequence[Window] = (),
 ) -> None:  # fmt: skip
-    """Go on with whole screens of walks, in half of the steps.
+    """Go on with whole screens, in half of the steps: of walks, and most of `fresh` windows, seen once.
 
     Of the others most are pages, so that names stay read; the rest are parts of screens to read out, for they
     have most letters, and instructions with the next action, in hindsight of one or two steps of a walk, for
@@ -285,7 +289,10 @@ def train_screens(
 
     def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
         dice = rng.random()
-        if dice < 0.5:
+        if dice < FRESH and fresh:
+            walk = random_walk(rng.choice(fresh), rng, length=SCREENS)
+            items = [asking.draw_screen(rng, step).item for step in islice(walk, SCREENS)]
+        elif dice < 0.5:
             items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(SCREENS)]
         elif dice < 0.8:
             size, count = draw_size(rng)

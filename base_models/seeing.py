@@ -249,7 +249,7 @@ def train(
         optimizer.step()
         schedule.step()
         masters.hand_back()
-        averages = {name: 0.98 * averages.get(name, new) + 0.02 * new for name, new in figures.items()}
+        averages |= {name: 0.98 * averages.get(name, new) + 0.02 * new for name, new in figures.items()}
         seconds = time.time() - began
         if done % MEASURED == 0 or done == steps:
             told = {name: round(average, 4) for name, average in averages.items()}

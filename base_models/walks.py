@@ -277,8 +277,10 @@ def unambiguous(elements: Iterable[Element]) -> list[Element]:
     return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
 
 
-def random_walk(desk: Window, rng: Random, region: str = "train") -> Iterator[Transition]:
-    """Random steps without end; after `WALK_LENGTH` steps or a fault the application starts anew.
+def random_walk(
+    desk: Window, rng: Random, region: str = "train", length: int = WALK_LENGTH
+) -> Iterator[Transition]:
+    """Random steps without end; after `length` steps or a fault the application starts anew.
 
     Starts are perturbed as in a region (train has nothing that is held back).  EnvironmentFault after
     `FAULTS` of them with no step between.
@@ -289,7 +291,7 @@ def random_walk(desk: Window, rng: Random, region: str = "train") -> Iterator[Tr
             settings = random_settings(desk.app, dict(desk.defaults), rng)
             desk.begin(settings, draw_view(desk.app, rng, region))
             last = None
-            for _ in range(WALK_LENGTH):
+            for _ in range(length):
                 clicked = str(last.step.get("click", "")) if last else ""
                 last = perform(desk, random_step(desk, rng, clicked), last, number)
                 faults = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import replace
 from random import Random
 
@@ -26,7 +27,7 @@ from base_models.packing import Shown
 from base_models.pointing import Asking, shares
 from base_models.seeing import Reader
 from base_models.training_tasks import demonstrations, planner_tasks
-from base_models.walks import collect
+from base_models.walks import collect, opened, window_of
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
@@ -70,11 +71,18 @@ def test_each_stage_leaves_its_curve_and_the_last_one_a_network_that_loads(walks
     assert isinstance(Executor(model, Sampling(max_new_tokens=4)).execute(seen, ["Click 'Grid'."], 0)[0], str)
 
 
-def test_an_executor_learns_with_a_tower_that_stands_still(walks, tmp_path):
+def test_an_executor_learns_with_a_tower_that_stands_still(walks, tmp_path, monkeypatch):
     torch.manual_seed(1)
     pointer = Pointer(Reader(), len(processor().tokenizer))
     before = {name: weight.clone() for name, weight in pointer.to(torch.bfloat16).named_parameters()}
-    train_executor(tmp_path, pointer, walks, walks, Roles(executor=3))
+    monkeypatch.setattr("base_models.pointing.FRESH", 0.7)
+    begun = []
+    with closing(opened("gis")) as env:
+        desk = window_of(env)
+        begin = desk.begin
+        monkeypatch.setattr(desk, "begin", lambda *args: begun.append(args) or begin(*args))
+        train_executor(tmp_path, pointer, walks, walks, Roles(executor=3), [desk])
+    assert len({json.dumps(view) for _, view in begun}) == len(begun) > 0
     *_, last = map(json.loads, (tmp_path / "executor.jsonl").read_text().splitlines())
     assert last["step"] == 3 and {"reply", "find", "place"} <= last.keys() > {"gis", "algebra", "pages"}
     changed = {name for name, weight in pointer.named_parameters() if not torch.equal(weight, before[name])}
