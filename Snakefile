@@ -307,7 +307,7 @@ rule generalize:
         notebook=book("07_generalize"),
         code=code("07_generalize"),
         data=model("planner"),
-        judged=expand("judged/specialist/{app}.parquet", app=P.apps),
+        judged=expand("judged/{planner}/{app}.parquet", planner=explorers(P)[1:], app=P.apps),
         prompts=prompts("planner"),
     output:
         done="generalist/done.json",

@@ -68,7 +68,7 @@ def train_all(
                 keep = None if role != "seeing" else shutil.ignore_patterns("*.pt")
                 shutil.copytree(folder / role, temporary, ignore=keep)
                 if role != "seeing":
-                    write_split(temporary, apps)
+                    write_split(temporary, apps, data.recipe.split if role == "planner" else None)
     return figures
 
 

@@ -172,7 +172,7 @@ def inputs(run: Run, profile: Profile, stage: str, *names: str) -> list[Path]:
         case ("curve" | "base_models",):
             return []
         case ("generalize",):
-            return [run.judged("specialist", app) for app in profile.apps]
+            return [run.judged(name, app) for app in profile.apps for name in explorers(profile)[1:]]
         case "baselines", app:
             return [run.rollouts("base", app), run.trajectories("base", app)]
         case "judges", app:

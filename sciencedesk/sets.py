@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 from coda_lib.errors import UserError
 from coda_lib.files import read_object, reading, write_json
 from coda_lib.task import Task, parse_task, task_record
+from sciencedesk.knowledge import kinds_of
 from sciencedesk.space import has_space, space
 
 SPLIT = "split.json"  # in a checkpoint's folder
+KNOWLEDGE = "knowledge"  # in it: the split of goals
 
 
 def write_set(path: Path, name: str, seed: int, tasks: Sequence[Task]) -> None:
@@ -39,9 +42,35 @@ def read_set(path: Path) -> list[Task]:
     return tasks
 
 
-def write_split(checkpoint: Path, apps: Sequence[str]) -> None:
-    """Note in a checkpoint's folder on which splits of the task spaces it was trained."""
-    write_json(checkpoint / SPLIT, {app: space(app).fingerprint for app in apps if has_space(app)})
+def write_split(checkpoint: Path, apps: Sequence[str], knowledge: int | None = None) -> None:
+    """Note in a checkpoint's folder on which splits of the task spaces it was trained, and by which split of
+    goals (`sciencedesk.knowledge`), if by one.
+    """
+    note = {app: space(app).fingerprint for app in apps if has_space(app)}
+    write_json(checkpoint / SPLIT, note | ({KNOWLEDGE: named(apps, knowledge)} if knowledge else {}))
+
+
+def check_knowledge(checkpoint: Path, apps: Sequence[str], knowledge: int | None) -> None:
+    """UserError if a planner was taught by another split of goals than a profile explores by."""
+    path = checkpoint / SPLIT
+    taught = read_object(path).get(KNOWLEDGE) if path.is_file() else None
+    explored = named(apps, knowledge) if knowledge else {}
+    for app in apps if taught or (explored and path.is_file()) else ():
+        if (mine := (taught or {}).get(app)) != (wanted := explored.get(app)):
+            said = ["every goal" if one is None else f"those of split {one}" for one in (mine, wanted)]
+            fault = (
+                f"the planner {checkpoint} was taught {said[0]} of {app}, and the profile explores {said[1]}"
+            )
+            raise UserError(f"{fault}: set knowledge, or models.planner, so that they agree")
+
+
+def named(apps: Sequence[str], knowledge: int) -> dict[str, str]:
+    """A split of goals as notes have it, by application: its number and fingerprint."""
+    kinds = {app: sorted(kinds_of(app, knowledge).items()) for app in apps}
+    return {
+        app: f"{knowledge} ({hashlib.sha256(repr(of).encode()).hexdigest()[:16]})"
+        for app, of in kinds.items()
+    }
 
 
 def check_split(checkpoint: Path, app: str) -> str | None:

@@ -14,6 +14,7 @@ from coda_lib.models.bounded import uses_proxies
 from coda_lib.paths import checkpoint_path, display, require_checkpoint
 from coda_study.owned import in_reference, is_free
 from coda_study.run import Run
+from sciencedesk.sets import check_knowledge
 
 STAGES = (  # in the order of the story; names for --until
     "quickstart", "sciencedesk", "planner_executor", "explore", "judge", "reward", "specialize",
@@ -47,6 +48,7 @@ def check(run: Run, profile: Profile, until: str, fresh: bool, cluster: Path | N
         for role, name in profile.models:
             if name is not None:
                 require_checkpoint(role, name)
+        check_knowledge(Path(checkpoint_path(profile.models.planner)), profile.apps, profile.knowledge)
     for field, name in profile.curve.checkpoints.items() if profile.curve else ():
         require_checkpoint(field, name)
 

@@ -42,7 +42,7 @@ def train(run: Run, planner: str, app: str, progress: Progress = unreported) -> 
     rewarding = KeepingReward(executor, seed, profile.specialize, run.groups(app, planner))
     settings, folder = (profile.specialize, profile.planner), run.specialist(app, planner)
     specialize(rows, start, executor, *settings, folder, seed, rewarding=rewarding, progress=progress)
-    write_split(folder, [app])
+    write_split(folder, [app], profile.knowledge)
     process = together().process_index  # each of several processes asks its own executor
     name = f"specialize/{planner}/{app}"
     note_usage(run, f"{name}-{process}" if process else name, executor=executor.model)

@@ -20,7 +20,7 @@ from sciencedesk.env import ScienceDesk, desk_class
 from sciencedesk.goals import Aim, expand, sentence
 from sciencedesk.make import defaults as defaults_of
 from sciencedesk.real.pymol_facts import SETTINGS
-from sciencedesk.sets import SPLIT, check_split, read_set, write_set, write_split
+from sciencedesk.sets import SPLIT, check_knowledge, check_split, read_set, write_set, write_split
 from sciencedesk.space import REGIONS, Space, content, draw, draw_with_aims, read_space, region, setup, space
 
 SPACES = [app for app in APPS if (DATA / "tasks" / "spaces" / f"{app}.yaml").is_file()]
@@ -307,6 +307,25 @@ def test_a_checkpoint_of_another_split_is_refused(tmp_path):
     assert check_split(tmp_path, "algebra") is None
     with pytest.raises(UserError, match="another split of the task space of gis .*train it again"):
         check_split(tmp_path, "gis")
+
+
+def test_a_planner_that_was_taught_by_another_split_of_goals_is_refused(tmp_path):
+    check_knowledge(tmp_path, ["gis"], 1)  # one from elsewhere has no note
+    write_split(tmp_path, ["gis", "algebra"], 1)
+    check_knowledge(tmp_path, ["gis", "algebra"], 1)
+    assert check_split(tmp_path, "gis") is None
+    with pytest.raises(
+        UserError, match=r"taught those of split 1 \(\w{16}\) of gis, .* those of split 2 \(\w"
+    ):
+        check_knowledge(tmp_path, ["gis"], 2)
+    with pytest.raises(UserError, match="the profile explores every goal: set knowledge"):
+        check_knowledge(tmp_path, ["gis"], None)
+    write_split(tmp_path, ["gis"])
+    check_knowledge(tmp_path, ["gis"], None)
+    with pytest.raises(
+        UserError, match="was taught every goal of gis, and the profile explores those of split"
+    ):
+        check_knowledge(tmp_path, ["gis"], 1)
 
 
 def test_a_checkpoint_of_an_earlier_split_is_warned_of(tmp_path):
