@@ -26,6 +26,7 @@ def apps_install() -> None:
 
     classes = [app_class(kind) for kind in DESKTOP_APPS]
     wanted = {*lacking().values(), *(package for app in classes for package in app.needs.values())}
+    wanted |= {"bubblewrap"}  # not needed, but then they write to no files but their own
     if not shutil.which("apt-get"):
         packages = " ".join(sorted(wanted))
         raise UserError(f"apt-get of Debian or Ubuntu is missing; install these by other means: {packages}")
@@ -66,16 +67,17 @@ def apps_check(kinds: KindsArgument = None, as_json: JsonOption = False) -> None
             status.update(kind)
             checks.append(check_app(kind))
     if as_json:
-        names = ("kind", "fault", "start_s", "reset_s", "state", "isolated")
+        names = ("kind", "fault", "start_s", "reset_s", "state", "isolated", "sandboxed")
         print_json([{name: getattr(check, name) for name in names} for check in checks])
     else:
         networks = {True: "its own", False: "this machine's", None: ""}
+        writes = {True: "its own", False: "all of yours", None: ""}
         rows = []
         for check in checks:
             times = [f"{seconds:.1f} s" if seconds else "" for seconds in (check.start_s, check.reset_s)]
-            network, state = networks[check.isolated], ", ".join(check.state)
-            rows.append((check.kind, check.fault or "works", *times, network, state))
-        show(("application", "", "starts in", "reset in", "network", "state"), rows)
+            reached = networks[check.isolated], writes[check.sandboxed]
+            rows.append((check.kind, check.fault or "works", *times, *reached, ", ".join(check.state)))
+        show(("application", "", "starts in", "reset in", "network", "files", "state"), rows)
     if any(check.fault is not None for check in checks):
         raise Exit(1)
 

@@ -21,7 +21,7 @@ from coda_lib.rollout import play
 from sciencedesk.board.tasks import AppTask, app_tasks
 from sciencedesk.real import app_class
 from sciencedesk.real.app import SIZE, App
-from sciencedesk.real.display_process import HOME_PREFIX
+from sciencedesk.real.display import HOME_PREFIX
 
 FLAT = 1.1  # largest ratio of memory after and before a soak that does not count as growth
 
@@ -37,6 +37,7 @@ class Check:
     state: tuple[str, ...] = ()  # keys of its state
     picture: np.ndarray | None = None  # RGB uint8 (height, width, 3)
     isolated: bool | None = None  # whether it has a network of its own
+    sandboxed: bool | None = None  # whether it writes to no files but its own
 
 
 def check_app(kind: str) -> Check:
@@ -47,14 +48,14 @@ def check_app(kind: str) -> Check:
         return Check(kind, str(error))
     try:
         started, (picture, _) = timed(app.reset, task)
-        state, isolated = app.snapshot(), app.display.isolated
+        state, isolated, sandboxed = app.snapshot(), app.display.isolated, app.display.sandboxed
         reset, (again, _) = timed(app.reset, task)
         fault = None
         if picture.std() == 0 or again.std() == 0:
             fault = "the screen is blank"
         elif app.snapshot() != state:
             fault = "the state after a reset differs from the state after the start"
-        return Check(kind, fault, started, reset, tuple(state), picture, isolated)
+        return Check(kind, fault, started, reset, tuple(state), picture, isolated, sandboxed)
     except EnvironmentFault as fault:
         return Check(kind, str(fault))
     finally:

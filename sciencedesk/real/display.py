@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,12 +20,15 @@ import psutil
 
 from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
+from coda_lib.files import socket_folder
 from sciencedesk.pyautogui import Call
+from sciencedesk.real.isolation import sandbox
 from sciencedesk.standing import standing_still
 
 NEEDED = {"Xvfb": "xvfb", "openbox": "openbox", "dbus-daemon": "dbus-daemon"}  # program: its Debian package
 TKINTER = "_tkinter"  # pyautogui cannot be imported without it on Linux; in python3-tk
 ANSWER_S = 60.0  # for the display's process to answer a request
+HOME_PREFIX = "coda-display-"
 STILL_S, SETTLE_S, LOOK_S = 0.06, 1.5, 0.015  # the picture must stand still; at most; between two looks
 
 
@@ -37,7 +41,8 @@ def lacking() -> dict[str, str]:
 class Display:
     """An Xvfb with window manager, session bus, home and network, held by `display_process`.
 
-    `isolated` says whether the network is the display's own (`isolation.isolate`) or this machine's.
+    `isolated` says whether the network is the display's own or this machine's, `sandboxed` whether programs
+    see no other files to write to (`isolation`).
     UserError where a program is missing; EnvironmentFault if the display breaks.
     """
 
@@ -47,12 +52,16 @@ class Display:
             raise UserError(f"a display needs {', '.join(missing)}; on Debian or Ubuntu: {install}")
         self.size = size
         self._channel, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "sciencedesk.real.display_process", *map(str, size)]
+        self._home = socket_folder(HOME_PREFIX)
+        outside = sandbox(Path(self._home.name))
+        self.sandboxed = bool(outside)
+        command = [*outside, sys.executable, "-m", "sciencedesk.real.display_process", *map(str, size)]
         how = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
         self._buffer = b""
         with theirs:
             channel = theirs.fileno()
-            self._process = subprocess.Popen([*command, str(channel)], **how, pass_fds=[channel])
+            given = [str(channel), self._home.name, "own" if outside else "new"]
+            self._process = subprocess.Popen([*command, *given], **how, pass_fds=[channel])
         self.env: dict[str, str] = self._answer("start")
         self.isolated: bool = self._ask("isolated")
 
@@ -66,6 +75,7 @@ class Display:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._home.cleanup()
 
     def _ask(self, what: str, *arguments: Any) -> Any:
         try:

@@ -1,8 +1,9 @@
 """The process of a display: it starts Xvfb and programs, moves the mouse, types, and takes screenshots.
 
-`python -m sciencedesk.real.display_process WIDTH HEIGHT CHANNEL` reads requests as JSON lines on its standard
-input and writes replies as JSON lines (and pictures) to its standard output; connections go through the
-socket with the descriptor CHANNEL. `display.Display` is its client.  It is a process because pyautogui and a
+`python -m sciencedesk.real.display_process WIDTH HEIGHT CHANNEL HOME NETWORK` reads requests as JSON lines on
+its standard input and writes replies as JSON lines (and pictures) to its standard output; connections go
+through the socket with the descriptor CHANNEL; NETWORK is `own` in a sandbox (`isolation`), which has one, or
+`new`. `display.Display` is its client.  It is a process because pyautogui and a
 network belong to one display.  When its input ends, also because its parent died, it kills all programs that
 it started and their descendants.
 """
@@ -14,6 +15,7 @@ import json
 import os
 import secrets
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -27,13 +29,11 @@ from typing import Any
 
 import psutil
 
-from coda_lib.files import socket_folder
 from coda_lib.processes import dies_with_its_parent
 from sciencedesk.real.isolation import HOST, isolate
 
 _PR_SET_CHILD_SUBREAPER = 36
 _LOCAL = 256  # the kind of address in an .Xauthority file that is a host's name
-HOME_PREFIX = "coda-display-"
 START_S = 20.0  # for Xvfb and the session bus to start
 STOP_S = 3.0  # for a process to end after SIGTERM
 BETWEEN_S = 0.05  # between the clicks of a double click; a program may take two at the same moment for one
@@ -46,12 +46,10 @@ CALLS = frozenset((
 class DisplayProcess:
     """One display, its home folder and its programs."""
 
-    def __init__(self, size: tuple[int, int], channel: socket.socket):
-        self.channel = channel
+    def __init__(self, size: tuple[int, int], channel: socket.socket, home: Path, network: str):
+        self.channel, self.home = channel, home
         # a program that detaches itself becomes our child again
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-        self.home = socket_folder(HOME_PREFIX)
-        home = Path(self.home.name)
         for name in ("run", "tmp"):
             (home / name).mkdir(mode=0o700)
         permit, cookie = home / ".Xauthority", secrets.token_bytes(16)
@@ -66,9 +64,9 @@ class DisplayProcess:
         number = self._first_line(["Xvfb", *screen, str(permit)], "-displayfd")
         permit.write_bytes(_permit(number, cookie))
         # not earlier: an X server finds a free number by what is taken in its network
-        self._isolated = isolate()
+        self._isolated = network == "own" or isolate()
         self.env["DISPLAY"] = f":{number}"
-        bus = ["dbus-daemon", "--session", "--nofork"]
+        bus = ["dbus-daemon", "--session", "--nofork", f"--address=unix:path={home / 'run' / 'bus'}"]
         self.env["DBUS_SESSION_BUS_ADDRESS"] = self._first_line(bus, "--print-address")
         self.started: dict[int, subprocess.Popen] = {}
         self.start(["openbox", "--sm-disable", "--config-file", str(Path(__file__).with_name("openbox.xml"))])
@@ -99,10 +97,10 @@ class DisplayProcess:
         return line.decode().strip()
 
     def start(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-        with open(Path(self.home.name) / "log", "ab") as output:
+        with open(self.home / "log", "ab") as output:
             streams = {"stdin": subprocess.DEVNULL, "stdout": output, "stderr": output}
             process = subprocess.Popen(
-                command, **streams, env=self.env | dict(env or {}), cwd=self.home.name,
+                command, **streams, env=self.env | dict(env or {}), cwd=self.home,
                 preexec_fn=dies_with_its_parent, start_new_session=True,
             )  # fmt: skip
         self.started[process.pid] = process
@@ -184,7 +182,7 @@ class DisplayProcess:
             self.stop(pid)
         for _ in range(3):  # a program that is just being started may escape the first round
             _end(psutil.Process().children(recursive=True))
-        self.home.cleanup()
+        shutil.rmtree(self.home, ignore_errors=True)  # in a sandbox what is in it
 
 
 def _permit(number: str, cookie: bytes) -> bytes:
@@ -225,8 +223,9 @@ def main() -> None:
     process = None
     try:
         try:
-            width, height, channel = map(int, sys.argv[1:])
-            process = DisplayProcess((width, height), socket.socket(fileno=channel))
+            width, height, channel = map(int, sys.argv[1:4])
+            home, network = Path(sys.argv[4]), sys.argv[5]
+            process = DisplayProcess((width, height), socket.socket(fileno=channel), home, network)
             _reply(output, {"ok": process.env})
         except (OSError, RuntimeError, ImportError, KeyError, SystemExit) as error:
             _reply(output, {"error": f"{type(error).__name__}: {error}"})

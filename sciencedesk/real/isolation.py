@@ -1,17 +1,41 @@
-"""A network for one display: its programs reach nothing outside, only `display_process` reaches them."""
+"""What programs of one display reach: a network of their own, and where bubblewrap works, no other file."""
 
 from __future__ import annotations
 
 import ctypes
 import fcntl
 import os
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
+from coda_lib.paths import REPO
+
 HOST = "127.0.0.1"
+HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/mnt", "/media")  # empty in a sandbox
 _CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
 _SIOCSIFFLAGS, _IFF_UP = 0x8914, 1
+
+
+def sandbox(home: Path) -> list[str]:
+    """Words before a command, which then has a network of its own, and of this machine's files reads alone.
+
+    Homes and temporary folders are empty for it, but for `home`, which it may write to, and the kit.  No
+    words where bubblewrap is missing, or the kernel refuses it.
+    """
+    if not shutil.which("bwrap"):
+        return []
+    words = ["bwrap", "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-net"]
+    for path in dict.fromkeys((*HIDDEN, str(Path.home()))):
+        words += ["--tmpfs", path] if os.path.isdir(path) and not os.path.islink(path) else []
+    for path in dict.fromkeys((str(REPO), sys.prefix, sys.base_prefix)):
+        words += ["--ro-bind", path, path]
+    words += ["--bind", str(home), str(home), "--chdir", str(REPO)]
+    works = subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+    return words if works else []
 
 
 def isolate() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import signal
@@ -17,7 +18,9 @@ import pytest
 
 from coda_lib.environment import EnvironmentFault
 from coda_lib.errors import UserError
+from coda_lib.paths import REPO
 from sciencedesk.real import display as module
+from sciencedesk.real import isolation
 from sciencedesk.real.display import Display, lacking
 
 SIZE = (320, 240)
@@ -144,7 +147,8 @@ def test_a_display_whose_owner_goes_while_it_answers_ends_without_a_word(capfd):
 
 def test_two_displays_know_nothing_of_each_other(display):
     other = Display((64, 48))
-    assert other.env["DISPLAY"] != display.env["DISPLAY"] and other.env["HOME"] != display.env["HOME"]
+    assert other.env["HOME"] != display.env["HOME"]
+    assert display.sandboxed or other.env["DISPLAY"] != display.env["DISPLAY"]  # each has a /tmp of its own
     assert other.env["DBUS_SESSION_BUS_ADDRESS"] != display.env["DBUS_SESSION_BUS_ADDRESS"]
     other.close()
     assert display.screenshot().shape == (240, 320, 3)
@@ -165,7 +169,8 @@ def test_a_display_that_is_gone_is_a_fault(display):
         for _ in range(3):
             display.screenshot()
     dead = Display((64, 48))
-    dead._process.kill()
+    for process in [*family(dead), psutil.Process(dead._process.pid)]:
+        process.kill()
     dead._process.wait()
     with pytest.raises(EnvironmentFault, match="gone|no answer"):
         dead.screenshot()
@@ -243,6 +248,7 @@ def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_p
     (tmp_path / "sitecustomize.py").write_text(
         "from sciencedesk.real import isolation\nisolation._enter = lambda: False\n"
     )
+    monkeypatch.setattr(module, "sandbox", lambda home: [])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
     display = Display(SIZE)
     try:
@@ -255,12 +261,55 @@ def test_where_the_kernel_refuses_the_network_is_the_machines(monkeypatch, tmp_p
 
 def test_nobody_without_the_cookie_may_look(display):
     asking = [sys.executable, "-c", "import Xlib.display; Xlib.display.Display()"]
-    allowed, refused = (
-        subprocess.run(
-            asking,
-            env=os.environ | {"DISPLAY": display.env["DISPLAY"], "XAUTHORITY": permit},
-            capture_output=True,
-        )
-        for permit in (display.env["XAUTHORITY"], os.devnull)
+    permits = display.env["XAUTHORITY"], os.devnull
+    pids = [display.start(asking, {"XAUTHORITY": permit}) for permit in permits]
+    until(lambda: None not in map(display.ended, pids))
+    allowed, refused = map(display.ended, pids)
+    assert allowed == 0 != refused
+    if display.sandboxed:  # nobody outside may, cookie or not
+        env = os.environ | {name: display.env[name] for name in ("DISPLAY", "XAUTHORITY")}
+        assert subprocess.run(asking, env=env, capture_output=True).returncode
+
+
+INTRUDER = """
+import os, pathlib, sys
+said = {}
+for place in sys.argv[1:]:
+    path = pathlib.Path(place)
+    try:
+        seen = sorted(os.listdir(path))
+        (path / "intruder").write_text("x")
+        said[place] = "written"
+    except OSError as error:
+        said[place] = f"{type(error).__name__} {seen}"
+pathlib.Path("said").write_text(repr(said))
+"""
+
+
+def test_programs_in_a_sandbox_write_to_no_file_of_this_machine(display, tmp_path):
+    if not display.sandboxed:
+        pytest.skip("bubblewrap is not installed, or the kernel refuses it")
+    secret = tmp_path / "secret.txt"
+    secret.write_text("x")
+    places = ["/usr", str(REPO), str(tmp_path.parents[1]), str(Path.home())]
+    display.start([sys.executable, "-c", INTRUDER, *places])
+    said = Path(display.env["HOME"]) / "said"
+    until(lambda: said.exists() and said.read_text())
+    found = ast.literal_eval(said.read_text())
+    assert all("Read-only" in found[place] or found[place].startswith("OSError") for place in places[:2]), (
+        found
     )
-    assert allowed.returncode == 0 and refused.returncode != 0
+    assert secret.exists() and not (tmp_path.parents[1] / "intruder").exists()
+    assert not (Path.home() / "intruder").exists()  # what it wrote there is in memory, and gone with it
+
+
+def test_without_bubblewrap_a_display_works_as_well(monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert isolation.sandbox(Path("/tmp")) == []
+    monkeypatch.undo()
+    monkeypatch.setattr(module, "sandbox", lambda home: [])
+    display = Display(SIZE)
+    assert not display.sandboxed and display.screenshot().shape == (240, 320, 3)
+    home = Path(display.env["HOME"])
+    display.close()
+    assert not home.exists()
