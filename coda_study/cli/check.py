@@ -1,4 +1,4 @@
-"""The commands `coda check` and `coda grounding`."""
+"""The commands `coda check`, `coda doctor` and `coda grounding`."""
 
 from __future__ import annotations
 
@@ -73,6 +73,26 @@ def make() -> Run:
         err.print("stopped; the same command starts over")
         raise Exit(130) from None
     return made
+
+
+def doctor(as_json: JsonOption = False) -> None:
+    """Look at this host before an hour is spent: what it has, what each thing gives, how to get the others.
+
+    Exit code 1 if something is missing that every profile needs.
+    """
+    from coda_study.doctor import findings
+
+    found = list(findings())
+    if as_json:
+        print_json([finding._asdict() for finding in found])
+    else:
+        rows = []
+        for one in found:
+            state = "ok" if one.there else "missing" if one.needed else "without"
+            rows.append((state, one.name, one.found, one.gives, "" if one.there else one.get))
+        show(("", "what", "found", "gives", "how to get it"), rows)
+    if any(one.needed and not one.there for one in found):
+        raise Exit(1)
 
 
 def grounding(

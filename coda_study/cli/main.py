@@ -210,7 +210,7 @@ def usage(run_name: RunArgument, as_json: JsonOption = False) -> None:
 
 plays = (play.episode, play.desk, evaluate.evaluate)
 studies = (study.audit, study.claims, study.power, study.seeds, tasks.convert, tasks.export)
-for command in (check.check, check.grounding, *plays, estimate.estimate, viewer.view, *studies):
+for command in (check.check, check.doctor, check.grounding, *plays, estimate.estimate, viewer.view, *studies):
     app.command()(command)
 groups = {"tasks": tasks.tasks_app, "apps": apps.apps_app, "judge": study.judge_app, "fleet": fleet.fleet_app}
 for name, group in groups.items():

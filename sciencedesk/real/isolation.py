@@ -44,10 +44,15 @@ def isolate() -> bool:
     False where the kernel refuses; then nothing has changed.  Needs no rights where users may create
     namespaces, as in Debian.
     """
-    child = os.fork()  # tries it first: half of it cannot be undone
+    return can_isolate() and _enter()
+
+
+def can_isolate() -> bool:
+    """Whether `isolate` would succeed: a child tries it, since half of it cannot be undone."""
+    child = os.fork()
     if child == 0:
         os._exit(0 if _enter() else 1)
-    return os.waitpid(child, 0)[1] == 0 and _enter()
+    return os.waitpid(child, 0)[1] == 0
 
 
 def _enter() -> bool:
