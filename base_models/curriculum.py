@@ -34,9 +34,9 @@ TEXTS, SCENES, PARTS, RULINGS = 32, 6, 8, 8  # rows, pairs of screens, parts of 
 class Roles:
     """Steps of the stages of executor, planner and judge."""
 
-    executor: int = 40_000
-    how_tos: int = 6_000
-    planner: int = 12_000
+    executor: int = 23_000
+    how_tos: int = 4_500
+    planner: int = 9_000
     parts: int = 8_000
     rulings: int = 8_000
     held: int = 200  # rows behind each figure of a learning curve

@@ -268,6 +268,7 @@ ALLOWED = {
     "coda_lib/files.py", "coda_study/owned.py", "sciencedesk/real/grass_hook.py",
     "sciencedesk/real/grassgis.py",
     "sciencedesk/real/pymol.py", "sciencedesk/real/stellarium.py", "coda_study/formats/judging.py",
+    "sciencedesk/real/display_process.py",
     "coda_lib/trainer.py",
 }  # fmt: skip
 
