@@ -128,7 +128,8 @@ LOOP_FILES = (
     relative([PROFILES / "smoke.yaml", *(path for role in ("planner", "executor", "judge") for path in checkpoint_files(getattr(TINY.models, role)))])
     + prompts("planner", "executor", "judge", sets=(TINY.prompts,))
 )
-DRAWN = ("explored",) if P.explored else ()  # whose draw of tasks a stage plays
+# what a draw of tasks depends on: whose it is, and which goals are kept from it
+DRAWN = tuple(name for name in ("explored", "knowledge") if getattr(P, name))
 GENERATING = ("generator", "judge") if P.models.generator else ()  # the judge says how the last tasks went
 PERTURBED = ("perturb",) if P.perturb else ()  # how runs start
 ACTING = ("models", "serving", "fleet", "prompts", "step_limit", "concurrency", "planner", "executor", "threads", *PERTURBED)

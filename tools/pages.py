@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from coda_lib.applications import software
+from coda_lib.config import EXPLORERS
 from coda_lib.errors import UserError
 from coda_lib.files import read_json, write_text
 from coda_lib.judge import Rule
@@ -196,11 +197,8 @@ def labels_section(folder: Path) -> str:
     """
     profile, parts = Run(str(folder)).profile(), []
     failed = figures.labels(folder).set_index(["planner", "application"])["failed"]
-    for planner, who in {
-        "base": "base planner",
-        "round1": "round-1 planners",
-        "specialist": "specialists",
-    }.items():
+    names = {name: f"{name.replace('round', 'round-')} planners" for name in EXPLORERS}
+    for planner, who in (names | {"base": "base planner", "specialist": "specialists"}).items():
         scores = [
             read_json(path)
             for app in profile.apps

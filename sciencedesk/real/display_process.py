@@ -47,6 +47,8 @@ class DisplayProcess:
     """One display, its home folder and its programs."""
 
     def __init__(self, size: tuple[int, int], channel: socket.socket, home: Path, network: str):
+        if any(home.iterdir()):  # it is removed in the end
+            raise RuntimeError(f"the home folder {home} is not empty")
         self.channel, self.home = channel, home
         # a program that detaches itself becomes our child again
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)

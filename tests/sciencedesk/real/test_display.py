@@ -303,6 +303,18 @@ def test_programs_in_a_sandbox_write_to_no_file_of_this_machine(display, tmp_pat
     assert not (Path.home() / "intruder").exists()  # what it wrote there is in memory, and gone with it
 
 
+def test_a_home_with_something_in_it_is_refused_and_kept(tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "sciencedesk.real.display_process", "64", "48", str(theirs.fileno())]
+    done = subprocess.run(
+        [*command, str(tmp_path), "new"], input=b"", capture_output=True, pass_fds=[theirs.fileno()]
+    )
+    assert b"is not empty" in done.stdout and (tmp_path / "mine.txt").read_text() == "x"
+    ours.close()
+    theirs.close()
+
+
 def test_without_bubblewrap_a_display_works_as_well(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     assert isolation.sandbox(Path("/tmp")) == []
