@@ -19,6 +19,7 @@ from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
+from base_models.rows import Row, Rows
 from base_models.rulings import part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.walks import Walks, Window, names, shown_names, typed_words
@@ -28,6 +29,7 @@ LONGEST = 24  # letters of a name that a page has room for
 EXECUTOR_HELD = 60  # screens of an application behind each figure of the executor's curve
 SEED = 7  # of the first weights of a language model
 TEXTS, SCENES, PARTS, RULINGS = 32, 6, 8, 8  # rows, pairs of screens, parts of them or attempts a step
+READ = 0.3  # of the steps on rulings: parts of screens instead
 
 
 @dataclass(frozen=True)
@@ -125,20 +127,27 @@ def train_judge(
     folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, attempts: Sequence[Sequence[Told]],
     steps: Roles, name: str = "base_judge",
 ) -> None:  # fmt: skip
-    """Teach a network that sees to read parts of screens out, and to rule on attempts in words.
+    """Teach a network that sees and reads to read parts of screens out, then to rule on attempts in words.
 
-    Writes the state and the learning curve of both stages, and NAME.safetensors.
+    Parts go on beside rulings, or they are unlearned.  Writes the state and the learning curve of both
+    stages, and NAME.safetensors.
     """
     apps, rng = [walk[0].app for walk in walks], Random(HELD_OUT)
     draw_part, draw_unseen = part_sampler(walks), part_sampler(unseen)
-    parts = {"exact": [draw_unseen(rng) for _ in range(steps.held)]}
-    train_language(
-        folder, f"{name}_parts", pointer, lambda rng: [[draw_part(rng)] for _ in range(PARTS)], parts,
-        steps.parts,
-    )  # fmt: skip
+    read = [draw_unseen(rng) for _ in range(steps.held)]
+
+    def parts(rng: Random) -> list[list[Row]]:
+        return [[draw_part(rng)] for _ in range(PARTS)]
+
+    train_language(folder, f"{name}_parts", pointer, parts, {"read": read}, steps.parts)
     counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
     parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
-    held = {"exact": [told.rows[0] for kept, _ in parts_of for told in kept]}
+    ruled = [told.rows[0] for kept, _ in parts_of for told in kept]
     draw = ruling_sampler(walks, [learned for _, learned in parts_of], RULINGS)
-    train_language(folder, f"{name}_rulings", pointer, draw, held, steps.rulings)
+    held = {"ruled": ruled, "read": read}
+
+    def both(rng: Random) -> Sequence[Rows]:
+        return (parts if rng.random() < READ else draw)(rng)
+
+    train_language(folder, f"{name}_rulings", pointer, both, held, steps.rulings)
     pointer.write(folder / f"{name}.safetensors")

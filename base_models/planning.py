@@ -20,6 +20,7 @@ from base_models.hindsight import (
     reworded,
     with_more,
 )
+from base_models.manners import manners
 from base_models.pointing import covered, what_is
 from base_models.rows import Row, Rows, value_of
 from base_models.training_tasks import (
@@ -30,19 +31,16 @@ from base_models.training_tasks import (
     planner_tasks,
     value_row,
 )
-from base_models.walks import Transition, Walk, Walks, by_goal, typed_words
+from base_models.walks import Transition, Walk, Walks, by_goal, shown_names, typed_words
 from coda_lib.action import Action
 from sciencedesk.goals import Aim
 
 UNSURE = 0.15  # share of random steps in the place of steps in hindsight
-UNDIRECTED = 0.1  # of walks' screens: their next step under any instruction
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
-SHOWN, VALUES = (
-    0.45,
-    0.15,
-)  # of pairs of screens: demonstrations, and questions alone; the others are of walks
+# of pairs of screens: demonstrations, questions alone, what needs no knowledge; the others are of walks
+SHOWN, VALUES, MANNERS = 0.35, 0.15, 0.25
 Taught = Mapping[str, Collection[str]]  # names of goals by application
 Demonstrations = Sequence[Sequence[Sequence[Hindsight]]]  # by application: decisions of each
 
@@ -73,7 +71,7 @@ class Scenes:
 
     def __init__(self, walk: Walk, taught: Taught):
         self.app, self.walk = walk[0].app, walk
-        self.tasks = lessons(self.app, taught)
+        self.names = sorted(shown_names(walk))
         self.wishes = {name: aims for name, aims in by_goal(self.app).items()
                        if name in taught[self.app] and not aims[0].goal.ask}  # fmt: skip
         self.at: dict[tuple[int, bytes], list[Hindsight]] = defaultdict(list)
@@ -104,12 +102,11 @@ class Scenes:
         if (i := self.index.get(scene)) is None:
             return rows
         past = () if fresh else chosen.aimless + chosen.history
-        rows += self._read(self.walk[i], past, READ, rng)
-        if rng.random() < UNDIRECTED:
-            step, instruction = self.walk[i], rng.choice(self.tasks)[1].instruction
-            before = past[-rng.randint(1, 3) :]
-            rows.append(planner_row(Hindsight(instruction, before, step.screen, step.step, step.action)))
-        return rows
+        return rows + self._read(self.walk[i], past, READ, rng)
+
+    def manners(self, rng: Random) -> Rows:
+        """Rows about a screen of the walk that need no knowledge of goals."""
+        return manners(self.walk, rng.randrange(len(self.walk)), self.names, ASKED, rng)
 
     def read(self, rng: Random) -> Rows:
         """Rows about values of a screen."""
@@ -158,7 +155,7 @@ def planner_sampler(
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
     same.  The others are of walks: what one or two steps achieved is the instruction, and these are the
     plans; some instructions ask for something more, some steps are replaced by random ones.  Beside them are
-    questions that the screen answers, of all things, and next steps of walks under any instruction.
+    questions that the screen answers, of all things, and what needs no knowledge (`manners`).
     """
     scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
@@ -168,6 +165,9 @@ def planner_sampler(
         if dice < SHOWN or not scenes:
             return [planner_row(rng.choice(rng.choice(rng.choice(demonstrations))))]
         of_app = rng.choice(scenes)
+        if dice < SHOWN + MANNERS:
+            return of_app.manners(rng) or pair(rng)
+        dice -= MANNERS
         return of_app.read(rng) if dice < SHOWN + VALUES and of_app.valued else of_app.draw(rng)
 
     def draw(rng: Random) -> list[Rows]:

@@ -31,6 +31,9 @@ from sciencedesk.sets import write_split
 ROLES = ("executor", "planner", "base_judge", "judge")
 SEEING = CHECKPOINTS / "seeing"  # what training on real applications begins with
 WEIGHTS = "pointer.safetensors"
+BEFORE = {  # what a role goes on from, unless from the network that sees; a planner can copy what it has read
+    "base_judge": "planner.safetensors", "judge": "base_judge.safetensors",
+}  # fmt: skip
 SEEN = """# Seeing
 
 The network that executor, planner and judge begin with, with the helps that only training has. Recipe and \

@@ -87,16 +87,14 @@ class ActionType(StrEnum):
         kind._value_, kind.label, kind.older = name, label, older.split()
         kind.arguments = arguments.replace("?", "").split()
         kind.optional = {argument.rstrip("?") for argument in arguments.split() if argument.endswith("?")}
-        kind.fields = {
-            field for argument in kind.arguments for field in ARGUMENTS[argument][1]
-        }  # of `Action`
+        # of `Action`
+        kind.fields = {field for argument in kind.arguments for field in ARGUMENTS[argument][1]}
         kind.control, kind.ends = effect != "device", effect == "end"
         return kind
 
 
-CONTROL = {
-    kind.name: kind for kind in ActionType if kind.control
-}  # a plan that starts with such a word needs no executor
+# a plan that starts with such a word needs no executor
+CONTROL = {kind.name: kind for kind in ActionType if kind.control}
 
 
 @dataclass(frozen=True)

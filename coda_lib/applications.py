@@ -36,9 +36,8 @@ NOVEL_APPS = tuple(app.name for app in APPLICATIONS if not app.trained)
 ALL_APPS = tuple(app.name for app in APPLICATIONS)
 DESKTOP_APPS = tuple(kind for app in APPLICATIONS for kind in app.desktop)
 SPACE_APPS = (*ALL_APPS, *DESKTOP_APPS)  # those that may have a task space
-APPLICATION_OF = {
-    kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind
-}  # real -> ScienceDesk's
+# real -> ScienceDesk's
+APPLICATION_OF = {kind: app.name for app in APPLICATIONS for kind in (app.board, *app.desktop) if kind}
 
 
 def software(apps: Iterable[str]) -> str:

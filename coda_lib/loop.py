@@ -46,9 +46,8 @@ def loop(
     label = partial(positive_steps, rule=Rule.of(profile.judge))  # which steps of an attempt training may use
 
     def play(name: str, planner: str | Path, tasks: Sequence[Task], runs: int, seed: int) -> list[Trajectory]:
-        agent = load_agent(
-            profile, name, str(planner)
-        )  # the planner of this checkpoint, and the frozen executor
+        # the planner of this checkpoint, and the frozen executor
+        agent = load_agent(profile, name, str(planner))
         return rollout(agent, jobs(tasks, runs), make_env, seed, profile.concurrency, profile.step_limit)
 
     def explore(name: str, planner: str | Path, seed: int) -> list[Trajectory]:

@@ -22,11 +22,8 @@ def dies_with_its_parent() -> None:
 @contextmanager
 def group_dies_with_us(group: int) -> Iterator[None]:
     """Kill a group of processes, whoever their parents are, when the block ends or we are killed."""
-    words = [
-        "sh",
-        "-c",
-        f"read _; kill -s KILL -- -{group}",
-    ]  # the end of this process is the end of its input
+    # the end of this process is the end of its input
+    words = ["sh", "-c", f"read _; kill -s KILL -- -{group}"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True):
         yield
 

@@ -51,10 +51,8 @@ PREDICATES: dict[str, Callable[[Any, Any], bool]] = {
     ),
     "has_row": lambda actual, value: actual is not _ABSENT and any(row[0] == value for row in actual),
 }
-VALUES = {
-    "at_least": int | float,
-    "before": list,
-}  # what a predicate compares with, where not anything will do
+# what a predicate compares with, where not anything will do
+VALUES = {"at_least": int | float, "before": list}
 
 
 def holds(item: Mapping[str, Any], state: Mapping[str, Any]) -> bool:
@@ -79,17 +77,14 @@ class Task:
     grade: str  # A (one or two actions) … D (several goals, or a question that needs work first)
     instruction: str
     steps: int  # limit of planner–executor steps
-    initialize: tuple[
-        Mapping[str, Any], ...
-    ]  # {'func': 'set', 'key', 'value'}: the application's settings at the start
-    evaluate: tuple[
-        Mapping[str, Any], ...
-    ]  # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
+    # {'func': 'set', 'key', 'value'}: the application's settings at the start
+    initialize: tuple[Mapping[str, Any], ...]
+    # all must hold; {'type': 'state', …} or {'type': 'stop', 'value', 'args'}
+    evaluate: tuple[Mapping[str, Any], ...]
     ans: str | None = None  # the answer of a question task
     solution: tuple[Mapping[str, Any], ...] = ()  # a script in names of widgets, for tests; no agent sees it
-    view: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # how the world looks in a run (sciencedesk/perturb.py)
+    # how the world looks in a run (sciencedesk/perturb.py)
+    view: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def settings(self) -> dict[str, Any]:

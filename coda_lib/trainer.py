@@ -32,8 +32,8 @@ from coda_lib.executor import Executor
 from coda_lib.files import write_text
 from coda_lib.grammar import parse_actions
 from coda_lib.models.bounded import uses_proxies
-from coda_lib.models.local import load_network, load_processor
-from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
+from coda_lib.models.local import Features, load_network, load_processor
+from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer, unwrapped
 from coda_lib.planner import Observation, Turn, read_plan
 from coda_lib.reward import RIGHT, reward
 
@@ -318,9 +318,8 @@ class MetricsLog(TrainerCallback):
         write_text(self.path, "".join(done))
 
     def on_log(self, args, state, control, logs=None, **kwargs) -> None:
-        if (
-            "train_runtime" in logs or not state.is_world_process_zero
-        ):  # the trainer's summary at the end is no step
+        # the trainer's summary at the end is no step
+        if "train_runtime" in logs or not state.is_world_process_zero:
             return
         with self.path.open("a") as file:
             entry = {"step": state.global_step} | {k: v for k, v in logs.items() if k != "step"}
@@ -332,6 +331,11 @@ class MetricsLog(TrainerCallback):
 
 
 def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path:
+    reference, tower = getattr(trainer, "ref_model", None), unwrapped(trainer.model).model.visual
+    if not any(weight.requires_grad for weight in tower.parameters()):
+        seen = Features()
+        for network in filter(None, (trainer.model, reference)):
+            seen.serve(unwrapped(network))
     trainer.remove_callback(PrinterCallback)  # metrics.jsonl has what it would print
     last, state = _last_checkpoint(Path(trainer.args.output_dir))
     steps = trainer.args.max_steps if trainer.args.max_steps > 0 else state.get("max_steps")
@@ -344,17 +348,15 @@ def _train(trainer: SpecializeTrainer | GeneralizeTrainer, folder: Path) -> Path
             raise UserError(
                 f"out of memory: lower at_once, the samples of one pass of a device ({error})"
             ) from error
-    if hasattr(
-        trainer.model, "merge_and_unload"
-    ):  # a checkpoint as every other: all else loads it without peft
+    # a checkpoint as every other: all else loads it without peft
+    if hasattr(trainer.model, "merge_and_unload"):
         trainer.model = trainer.model.merge_and_unload()
     round_weights(trainer.model)
     # as before the first batch: a resumed run may see none
     trainer.processing_class.tokenizer.backend_tokenizer.no_padding()
     trainer.save_model(str(folder))
-    (folder / TRAINING_ARGS_NAME).unlink(
-        missing_ok=True
-    )  # a pickle for the trainer alone, with the paths of this machine
+    # a pickle for the trainer alone, with the paths of this machine
+    (folder / TRAINING_ARGS_NAME).unlink(missing_ok=True)
     return folder
 
 

@@ -127,10 +127,8 @@ class CurveSettings(Section):
     app: App
     tasks: Annotated[tuple[Count, ...], Field(min_length=1)]
     episodes: Count  # of the base planner, for each number of tasks
-    labels: tuple[Literal["voting", "truth"], ...] = (
-        "voting",
-        "truth",
-    )  # who says "clean" for stage 1; empty: only `starts`
+    # who says "clean" for stage 1; empty: only `starts`
+    labels: tuple[Literal["voting", "truth"], ...] = ("voting", "truth")
     # planners that begin stage 2 on the judge's labels: a checkpoint, or null for random weights
     starts: dict[Annotated[str, Field(pattern=r"^[a-z0-9_]+$")], str | None] = {}
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from transformers import (
     Qwen2_5_VLForConditionalGeneration,
     Qwen2_5_VLProcessor,
 )
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 from transformers.utils import logging
 
@@ -204,8 +205,13 @@ def _check_size(folder: Path) -> None:
 
 
 class Features(OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]]):
-    """Features and grids of pictures as one vision tower sees them, the last ones last."""
+    """Features and grids of pictures as one vision tower sees them, the last ones last.
 
+    Pictures are seen one by one: how one is rounded does not depend on those that come with it.
+    """
+
+    # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
+    _ROOM = 2**28
     _of_towers: WeakValueDictionary[bytes, Features] = WeakValueDictionary()
 
     @classmethod
@@ -217,6 +223,32 @@ class Features(OrderedDict[bytes, tuple[torch.Tensor, torch.Tensor]]):
             key.update(weight.detach().float().cpu().numpy())
         return cls._of_towers.setdefault(key.digest(), cls())
 
+    def kept(
+        self, key: bytes, see: Callable[[], tuple[torch.Tensor, torch.Tensor]]
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Those of the picture that `key` stands for, which is seen only if they are not kept."""
+        found = self[key] = self.pop(key, None) or see()
+        while len(self) > self._ROOM // found[0].nbytes:
+            self.popitem(last=False)
+        return found
+
+    def serve(self, network: Qwen2_5_VLForConditionalGeneration) -> None:
+        """Let a network whose tower is not trained see each picture once, in all passes of a training."""
+        stock = network.model.get_image_features
+
+        def see(pixels: torch.Tensor, grid_13: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            return torch.cat(stock(pixels, grid_13).pooler_output).detach(), grid_13[0]
+
+        def seen(pixel_values: torch.Tensor, image_grid_thw: torch.Tensor, **_: Any) -> Any:
+            found = []
+            for pixels, grid_13 in zip(pixel_values.split(image_grid_thw.prod(-1).tolist()),
+                                       image_grid_thw.split(1), strict=True):  # fmt: skip
+                key = hashlib.blake2b(pixels.cpu().numpy()).digest()
+                found.append(self.kept(key, partial(see, pixels, grid_13))[0])
+            return BaseModelOutputWithPooling(pooler_output=tuple(found))
+
+        network.model.get_image_features = seen
+
 
 class LocalModel:
     """A Qwen2.5-VL checkpoint run by transformers in this process.
@@ -225,9 +257,6 @@ class LocalModel:
     the last pictures are kept, for all models with the same tower: a screenshot is o_t of planner and
     executor, o_{t-1} of the next step, and many episodes begin with the same screen.
     """
-
-    # bytes of features: more than 10,000 screenshots of the tiny models, or about 30 of the real ones
-    _ROOM = 2**28
 
     def __init__(self, path: str | Path, batch_size: int = 64, device: str | None = None):
         self.name = str(path)
@@ -296,18 +325,12 @@ class LocalModel:
         """Features (image tokens x width) and grid of each picture; none are kept while training."""
         if next(self.network.parameters()).requires_grad:
             self._seen = Features()
-        new = {digest(picture): picture for picture in pictures if digest(picture) not in self._seen}
-        # one by one: how a picture is rounded does not depend on those that come with it
-        for key, picture in new.items():
-            patches = self.processor.image_processor([picture], return_tensors="pt").to(self.device)
-            grid_13 = patches["image_grid_thw"]
-            self._seen[key] = features(self.network, patches["pixel_values"], grid_13), grid_13[0]
-        for picture in pictures:
-            self._seen.move_to_end(digest(picture))
-        seen = [self._seen[digest(picture)] for picture in pictures]
-        while seen and len(self._seen) > self._ROOM // seen[0][0].nbytes:
-            self._seen.popitem(last=False)
-        return seen
+        return [self._seen.kept(digest(picture), partial(self._look, picture)) for picture in pictures]
+
+    def _look(self, picture: Image.Image) -> tuple[torch.Tensor, torch.Tensor]:
+        patches = self.processor.image_processor([picture], return_tensors="pt").to(self.device)
+        grid_13 = patches["image_grid_thw"]
+        return features(self.network, patches["pixel_values"], grid_13), grid_13[0]
 
 
 def conversation_key(conversation: list[Message]) -> tuple[tuple[str, str, Any], ...]:

@@ -186,9 +186,8 @@ class _State:
     def of(cls, network: Qwen2_5_VLForConditionalGeneration, prompts: Sequence[Prompt]) -> _State:
         """Prompts of like length are read together: each is padded to the longest of these, not of all."""
         config = network.config.get_text_config()
-        if set(config.layer_types) != {
-            "full_attention"
-        }:  # a layer with a window forgets, so rows cannot be joined later
+        # a layer with a window forgets, so rows cannot be joined later
+        if set(config.layer_types) != {"full_attention"}:
             return cls._empty(DynamicCache(config=config), prompts).read(network, prompts)
         parts = of_like_length([len(prompt.ids_n) for prompt in prompts])
         states = []
@@ -268,9 +267,8 @@ class GroupRows:
     positions_3SL: torch.Tensor
     mask_S1LL: torch.Tensor  # which tokens attend to which
     labels_SL: torch.Tensor  # the plans' tokens, else -100
-    places_NT: tuple[
-        torch.Tensor, torch.Tensor
-    ]  # row and column of each plan's tokens; any column for padding
+    # row and column of each plan's tokens; any column for padding
+    places_NT: tuple[torch.Tensor, torch.Tensor]
 
     @classmethod
     def of(

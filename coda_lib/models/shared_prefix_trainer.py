@@ -21,19 +21,13 @@ from trl.trainer.utils import split_pixel_values_by_grid, split_tensor_dict, uns
 from coda_lib.models.local import embed_patches_by_product
 from coda_lib.models.shared_prefix import GroupRows, distinct, prompts_of, sample
 
-TOLERANCE = {
-    torch.float32: 1e-3,
-    torch.bfloat16: 0.2,
-}  # of a log-probability, by the type that the network computes in
+# of a log-probability, by the type that the network computes in
+TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 0.2}
 SIGNAL = 1e-3  # an advantage below it comes of rounding: the rewards of its group are equal
 
 _PICTURES = ("pixel_values", "image_grid_thw")
-_PLANS = (
-    "completion",
-    "old_per_token",
-    "ref_per_token",
-    "sampling_per_token",
-)  # tensors of plans x tokens of a plan
+# tensors of plans x tokens of a plan
+_PLANS = ("completion", "old_per_token", "ref_per_token", "sampling_per_token")
 Scores = tuple[torch.Tensor, torch.Tensor | None, None]  # log-probabilities, entropies, no auxiliary loss
 
 
@@ -50,7 +44,7 @@ class SharedPrefixTrainer(GRPOTrainer):
         super().__init__(*args, **kwargs)
         self.shared_prefix, self.refills, self._compared = shared_prefix, refills, False
         if self.ref_model is not None and shared_prefix:
-            embed_patches_by_product(_network(self.accelerator.unwrap_model(self.ref_model)))
+            embed_patches_by_product(unwrapped(self.accelerator.unwrap_model(self.ref_model)))
         self._states: list[int] = []  # number of the state of each plan at hand
 
     def get_train_dataloader(self) -> Any:
@@ -139,15 +133,15 @@ class SharedPrefixTrainer(GRPOTrainer):
             }
         inputs = {name: values.to(self.accelerator.device) for name, values in inputs.items()}
         checkpointing = self.args.gradient_checkpointing_kwargs
-        unwrapped = unwrap_model_for_generation(
+        sampling = unwrap_model_for_generation(
             self.model_wrapped,
             self.accelerator,
             True,
             self.generation_kwargs,
             gradient_checkpointing_kwargs=checkpointing,
         )
-        with unwrapped as model, torch.no_grad():
-            network = _network(model)
+        with sampling as model, torch.no_grad():
+            network = unwrapped(model)
             plans = sample(network, prompts_of(network, inputs), which, self.generation_config)
         return [_up_to_end(plan, self.eos_token_ids) for plan in plans.tolist()], None
 
@@ -171,9 +165,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         states = inputs.pop("state")
         share = 1.0
         if self.shared_prefix and not self.beta:
-            with_signal = _groups(inputs | {"state": states}, with_signal=True) or [
-                int(states[0])
-            ]  # a pass cannot be empty
+            with_signal = _groups(inputs | {"state": states}, with_signal=True)
+            with_signal = with_signal or [int(states[0])]  # a pass cannot be empty
             keep = [i for i, state in enumerate(states.tolist()) if state in with_signal]
             share, states = len(keep) / len(states), states[keep]
             inputs = _plans(inputs, keep)
@@ -215,7 +208,7 @@ class SharedPrefixTrainer(GRPOTrainer):
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Log-probabilities and entropies of plans, each state in one row: plans x `tokens`."""
         first, which = distinct(states)
-        network = _network(self.accelerator.unwrap_model(model))
+        network = unwrapped(self.accelerator.unwrap_model(model))
         given = [name for name in _PICTURES if batch.get(name) is not None]
         prompts = {name: torch.cat([batch[name][i] for i in first]) for name in given}
         ids_SP, real_SP = batch["input_ids"][first, :-tokens], batch["attention_mask"][first, :-tokens]
@@ -269,7 +262,7 @@ class SharedPrefixTrainer(GRPOTrainer):
             )
 
 
-def _network(model: torch.nn.Module) -> Any:
+def unwrapped(model: torch.nn.Module) -> Any:
     return model.get_base_model() if hasattr(model, "get_base_model") else model
 
 

@@ -7,9 +7,11 @@ from random import Random
 import pytest
 
 from base_models.hindsight import hindsights
+from base_models.manners import OPENERS, manners
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
 from base_models.rows import value_of
 from base_models.training_tasks import demonstrations
+from base_models.walks import shown_names, unambiguous
 from coda_lib.trajectory import decode_image
 from sciencedesk.knowledge import kinds_of
 from sciencedesk.space import space
@@ -91,3 +93,22 @@ def test_texts_are_without_pictures_and_of_all_applications(taught):
     rows = [draw(rng)[0] for _ in range(60)]
     assert not any(row.pictures for row in rows)
     assert len({words_of(row) for row in rows}) > 40 and len({row.reply for row in rows}) > 20
+
+
+def test_manners_click_what_is_named_or_open_something_type_what_is_asked_and_end(walk):
+    names, rng, kinds = sorted(shown_names(walk)), Random(4), {"named": 0, "opened": 0, "Type": 0, "DONE": 0}
+    for i, step in list(enumerate(walk)) * 3:
+        roles = {e.name: e.role for e in unambiguous(step.elements)}
+        for row in manners(walk, i, names, 5, rng):
+            asked, (kind, _, rest) = words_of(row).partition("\n")[0].lower(), row.reply.partition(" ")
+            if kind == "Click":
+                name = rest[1:-2]
+                named = name.lower() in asked
+                assert named or roles[name] in OPENERS
+                kinds["named" if named else "opened"] += 1
+            else:
+                kinds[kind] += 1
+                last = walk[i - 1].step
+                text = step.step["type"] if kind == "Type" else next(iter(last.values()))
+                assert text.rstrip().lower() in asked
+    assert min(kinds.values()) > 5 and kinds["named"] > kinds["opened"]

@@ -13,6 +13,7 @@ import torch
 from datasets import Dataset
 from PIL import ImageChops
 from tiny_models import LABEL, SIZE, ClickingModel, hashed_click, made_up, pictures_of, screen, words_of
+from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLModel
 from trl import SFTTrainer
 from trl.trainer.utils import split_pixel_values_by_grid
 
@@ -23,7 +24,7 @@ from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.grammar import parse_actions
 from coda_lib.models.chat import Message, ReplayModel, Sampling
-from coda_lib.models.local import LocalModel, load_network, load_processor
+from coda_lib.models.local import Features, LocalModel, load_network, load_processor
 from coda_lib.models.shared_prefix_trainer import SharedPrefixTrainer
 from coda_lib.reward import reward
 from coda_lib.trainer import ActionReward, SpecializeTrainer, generalize, specialize
@@ -102,6 +103,36 @@ def test_a_step_in_several_passes_is_the_step_in_one(rows, tiny_planner, tmp_pat
         first, second = (
             load_network(folder, trainable=False, device="cpu").state_dict() for folder in (whole, parts)
         )
+        assert all(torch.allclose(weights, second[name], atol=1e-4) for name, weights in first.items())
+
+
+def test_a_tower_at_rest_sees_each_picture_once_and_the_training_is_the_same(
+    rows, tiny_planner, tmp_path, monkeypatch, unrounded
+):
+    ways = {
+        "stage 1": lambda folder, **how: specialize(rows, tiny_planner, scripted(), settings(steps=2, **how),
+        sampling(), folder, 7),
+        "stage 2": lambda folder, **how: generalize(
+            sft_rows([made_up(i, ACTS) for i in range(3)], "compact", LABEL), tiny_planner,
+            GeneralizeSettings(steps=2, batch_size=4, learning_rate=1e-3, **how), folder, 7,
+        ),
+    }  # fmt: skip
+    see, serve, seen = Qwen2_5_VLModel.get_image_features, Features.serve, []
+
+    def counted(network: Any, pixels: torch.Tensor, grids: torch.Tensor, **options: Any) -> Any:
+        seen.extend(part.numpy().tobytes() for part in pixels.split(grids.prod(-1).tolist()))
+        return see(network, pixels, grids, **options)
+
+    monkeypatch.setattr(Qwen2_5_VLModel, "get_image_features", counted)
+    for way, train in ways.items():
+        seen.clear()
+        monkeypatch.setattr(Features, "serve", serve)
+        once = train(tmp_path / f"{way} once", frozen_vision=True)
+        assert len(seen) == len(set(seen)) > 1, way
+        monkeypatch.setattr(Features, "serve", lambda self, network: None)
+        always = train(tmp_path / f"{way} always", frozen_vision=True)
+        assert len(seen) > 2 * len(set(seen))
+        first, second = (load_network(f, trainable=False, device="cpu").state_dict() for f in (once, always))
         assert all(torch.allclose(weights, second[name], atol=1e-4) for name, weights in first.items())
 
 

@@ -11,7 +11,7 @@ from tiny_models import save_tiny, screen
 from transformers import GenerationConfig
 
 from coda_lib.models.chat import Message, Sampling, image, text
-from coda_lib.models.local import LocalModel, encode
+from coda_lib.models.local import Features, LocalModel, encode
 from coda_lib.models.shared_prefix import GroupRows, prompts_of, sample
 
 
@@ -133,7 +133,7 @@ def test_a_picture_is_seen_once_and_kept_until_there_is_no_room(model, monkeypat
     first = model.generate(ASKED, SAMPLINGS[0], 0)
     assert sum(seen) == 3  # of five pictures in four prompts
     assert model.generate(ASKED, SAMPLINGS[0], 0) == first and sum(seen) == 3
-    monkeypatch.setattr(LocalModel, "_ROOM", 0)
+    monkeypatch.setattr(Features, "_ROOM", 0)
     assert model.generate(ASKED, SAMPLINGS[0], 0) == first and not model._seen
 
 
