@@ -69,7 +69,7 @@ def ruling_sampler(
 
     def draw(rng: Random) -> list[Rows]:
         if rng.random() < 0.5:
-            drawn = [screen(rng) for _ in range(2 * batch)]
+            drawn = [screen(rng) for _ in range(batch)]
         else:
             first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
             drawn = rng.sample(ordered[first : first + near], min(batch, near))

@@ -31,6 +31,9 @@ def episode(
             "PNG|WEBP", "Write a picture of every step; as .webp a recording, two planners side by side."
         ),
     ] = None,
+    watch: Annotated[
+        Path | None, save_option("HTML", "Write a page that shows the episode while it is played.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Play one task and show plan and actions of each step."""
@@ -47,13 +50,21 @@ def episode(
         raise UserError(
             "two planners are shown side by side in a recording: give --save a name that ends with .webp"
         )
+    if beside and watch:
+        raise UserError("one episode can be watched: leave out --beside or --watch")
     seed, trajectories = settings.seed if seed is None else seed, {}
     for name in (planner, beside) if beside else (planner,):
         agent = chosen_agent(settings, name)
         make = partial(environment, wanted.app, resize_rule_of(agent) if wanted.app in DESKTOP_APPS else None)
-        (trajectories[agent.name],) = rollout(
-            agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit
-        )
+        if watch:
+            from coda_study.show.watch import Watched
+
+            agent = Watched(agent, wanted, watch)
+            print_message(f"open {watch} in a browser after the first step")
+        (played,) = rollout(agent, [(wanted, 0)], make, seed, step_limit=settings.step_limit)
+        trajectories[agent.name] = played
+        if watch:
+            agent.end(played)
     if as_json:
         first, *second = map(_record, trajectories.values())
         print_json({"task": wanted.id, "seed": seed} | first | ({"beside": second[0]} if second else {}))

@@ -40,7 +40,7 @@ def film(episodes: Mapping[str, Trajectory]) -> bytes:
     An episode that has ended waits for the longest one.  The same episodes give the same bytes.
     """
     length = max(len(episode.steps) for episode in episodes.values())
-    frames = [_frame(episodes, number) for number in range(length + 1)]
+    frames = [frame(episodes, number) for number in range(length + 1)]
     durations = [round(1000 * STEP_S)] * length + [round(1000 * END_S)]  # ms
     encoding = {"format": "WEBP", "loop": 0, "quality": 70, "method": 6}
     frames[0].save(
@@ -49,7 +49,7 @@ def film(episodes: Mapping[str, Trajectory]) -> bytes:
     return buffer.getvalue()
 
 
-def _frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
+def frame(episodes: Mapping[str, Trajectory], number: int) -> Image.Image:
     """The picture of a step, counted from 0; after the last step, of the end."""
     first = next(iter(episodes.values()))
     width, height = decode_image(first.final_screenshot).size

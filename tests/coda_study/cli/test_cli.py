@@ -322,6 +322,9 @@ def test_an_episode_of_two_planners_is_recorded_side_by_side(coda, scripted, tmp
     assert "stop" in json.loads(coda(*words[:4], "--json")[1])["beside"]
     assert "ends with .webp" in coda(*words, str(tmp_path / "film.png"))[2]
     assert "name two planners" in coda(*words[:4], "--planner", "other")[2]
+    assert "leave out --beside" in coda(*words[:4], "--watch", str(tmp_path / "watch.html"))[2]
+    assert coda(*words[:2], "--watch", str(tmp_path / "watch.html"))[0] == 0
+    assert "DONE" in (tmp_path / "watch.html").read_text()
 
 
 def test_evaluate(coda, scripted, tmp_path):
