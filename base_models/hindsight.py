@@ -14,7 +14,7 @@ from random import Random
 from typing import Any
 
 from base_models.rows import PROMPTS, Row, on_grid, value_of
-from base_models.walks import Transition, Walk, unambiguous
+from base_models.walks import Transition, Walk
 from coda_lib.action import Action
 from coda_lib.environment import Environment
 from coda_lib.executor import solo_messages
@@ -36,7 +36,6 @@ class Hindsight:
     screen: bytes  # PNG
     step: dict[str, Any] | None
     action: Action
-    names: tuple[str, ...] = ()  # of other elements on the screen
     aimless: tuple[Transition, ...] = ()  # up to three steps of the walk before the history
     after: dict[str, Any] | None = None  # the state, where the instruction is fulfilled
     goal: str = ""  # the name of what was achieved
@@ -78,10 +77,9 @@ def _segment(
     for aim in achieved:
         instruction, goal = sentence([reworded(aim, rng)]), aim.goal.name
         for k, t in enumerate(segment):
-            names = tuple(e.name for e in unambiguous(t.elements))
-            yield Hindsight(instruction, segment[:k], t.screen, t.step, t.action, names, aimless, goal=goal)
+            yield Hindsight(instruction, segment[:k], t.screen, t.step, t.action, aimless, goal=goal)
         end = last.next_screen
-        yield Hindsight(instruction, segment, end, None, Action.done(), (), aimless, last.after, goal)
+        yield Hindsight(instruction, segment, end, None, Action.done(), aimless, last.after, goal)
 
 
 def reworded(aim: Aim, rng: Random) -> Aim:
@@ -139,15 +137,6 @@ def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     more = wish.text[0].upper() + wish.text[1:]
     first, second = (text, more) if rng.random() < 0.5 else (more, text)
     return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
-
-
-def distracted(hindsight: Hindsight, rng: Random, texts: Sequence[str]) -> Hindsight:
-    """The same decision with a random step: another text typed, or a click on any element."""
-    if "type" in hindsight.step:
-        step = {"type": rng.choice(texts) + rng.choice(["\n", ""])}
-    else:
-        step = {"click": rng.choice(hindsight.names)}
-    return replace(hindsight, step=step)
 
 
 NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold

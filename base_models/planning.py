@@ -13,7 +13,6 @@ from random import Random
 
 from base_models.hindsight import (
     Hindsight,
-    distracted,
     hindsights,
     planner_row,
     reached,
@@ -31,11 +30,10 @@ from base_models.training_tasks import (
     planner_tasks,
     value_row,
 )
-from base_models.walks import Transition, Walk, Walks, by_goal, shown_names, typed_words
+from base_models.walks import Transition, Walk, Walks, by_goal, shown_names
 from coda_lib.action import Action
 from sciencedesk.goals import Aim
 
-UNSURE = 0.15  # share of random steps in the place of steps in hindsight
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
 FRESH = 0.35  # of walks' screens: as if the episode began there
 ASKED, READ = 5, 2  # decisions and values about a screen, at most
@@ -127,16 +125,12 @@ class Scenes:
         return rows
 
     def _varied(self, decision: Hindsight, fresh: bool, rng: Random) -> Hindsight:
-        """The decision after what came before it, for a second thing too, or for a random step."""
+        """The decision after what came before it, or for a second thing too."""
         longest = 0 if fresh else len(decision.aimless)
         length = rng.randint(0 if decision.history else min(1, longest), longest)
         past = decision.aimless[len(decision.aimless) - length :]
         decision = replace(decision, history=past + decision.history)
-        if rng.random() < MORE:
-            decision = with_more(decision, self._wish(decision, rng), rng)
-        if decision.step is not None and rng.random() < UNSURE:
-            decision = distracted(decision, rng, typed_words(self.app))
-        return decision
+        return with_more(decision, self._wish(decision, rng), rng) if rng.random() < MORE else decision
 
     def _wish(self, decision: Hindsight, rng: Random) -> Aim:
         """A second thing to ask for; where the first is reached, one that holds as well."""
@@ -154,7 +148,7 @@ def planner_sampler(
 
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
     same.  The others are of walks: what one or two steps achieved is the instruction, and these are the
-    plans; some instructions ask for something more, some steps are replaced by random ones.  Beside them are
+    plans; some instructions ask for something more.  Beside them are
     questions that the screen answers, of all things, and what needs no knowledge (`manners`).
     """
     scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)

@@ -7,7 +7,7 @@ under many other names and numbers, or not at all: it writes a name that it know
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
@@ -19,6 +19,7 @@ from PIL import Image
 from base_models.hindsight import Hindsight, reached
 from base_models.rows import PROMPTS, SIZE, Row, without_pictures
 from base_models.walks import (
+    Transition,
     Walk,
     names,
     opened,
@@ -197,6 +198,9 @@ def demonstrate(
 ) -> list[Hindsight]:
     """The decisions of a demonstrator who solves a task by its script, with a share `slips` of random steps.
 
+    What to do after a random step is among them, the random step is not: a planner that learned those is
+    half as often right when it is sampled as when the likeliest plan is taken (measured).
+
     It starts perturbed as in the train region.  After a slip that the script cannot go on from, the script of
     the present aim starts again.  Where the task is not solved within its step limit there are none, or with
     `unsolved` those until then.
@@ -206,7 +210,9 @@ def demonstrate(
     else:
         task = perturbed(task, rng.randrange(2**31), "train")
     env.reset(task)
-    guide, desk, steps, answer = Guide(env, task), window_of(env), [], None
+    guide, desk, answer = Guide(env, task), window_of(env), None
+    steps: list[Transition] = []
+    slipped: set[int] = set()
     for aim in parts:
         script = list(aim.solution)
         while script and (aim.goal.ask or not reached(aim, desk.state())):
@@ -217,28 +223,30 @@ def demonstrate(
                 steps.append(perform(desk, step, steps[-1] if steps else None))
             except ScriptError:
                 if len(script) == len(aim.solution):
-                    return _decisions(task, steps) if unsolved else []
+                    return _decisions(task, steps, slipped) if unsolved else []
                 script = list(aim.solution)
                 continue
+            slipped |= {len(steps) - 1} if slip else set()
             answer = step.get("answer")
             if not slip:
                 script = script if need else script[1:]
             elif "type" in script[0]:  # the field to type into may have lost the focus
                 script = list(aim.solution)
             if len(steps) >= task.steps:
-                return _decisions(task, steps) if unsolved else []
+                return _decisions(task, steps, slipped) if unsolved else []
     if not env.check(StopReason.ANS if answer else StopReason.DONE, answer):
         return []
-    decisions = _decisions(task, steps)
+    decisions = _decisions(task, steps, slipped)
     if not task.ans:
         end = steps[-1].next_screen if steps else screenshot(desk)
         decisions.append(Hindsight(task.instruction, tuple(steps), end, None, Action.done()))
     return decisions
 
 
-def _decisions(task: Task, steps: Walk) -> list[Hindsight]:
+def _decisions(task: Task, steps: Walk, slipped: Collection[int]) -> list[Hindsight]:
     ask = task.instruction
-    return [Hindsight(ask, tuple(steps[:i]), t.screen, t.step, t.action) for i, t in enumerate(steps)]
+    return [Hindsight(ask, tuple(steps[:i]), t.screen, t.step, t.action)
+            for i, t in enumerate(steps) if i not in slipped]  # fmt: skip
 
 
 def demonstrations(

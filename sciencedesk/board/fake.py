@@ -45,7 +45,8 @@ CLIENTS = 248
 _STATE = ("/vars", "/func/", "/tab", "/add/", "/dump", "/gcmd", "/init/")  # addresses of state servers
 _ORDERS = ("/opt", "/write", "/tab", "/add/2d", "/add/3d", "/init/map", "/init/layer", "/init/scale")
 _FIXED = dict.fromkeys(_ORDERS, b"OK") | {
-    "/platform": b"Linux", "/func/2d": b"[]", "/func/3d": b"{}",
+    "/platform": b"Linux", "/func/2d": b"[]", "/func/3d": b"{}", "/dump": b"{}", "/read": b"{}",
+    "/gcmd": b'{"stdout": ""}', "/setup/download_file": b"OK",
     "/chimerax/run": b'{"error": null, "log messages": {"note": []}}',
 }  # answers by address  # fmt: skip
 _LARGEST = 1 << 20  # bytes of a request

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from base_models.hindsight import achievements, distracted, hindsights, planner_row, with_more
+from base_models.hindsight import achievements, hindsights, planner_row, with_more
 from base_models.planning import planner_sampler
 from base_models.rows import Row
 from base_models.training_tasks import (
@@ -148,7 +148,8 @@ def test_unsolved_demonstrations_show_their_steps_and_no_end():
     tries = [demonstrate(env, parts, task, rng, slips=0.6, unsolved=True) for _ in range(20)]
     ended = [decisions for decisions in tries if decisions and decisions[-1].step is None]
     assert 0 < len(ended) < 20
-    assert max(len(decisions) for decisions in tries if decisions not in ended) == 14  # perturbed: 3 more
+    longest = max(len(decisions[-1].history) for decisions in tries if decisions and decisions not in ended)
+    assert 8 < longest <= 13  # of 14 steps: perturbed, three more than else
 
 
 def test_a_demonstration_of_what_holds_already_ends_at_once():
@@ -173,17 +174,12 @@ def test_a_demonstration_with_slips_goes_astray_and_arrives():
     arrived = [decisions for decisions in tries if decisions]
     assert 0 < len(arrived) < 40  # an attempt that does not solve the task shows nothing
     script = {to_plan(step) for step in task.solution}
-    assert any({planner_row(d).reply for d in decisions} - script - {"DONE"} for decisions in arrived)
+    assert any({t.plan for t in decisions[-1].history} - script for decisions in arrived)
     for decisions in arrived:
+        slips = {t.plan for t in decisions[-1].history} - {planner_row(d).reply for d in decisions}
+        assert slips.isdisjoint(script)  # a random step is in the history, and nothing to learn
         assert len(decisions) <= 15 and planner_row(decisions[-1]).reply == "DONE"
         assert all(holds(item, decisions[-1].history[-1].after) for item in task.evaluate)
-
-
-def test_a_random_step_in_the_place_of_a_decision_changes_nothing_else(walks):
-    rng, walk = random.Random(2), walks[0]
-    for decision in [h for h in hindsights("algebra", walk) if h.step][:30]:
-        other = distracted(decision, rng, ("1",))
-        assert replace(other, step=decision.step) == decision
 
 
 def test_more_may_be_asked(walks):
