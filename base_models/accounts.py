@@ -84,9 +84,13 @@ class Told:
 
 
 def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
-    """What a reply says of the end as an account does, where it says so last."""
+    """What a reply says of the end as an account does, where it says so last, as a word of its own."""
     told, (line, _, _) = text.rpartition(question.instruction)[0], question.reply.partition("\n")
-    found = ((part.start(), told.rfind(part.group()), len(part.group())) for part in _PART.finditer(line))
+    found = []
+    for part in _PART.finditer(line):
+        word = re.escape(part.group())
+        *_, last = (-1, *(match.start() for match in re.finditer(rf"(?<!\w){word}(?!\w)", told)))
+        found.append((part.start(), last, len(part.group())))
     return tuple(one for one in found if one[1] >= 0)
 
 
