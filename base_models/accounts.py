@@ -30,6 +30,7 @@ from base_models.walks import (
 from coda_lib.environment import Environment
 from coda_lib.judge import Verdict, account_messages, format_verdict
 from coda_lib.models.reading import NOTHING, Account, changed
+from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory
 from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim, are_apart, sentence
@@ -41,7 +42,7 @@ _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
 _MORE = 4  # questions about an attempt, beside its own
 _SELDOM = 0.1  # share of a walk's states
-_PART = re.compile(r"[^;, ][^;,]+")  # of what a reply says of the end
+_PART = re.compile(r"(?!-[;,]|-$)[^;, ][^;,]*")  # of what a reply says of the end
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,12 @@ class Told:
         return self.questions[0].success
 
     @property
+    def length(self) -> int:
+        """Letters of plans, changes, end and questions."""
+        asked = (question.instruction for question in self.questions)
+        return sum(map(len, (*self.plans, *self.changes, self.end, *asked)))
+
+    @property
     def rows(self) -> list[Row]:
         """A row for each question, alike up to the instruction."""
         account, answers = Account(self.changes, self.end), [self.answer, *[None] * len(self.questions)]
@@ -84,14 +91,17 @@ class Told:
 
 
 def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
-    """What a reply says of the end as an account does, where it says so last, as a word of its own."""
+    """What a reply says of the end, wherever the account says so as a word of its own."""
     told, (line, _, _) = text.rpartition(question.instruction)[0], question.reply.partition("\n")
-    found = []
-    for part in _PART.finditer(line):
-        word = re.escape(part.group())
-        *_, last = (-1, *(match.start() for match in re.finditer(rf"(?<!\w){word}(?!\w)", told)))
-        found.append((part.start(), last, len(part.group())))
-    return tuple(one for one in found if one[1] >= 0)
+    return tuple(
+        (part.start(), found.start(), len(part.group()))
+        for part in _PART.finditer(line) for found in _word(part.group()).finditer(told)
+    )  # fmt: skip
+
+
+def _word(text: str) -> re.Pattern[str]:
+    """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5'."""
+    return re.compile(rf"(?<![^\s'\"]){re.escape(text)}(?!\.?[^\s.,;'\"])")
 
 
 class StateQuestions:
@@ -124,15 +134,20 @@ class StateQuestions:
             if others and rng.random() < 0.3:
                 pair = rng.sample([aim, rng.choice(others)], 2)
                 parts = parts if self.space.is_committed(pair) else pair
-            line = held(parts, state)
+            line = held(parts, state, brief=False)
             if all(part.group() in said for part in _PART.finditer(line)) and _PART.search(line):
                 text = sentence([reworded(part, rng) for part in parts])
-                more[text] = Asked(text, _reply(parts, state, Verdict(success), whole=False), success, False)
+                reply = _reply(parts, state, said, Verdict(success), whole=False)
+                more[text] = Asked(text, reply, success, False)
         return rng.sample(list(more.values()), min(len(more), _MORE))
 
 
-def _reply(parts: Sequence[Aim], state: Mapping[str, Any], verdict: Verdict, whole: bool = True) -> str:
-    reply = f"{held(parts, state)}\n{format_verdict(verdict, details=False)}"
+def _reply(
+    parts: Sequence[Aim], state: Mapping[str, Any], said: str, verdict: Verdict, whole: bool = True
+) -> str:  # fmt: skip
+    """What holds, as far as it is said, and the verdict."""
+    line = _PART.sub(lambda part: part[0] if _word(part[0]).search(said) else NOTHING, held(parts, state))
+    reply = f"{line}\n{format_verdict(verdict, details=False)}"
     return reply if whole else reply.partition('"Redundant"')[0]
 
 
@@ -201,23 +216,20 @@ def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[Sa
                 if not any(action.type.ends for action in step.actions):
                     witness.look()
             verdict = script_verdict(task, plans, bool(rollout.success), len(plans))
-            asked = Asked(rollout.instruction, _reply(parts, desk.state(), verdict), verdict.correct)
-            told.append(_told(asked, witness, plans, rollout.answer, further, rng))
+            told.append(_told(task, parts, verdict, witness, plans, rollout.answer, further, rng))
     return told
 
 
 def _told(
-    asked: Asked,
-    witness: Witness,
-    plans: Sequence[str],
-    answer: str | None,
-    further: StateQuestions,
-    rng: Random,
-) -> Told:
-    changes, end = tuple(witness.changes), witness.within()
-    more = further.draw(witness.desk.state(), " ".join((*changes, end)), rng)
-    others = (one for one in more if one.instruction != asked.instruction)
-    return Told(tuple(plans), changes, end, answer, (asked, *others))
+    task: Task, parts: Sequence[Aim], verdict: Verdict, witness: Witness, plans: Sequence[str],
+    answer: str | None, further: StateQuestions, rng: Random,
+) -> Told:  # fmt: skip
+    changes, end, state = tuple(witness.changes), witness.within(), witness.desk.state()
+    said = " ".join((*changes, end))
+    reply = _reply(parts, state, " ".join((*plans, said)), verdict)
+    others = (one for one in further.draw(state, said, rng) if one.instruction != task.instruction)
+    questions = (Asked(task.instruction, reply, verdict.correct), *others)
+    return Told(tuple(plans), changes, end, answer, questions)
 
 
 def _play(
@@ -253,8 +265,7 @@ def _play(
             script = script[1:]
     last_plan, success = ending(env, answer)
     verdict = script_verdict(task, plans, success, len(plans) + 1)
-    asked = Asked(task.instruction, _reply(parts, desk.state(), verdict), success)
-    return _told(asked, witness, [*plans, last_plan], answer, further, rng)
+    return _told(task, parts, verdict, witness, [*plans, last_plan], answer, further, rng)
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:

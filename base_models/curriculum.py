@@ -28,7 +28,8 @@ LONGEST = 24  # letters of a name that a page has room for
 
 EXECUTOR_HELD = 60  # screens of an application behind each figure of the executor's curve
 SEED = 7  # of the first weights of a language model
-TEXTS, SCENES, PARTS, RULINGS = 32, 6, 8, 8  # rows, pairs of screens, parts of them or attempts a step
+TEXTS, SCENES, PARTS = 32, 6, 8  # rows, pairs of screens or parts of them a step
+LETTERS = 5_000  # of the attempts and questions that are ruled on in a step
 READ = 0.3  # of the steps on rulings: parts of screens instead
 
 
@@ -143,7 +144,7 @@ def train_judge(
     counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
     parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
     ruled = [told.rows[0] for kept, _ in parts_of for told in kept]
-    draw = ruling_sampler(walks, [learned for _, learned in parts_of], RULINGS)
+    draw = ruling_sampler(walks, [learned for _, learned in parts_of], LETTERS)
     held = {"ruled": ruled, "read": read}
 
     def both(rng: Random) -> Sequence[Rows]:

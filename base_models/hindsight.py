@@ -139,22 +139,35 @@ def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
 
 
+_LOOKS_FOR = ("contains", "excludes", "before", "has_row")  # predicates
 NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold
 State = Mapping[str, Any]
 
 
-def held(parts: Sequence[Aim], state: State) -> str:
-    """What holds of what the aims are about: 'off; dark', or for goals of many values 'off; sin(x), x^2'."""
-    return "; ".join(_held(aim, state) for aim in parts)
+def held(parts: Sequence[Aim], state: State, brief: bool = True) -> str:
+    """What holds of what the aims are about: 'off; dark', or of more 'off; sin(x), x^2'.
+
+    Of a list in which an aim looks for things a `brief` account gives these alone.
+    """
+    return "; ".join(_held(aim, state, brief) for aim in parts)
 
 
-def _held(aim: Aim, state: State) -> str:
+def _held(aim: Aim, state: State, brief: bool) -> str:
     if aim.goal.ask:
         return str(state.get(aim.goal.fact, "")) or NOTHING
     if len(aim.goal.values) < FEW:
         return ", ".join(word for word in aim.goal.values if reached(Aim(aim.goal, word), state)) or NOTHING
-    keys = dict.fromkeys(item["key"] for item in aim.checks)
-    return ", ".join(_shown(lookup(state, key, "")) for key in keys)
+    return ", ".join(dict.fromkeys(_shown(_about(item, state, brief)) for item in aim.checks))
+
+
+def _about(condition: Mapping[str, Any], state: State, brief: bool) -> Any:
+    """What a condition is about."""
+    value, wanted = lookup(state, condition["key"], ""), condition.get("value")
+    if not (brief and condition.get("pred") in _LOOKS_FOR and isinstance(value, list | tuple)):
+        return value
+    if condition["pred"] == "has_row":
+        return [row for row in value if row[0] == wanted]
+    return [one for one in value if one in (wanted if isinstance(wanted, list) else [wanted])]
 
 
 def _shown(value: Any) -> str:

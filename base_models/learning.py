@@ -7,6 +7,7 @@ stand still here: then each picture is encoded once.
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -78,7 +79,7 @@ def item_of(rows: Rows, show: Show) -> Item:
         shared[-1] += _encode(marker)
     begin = len(before) + len(marker) if marker else len(first)
     prompts = [_encode(text[begin:]) for text in texts]
-    common = len(commonprefix([prompt[:-1] for prompt in prompts])) if len(prompts) > 1 else 0
+    common = len(commonprefix([prompt[:-1] for prompt in prompts]))
     at = len(shared[-1])
     shared[-1] += prompts[0][:common]
     questions = []
@@ -92,7 +93,7 @@ def item_of(rows: Rows, show: Show) -> Item:
 
 
 def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[int]]:
-    """By tokens of a reply the token to copy next, of those that all rows of an item share.
+    """By tokens of a reply those of which one is copied next, of the tokens that all rows of an item share.
 
     `first` is the token of the item that the prompt begins with.
     """
@@ -103,12 +104,12 @@ def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[i
         for found in (tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
                       for said in (row.reply, prompt))
     ]  # fmt: skip
-    spelled = {}
+    spelled: dict[int, list[int]] = defaultdict(list)
     for in_reply, in_text, length in row.copied:
         for k in range(length):
             to, of = ends[0].get(in_reply + k), ends[1].get(offset + in_text + k)
             if to is not None and of is not None and of < common:
-                spelled[to - 1] = [first + of]
+                spelled[to - 1].append(first + of)
     return spelled
 
 

@@ -80,9 +80,8 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
     folder, recipe = data.folder / role, data.recipe
     if not (done := folder / "figures.json").exists():
         weights = data.folder / f"{role}.safetensors"
-        before = "base_judge.safetensors" if role == "judge" else f"seeing/{WEIGHTS}"
         if not weights.exists():
-            pointer = Pointer.load(data.folder / before)
+            pointer = Pointer.load(data.folder / BEFORE.get(role, f"seeing/{WEIGHTS}"))
             if role == "executor":
                 with ExitStack() as windows:
                     opens = () if data.is_real else data.apps  # a real application takes too long to start

@@ -21,7 +21,8 @@ from coda_lib.trajectory import decode_image
 _LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
-_NEAR = 12  # batches of attempts of like length, of which one is drawn
+SCREEN = 300  # letters of an account of a single screen with its questions, about
+_NEAR = 4  # batches of attempts of like length, of which one is drawn
 
 
 def part_row(step: Transition, following: Transition | None, rng: Random) -> Row:
@@ -45,20 +46,19 @@ def part_sampler(walks: Walks) -> Callable[[Random], Row]:
 
 
 def ruling_sampler(
-    walks: Walks, attempts: Sequence[Sequence[Told]], batch: int
+    walks: Walks, attempts: Sequence[Sequence[Told]], letters: int
 ) -> Callable[[Random], list[Rows]]:
     """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
 
-    Those of a batch are of like length, so that little of it is padding.  Half of the batches are single
-    screens of walks, of which there are more, and which are shorter.
+    Those of a batch are of like length, so that little of it is padding, and as many as have some number of
+    `letters` together.  Half of the batches are single screens of walks, of which there are more.
     """
     apps = [walk[0].app for walk in walks]
     further = [StateQuestions(walk) for walk in walks]
     ordered = sorted(
         ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
-        key=lambda one: len("".join(one[1].changes) + one[1].end),
+        key=lambda one: one[1].length,
     )
-    near = min(len(ordered), _NEAR * batch)
 
     def screen(rng: Random) -> tuple[str, Told]:
         i = rng.randrange(len(walks))
@@ -69,9 +69,12 @@ def ruling_sampler(
 
     def draw(rng: Random) -> list[Rows]:
         if rng.random() < 0.5:
-            drawn = [screen(rng) for _ in range(batch)]
+            drawn = [screen(rng) for _ in range(max(1, letters // SCREEN))]
         else:
-            first = min(max(0, rng.randrange(len(ordered)) - near // 2), len(ordered) - near)
+            at = rng.randrange(len(ordered))
+            batch = max(1, letters // ordered[at][1].length)
+            near = min(len(ordered), _NEAR * batch)
+            first = min(max(0, at - near // 2), len(ordered) - near)
             drawn = rng.sample(ordered[first : first + near], min(batch, near))
         told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one for app, one in drawn]
         return [misread(one, rng).rows for one in told]

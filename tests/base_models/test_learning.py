@@ -72,7 +72,7 @@ def test_rows_about_the_same_pictures_are_told_as_if_each_stood_alone(pointer):
             alone = packed([item_of([row], show)])
             (own,), *_ = pointer.states(alone, alone.asked.ids)
             end = len(own) - together.shared.ids.shape[1] + alone.shared.ids.shape[1]
-            assert torch.allclose(own[-end:], states[:end], atol=1e-4)
+            assert torch.allclose(own, states[end - len(own) : end], atol=1e-4)
 
 
 def test_a_picture_is_encoded_once(pointer, monkeypatch):
@@ -114,11 +114,9 @@ def test_what_texts_have_in_common_stands_there_once(pointer):
     ]
     together, alone = packed([item_of(rows, as_pixels)]), packed([item_of(rows[:1], as_pixels)])
     text = processor().tokenizer.decode(together.shared.ids[0])
-    assert text.endswith("first this, then ") and "first" not in processor().tokenizer.decode(
-        alone.shared.ids[0]
-    )
+    assert text.endswith("first this, then ") and len(alone.asked.ids[0]) < len(together.asked.ids[0])
     with torch.no_grad():
         (first, _), *_ = pointer.states(together, together.asked.ids)
         (own,), *_ = pointer.states(alone, alone.asked.ids)
     ends = [int((batch.labels[0] != NOWHERE).nonzero().max()) + 1 for batch in (together, alone)]
-    assert torch.allclose(first[: ends[0]], own[ends[1] - ends[0] : ends[1]], atol=1e-4)
+    assert torch.allclose(first[ends[0] - ends[1] : ends[0]], own[: ends[1]], atol=1e-4)
