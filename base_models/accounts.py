@@ -215,7 +215,7 @@ def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[Sa
                     desk.perform(action)
                 if not any(action.type.ends for action in step.actions):
                     witness.look()
-            verdict = script_verdict(task, plans, bool(rollout.success), len(plans))
+            verdict = script_verdict(task, plans, bool(rollout.success))
             told.append(_told(task, parts, verdict, witness, plans, rollout.answer, further, rng))
     return told
 
@@ -264,8 +264,8 @@ def _play(
         if not slip or rng.random() < 0.3:
             script = script[1:]
     last_plan, success = ending(env, answer)
-    verdict = script_verdict(task, plans, success, len(plans) + 1)
-    return _told(task, parts, verdict, witness, [*plans, last_plan], answer, further, rng)
+    verdict = script_verdict(task, plans := [*plans, last_plan], success)
+    return _told(task, parts, verdict, witness, plans, answer, further, rng)
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:

@@ -23,7 +23,7 @@ from coda_lib.planner import Observation, Turn, planner_messages
 from coda_lib.task import Task, holds, lookup
 from coda_lib.trajectory import StopReason, decode_image
 from sciencedesk.goals import Aim, sentence
-from sciencedesk.script import to_plan
+from sciencedesk.script import needless, not_in, script_plans, to_plan
 from sciencedesk.space import FEW, aims_of
 
 
@@ -186,33 +186,13 @@ def _shown(value: Any) -> str:
     return str(value)
 
 
-def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
-    """The redundant steps of a solved attempt, counted from 1: those that its task's script does not take.
-
-    Of a step taken more than once the last one counts.  None if there are no more steps than in the script.
-    """
-    if len(plans) <= len(script):
-        return ()
-    rest, redundant = list(script), []
-    for i in range(len(plans), 0, -1):
-        if rest and plans[i - 1] == rest[-1]:
-            rest.pop()
-        else:
-            redundant.append(i)
-    return tuple(reversed(redundant)) if not rest else _not_in(script, plans)
-
-
-def _not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
-    return tuple(i for i, plan in enumerate(plans, 1) if plan not in script)
-
-
-def script_verdict(task: Task, plans: Sequence[str], success: bool, steps: int) -> Verdict:
-    """The verdict on an attempt of so many steps; the first one not in the script is a failed one's error."""
-    script = [to_plan(step) for step in task.solution]
+def script_verdict(task: Task, plans: Sequence[str], success: bool) -> Verdict:
+    """The verdict on an attempt; the first of its plans that is not in the script is a failed one's error."""
+    script = script_plans(task)
     if success:
         return Verdict(True, needless(plans, script))
-    other = _not_in(script, plans)
-    return Verdict(False, other, (other or [steps])[0])
+    other = not_in(script, plans)
+    return Verdict(False, other, (other or [len(plans)])[0])
 
 
 def ending(env: Environment, answer: str | None) -> tuple[str, bool]:

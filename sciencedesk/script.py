@@ -101,6 +101,35 @@ def to_step(plan: str) -> dict[str, Any]:
     raise ScriptError(f"no step that can be carried out by name: {plan!r}")
 
 
+def script_plans(task: Task) -> list[str]:
+    """The plans of a task's script, with the one that ends the episode."""
+    return [*map(to_plan, task.solution), *(["DONE"] if task.ans is None else [])]
+
+
+def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
+    """The redundant plans of a solved attempt, counted from 1: those that its task's script does not take.
+
+    Of a plan taken more than once the last one counts.  None if there are no more plans than in the script.
+
+    >>> needless(["Click 'View'.", "Click 'Grid'.", "DONE"], ["Click 'Grid'.", "DONE"])
+    (1,)
+    """
+    if len(plans) <= len(script):
+        return ()
+    rest, redundant = list(script), []
+    for i in range(len(plans), 0, -1):
+        if rest and plans[i - 1] == rest[-1]:
+            rest.pop()
+        else:
+            redundant.append(i)
+    return tuple(reversed(redundant)) if not rest else not_in(script, plans)
+
+
+def not_in(script: Sequence[str], plans: Sequence[str]) -> tuple[int, ...]:
+    """The plans, counted from 1, that a script does not have."""
+    return tuple(i for i, plan in enumerate(plans, 1) if plan not in script)
+
+
 def solve(env: Environment, task: Task) -> bool:
     """Whether the task's script solves it.  ScriptError if the script cannot run."""
     env.reset(task)

@@ -128,7 +128,7 @@ def labelled(run: Run, tasks: int, labels: str) -> tuple[list[Trajectory], Label
     judged = attempts(run, tasks)
     if labels == "voting":
         return judged, judge_labels(run.profile(), judged)
-    return judged, true_labels(train_tasks(run, tasks))
+    return judged, true_labels(train_tasks(run, tasks), run.profile().judge.trim)
 
 
 def train_tasks(run: Run, tasks: int) -> list[Task]:

@@ -16,6 +16,7 @@ from coda_study.evaluation.votes import apply, cast, table2_rules, votes_of
 from coda_study.run import Run
 from coda_study.stages.common import Labeller, begin, judge_labels, write_joined
 from coda_study.stages.judges import load_judges
+from sciencedesk.script import needless, script_plans
 
 __all__ = ["begin", "label_quality", "labeller", "run"]
 
@@ -40,21 +41,37 @@ def labeller(run: Run, app: str, labels: str) -> Labeller:
     if labels == "voting":
         return judge_labels(profile, load_trajectories(run.judged("base", app)))
     if labels == "truth":
-        return true_labels(train_tasks(run, app))
+        return true_labels(train_tasks(run, app), profile.judge.trim)
     rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
     clean = apply(rule, cast(pd.read_parquet(run.label_votes(app))))["clean"].to_dict()
     return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
 
 
-def true_labels(tasks: Sequence[Task]) -> Labeller:
-    """The labels by the check: clean is what solves its task in no more steps than the script."""
-    scripts = {task.id: len(task.solution) + (task.ans is None) for task in tasks}
-    return partial(_all_steps_if, lambda t: bool(t.success) and len(t.steps) <= scripts[t.task_id])
+def true_labels(tasks: Sequence[Task], trim: bool = False) -> Labeller:
+    """The labels by the check: clean is what solves its task in no more steps than the script.
+
+    With `trim` what takes more gives the steps that the script takes (`judge.positive_steps`).
+    """
+    scripts = {task.id: script_plans(task) for task in tasks}
+
+    def label(t: Trajectory) -> Sequence[int]:
+        plans, script = [step.plan for step in t.steps], scripts[t.task_id]
+        if not t.success or not trim and len(plans) > len(script):
+            return ()
+        left_out = needless(plans, script)
+        return _read(t, [i for i in range(len(plans)) if i + 1 not in left_out], trim)
+
+    return label
 
 
 def _all_steps_if(clean: Callable[[Trajectory], bool], trajectory: Trajectory) -> Sequence[int]:
-    unread = any(step.error for step in trajectory.steps)
-    return range(len(trajectory.steps)) if clean(trajectory) and not unread else ()
+    return _read(trajectory, range(len(trajectory.steps))) if clean(trajectory) else ()
+
+
+def _read(t: Trajectory, steps: Sequence[int], trim: bool = False) -> Sequence[int]:
+    """The steps, without those that could not be parsed; all or none unless `trim`."""
+    read = [i for i in steps if not t.steps[i].error]
+    return read if trim or len(read) == len(t.steps) else ()
 
 
 def label_quality(run: Run) -> pd.DataFrame:

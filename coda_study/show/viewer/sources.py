@@ -62,7 +62,8 @@ def read_run(
     manifest = read_json(run.manifest) if run.manifest.exists() else {}
     tasks = _test_tasks(apps, manifest.get("inputs", {}))
     labels = {system: SYSTEM_LABELS[system].rstrip("*") for system in profile.systems}
-    labels |= {planner: f"{planner.capitalize()}s, exploring" for planner in EXPLORERS[1:]}
+    labels |= {planner: f"Specialists{after.replace('round', ', round ')}, exploring"
+               for planner in EXPLORERS[1:] for after in [planner.removeprefix("specialist")]}  # fmt: skip
     labels |= {JOINT: "One planner for all applications"}
     evidence.labels |= {prefix + system: prefix + label for system, label in labels.items()}
     _read_outcomes(run, evidence, apps, prefix, tasks, progress)
