@@ -79,6 +79,11 @@ class Told:
         return sum(map(len, (*self.plans, *self.changes, self.end, *asked)))
 
     @property
+    def longest(self) -> int:
+        """Letters of its longest question with the reply."""
+        return max(len(question.instruction + question.reply) for question in self.questions)
+
+    @property
     def rows(self) -> list[Row]:
         """A row for each question, alike up to the instruction."""
         account, answers = Account(self.changes, self.end), [self.answer, *[None] * len(self.questions)]
@@ -122,8 +127,11 @@ class StateQuestions:
             seldom = [rate for rate in rates if rate < _SELDOM]
             self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
 
-    def draw(self, state: Mapping[str, Any], said: str, rng: Random) -> list[Asked]:
-        """Up to `_MORE` questions that what is `said` of a state answers, three in ten for two things."""
+    def draw(self, state: Mapping[str, Any], said: str, rng: Random, whole: bool = False) -> list[Asked]:
+        """Up to `_MORE` questions that what is `said` of a state answers, three in ten for two things.
+
+        The `whole` replies are those to an attempt without steps.
+        """
         holds, more = [reached(aim, state) for aim in self.aims], {}
         holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
         for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
@@ -137,8 +145,9 @@ class StateQuestions:
             line = held(parts, state, brief=False)
             if all(part.group() in said for part in _PART.finditer(line)) and _PART.search(line):
                 text = sentence([reworded(part, rng) for part in parts])
-                reply = _reply(parts, state, said, Verdict(success), whole=False)
-                more[text] = Asked(text, reply, success, False)
+                verdict = Verdict(success, first_error_step=None if success else 1)
+                reply = _reply(parts, state, said, verdict, whole)
+                more[text] = Asked(text, reply, success, whole)
         return rng.sample(list(more.values()), min(len(more), _MORE))
 
 

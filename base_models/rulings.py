@@ -13,7 +13,7 @@ from random import Random
 
 from base_models.accounts import StateQuestions, Told, within
 from base_models.rows import PROMPTS, Row, Rows, description
-from base_models.walks import Transition, Walks, names
+from base_models.walks import Transition, Walk, Walks, names
 from coda_lib.models.reading import changed
 from coda_lib.prompts import render
 from coda_lib.trajectory import decode_image
@@ -21,7 +21,7 @@ from coda_lib.trajectory import decode_image
 _LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MISREAD = (0.0, 0.02, 0.06, 0.1)  # share of letters, drawn for each attempt
-SCREEN = 300  # letters of an account of a single screen with its questions, about
+SCREENS = 4_000  # single screens of an application
 _NEAR = 4  # batches of attempts of like length, of which one is drawn
 
 
@@ -50,36 +50,37 @@ def ruling_sampler(
 ) -> Callable[[Random], list[Rows]]:
     """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
 
-    Those of a batch are of like length, so that little of it is padding, and as many as have some number of
-    `letters` together.  Half of the batches are single screens of walks, of which there are more.
+    Half of the batches are single screens of walks, of which there are more.  Those of a batch are of like
+    length, and so are their questions, or half of it were padding; they are as many as have some number of
+    `letters` together.
     """
-    apps = [walk[0].app for walk in walks]
-    further = [StateQuestions(walk) for walk in walks]
-    ordered = sorted(
-        ((app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app),
-        key=lambda one: one[1].length,
-    )
-
-    def screen(rng: Random) -> tuple[str, Told]:
-        i = rng.randrange(len(walks))
-        step = rng.choice(walks[i])
-        while not (asked := further[i].draw(step.before, description(step.elements), rng)):
-            step = rng.choice(walks[i])
-        return apps[i], Told(("DONE",), (), description(step.elements), None, tuple(asked))
+    apps, rng = [walk[0].app for walk in walks], Random("single screens")
+    alone = [(app, told) for app, walk in zip(apps, walks, strict=True) for told in _screens(walk, rng)]
+    played = [(app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app]
+    pools = [sorted(pool, key=lambda one: one[1].length) for pool in (alone, played) if pool]
 
     def draw(rng: Random) -> list[Rows]:
-        if rng.random() < 0.5:
-            drawn = [screen(rng) for _ in range(max(1, letters // SCREEN))]
-        else:
-            at = rng.randrange(len(ordered))
-            batch = max(1, letters // ordered[at][1].length)
-            near = min(len(ordered), _NEAR * batch)
-            first = min(max(0, at - near // 2), len(ordered) - near)
-            drawn = rng.sample(ordered[first : first + near], min(batch, near))
-        told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one for app, one in drawn]
+        pool = rng.choice(pools)
+        at = rng.randrange(len(pool))
+        batch = min(len(pool), max(1, letters // pool[at][1].length))
+        near = min(len(pool), _NEAR * batch)
+        first = min(max(0, at - near // 2), len(pool) - near)
+        like = sorted(pool[first : first + near], key=lambda one: one[1].longest)
+        first = rng.randrange(near - batch + 1)
+        told = [renamed(one, names(app), rng) if rng.random() < 0.5 else one
+                for app, one in like[first : first + batch]]  # fmt: skip
         return [misread(one, rng).rows for one in told]
 
     return draw
+
+
+def _screens(walk: Walk, rng: Random) -> Iterator[Told]:
+    """Screens of a walk as attempts without steps, each with what could be asked."""
+    questions = StateQuestions(walk)
+    for step in rng.sample(walk, min(len(walk), SCREENS)):
+        end = description(step.elements)
+        if asked := questions.draw(step.before, end, rng, whole=True):
+            yield Told(("DONE",), (), end, None, tuple(asked))
 
 
 def misread(told: Told, rng: Random) -> Told:
