@@ -41,7 +41,8 @@ class Roles:
     how_tos: int = 4_500
     planner: int = 9_000
     parts: int = 8_000
-    rulings: int = 8_000
+    rulings: int = 16_000
+    tuning: int = 3_000  # of the judge, on the base planner's attempts too
     held: int = 200  # rows behind each figure of a learning curve
 
 

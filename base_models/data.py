@@ -45,7 +45,7 @@ class Recipe:
     demonstrations: int = 1_500  # an application
     shown: int = 40  # demonstrations at tasks of the development region, for the figures
     told: int = 2_000  # attempts in words an application
-    rollouts: int = 1_000  # tasks of the judge an application that the base planner tries
+    rollouts: int = 400  # tasks of the judge an application that the base planner tries
     unseen: int = 200  # tasks of the development region an application, for the judges' figures
     tries: int = 2  # episodes at each
     samples: int = 200  # things of a kind behind each figure of a card
@@ -73,7 +73,7 @@ class Recipe:
 DESKTOP = Recipe(  # begins with ScienceDesk's network that sees
     walk=6_000, test_walk=800, demonstrations=300, shown=15, told=300, rollouts=50, unseen=30, samples=100,
     seeing=Steps(letters=0, tokens=0, pointing=0, screens=10_000),
-    roles=Roles(executor=10_000, how_tos=2_000, planner=6_000, parts=4_000, rulings=2_000),
+    roles=Roles(executor=10_000, how_tos=2_000, planner=6_000, parts=4_000, rulings=4_000, tuning=1_000),
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "shown": 15, "told": 100}

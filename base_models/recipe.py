@@ -94,7 +94,8 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
                 train_judge(data.folder, pointer, data.walks, data.test_walks, data.told, recipe.roles)
             elif role == "judge":
                 both = [told + seen for told, seen in zip(data.told, data.told_rollouts(), strict=True)]
-                train_judge(data.folder, pointer, data.walks, data.test_walks, both, recipe.roles, role)
+                tuning = replace(recipe.roles, parts=0, rulings=recipe.roles.tuning)
+                train_judge(data.folder, pointer, data.walks, data.test_walks, both, tuning, role)
         Pointer.load(weights).publish(folder)
         write_json(done, [asdict(figure) for figure in measured(data, role)])
     figures = [cards.Figure(**figure) for figure in read_json(done)]
@@ -136,9 +137,8 @@ def card(role: str, figures: Sequence[cards.Figure], data: Data) -> str:
     (row,) = (deviation for deviation in load_deviations() if deviation.id == f"{role}-model")
     name, real = role.replace("_", " "), are_real(data.apps)
     where = ", ".join(data.apps) if real else "ScienceDesk"
-    stages = {"executor": (*vars(data.recipe.seeing), "executor"), "planner": ("how_tos", "planner")}.get(
-        role, ("parts", "rulings")
-    )
+    stages = {"executor": (*vars(data.recipe.seeing), "executor"), "planner": ("how_tos", "planner"),
+              "base_judge": ("parts", "rulings"), "judge": ("tuning",)}[role]  # fmt: skip
     counts = vars(data.recipe.seeing) | vars(data.recipe.roles)
     steps = ", ".join(f"{stage.replace('_', ' ')} {counts[stage]:,}" for stage in stages if stage != "held")
     gap = f" It is taught the goals of split {data.recipe.split} (`data/tasks/knowledge.yaml`)." * (

@@ -162,9 +162,8 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     assert list(figures) == list(recipe.ROLES) and figures["judge"][0].app == "judge"
     assert begun == [None if apps == ["gis"] else CHECKPOINTS / "seeing" / "pointer.safetensors"]
     assert taught == list(recipe.ROLES)
-    *others, judge = (f"{role}.safetensors" for role in recipe.ROLES)
-    begins = [name for of in others for name in ("pointer.safetensors", of)]
-    assert loaded == [*begins, "base_judge.safetensors", judge]
+    begins = zip(("pointer", "pointer", "planner", "base_judge"), recipe.ROLES, strict=True)
+    assert loaded == [f"{name}.safetensors" for pair in begins for name in pair]
     before = list(loaded)
     recipe.train_all(tmp_path, apps)  # all is there
     assert loaded == before and len(begun) == 1
