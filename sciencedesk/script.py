@@ -109,7 +109,7 @@ def script_plans(task: Task) -> list[str]:
 def needless(plans: Sequence[str], script: Sequence[str]) -> tuple[int, ...]:
     """The redundant plans of a solved attempt, counted from 1: those that its task's script does not take.
 
-    Of a plan taken more than once the last one counts.  None if there are no more plans than in the script.
+    Of a plan taken more than once the last one counts.  Empty if there are no more plans than in the script.
 
     >>> needless(["Click 'View'.", "Click 'Grid'.", "DONE"], ["Click 'Grid'.", "DONE"])
     (1,)

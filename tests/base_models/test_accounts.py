@@ -7,15 +7,25 @@ from random import Random
 
 import pytest
 
-from base_models.accounts import Asked, StateQuestions, Told, Witness, told_attempts, told_rollouts
+from base_models.accounts import (
+    Asked,
+    StateQuestions,
+    Told,
+    Witness,
+    _reply,
+    _word,
+    told_attempts,
+    told_rollouts,
+)
+from base_models.hindsight import held, script_verdict
 from base_models.learning import item_of
 from base_models.letters import processor
 from base_models.rows import description
 from base_models.rulings import MISREAD, misread, part_sampler, renamed, ruling_sampler
 from base_models.training_tasks import judge_tasks
-from base_models.walks import collect, opened, perform, window_of
+from base_models.walks import by_goal, collect, opened, perform, window_of
 from coda_lib.agent import ScriptAgent
-from coda_lib.judge import parse_verdict
+from coda_lib.judge import Verdict, parse_verdict
 from coda_lib.models.reading import NOTHING, accounts, changed
 from coda_lib.rollout import play
 from coda_lib.task import test_tasks
@@ -175,6 +185,28 @@ def test_what_a_reply_copies_stands_in_the_account(told):
     for question in item.questions:
         for at, places in question.spell.items():
             assert {decode([item.shared[0][place]]) for place in places} == {decode([question.reply[at + 1]])}
+
+
+def test_a_reply_says_of_a_list_what_was_asked_and_no_more_than_is_said():
+    remove = by_goal("gis")["remove"][0]
+    name = remove.checks[0]["value"]
+    state = {"layers": ["One", name, "Two"]}
+    assert held([remove], state) == name and held([remove], {"layers": ["One"]}) == NOTHING
+    assert held([remove], state, brief=False) == f"One, {name}, Two"
+    assert _reply([remove], state, f"One. {name}.", Verdict(False)).startswith(f"{name}\n")
+    assert _reply([remove], state, f"One. {name}2.", Verdict(False)).startswith("-\n")
+    assert (
+        not _word("x^2").search("2*x^2. x^2-1")
+        and not _word("30").search("30.5")
+        and _word("30").search("30.")
+    )
+
+
+def test_the_end_of_a_solved_attempt_is_not_needless():
+    task = next(task for _, task in judge_tasks("gis") if task.ans is None)
+    script = [*map(to_plan, task.solution), "DONE"]
+    assert script_verdict(task, ["Click 'Help'.", *script], True).redundant == (1,)
+    assert script_verdict(task, script, True).clean
 
 
 def test_questions_are_answered_by_what_is_said(walks):

@@ -96,6 +96,19 @@ def judged(run, monkeypatch) -> Run:
     return run
 
 
+def test_true_labels_can_leave_needless_steps_out(judged):
+    """Of a solved attempt with the same click twice: the second click and the end, if read."""
+    attempts = load_trajectories(judged.judged("base", "algebra"))
+    slow = attempts[3]
+    (task,) = (task for task in train_tasks(judged, "algebra") if task.id == slow.task_id)
+    scripted = replace(task, solution=({"click": "Grid"},))
+    plain, trimmed = (labels_stage.true_labels([scripted], trim) for trim in (False, True))
+    assert not plain(slow) and list(trimmed(slow)) == [1, 2]
+    assert not trimmed(replace(slow, success=False))
+    unread = replace(slow.steps[1], error="no action")
+    assert list(trimmed(replace(slow, steps=(slow.steps[0], unread, slow.steps[2])))) == [2]
+
+
 @pytest.mark.parametrize(
     ("labels", "clean"),
     [
