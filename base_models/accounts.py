@@ -6,7 +6,7 @@ The words are true to what is on the screen; a model reads some letters wrong, a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from base_models.hindsight import ending, held, reached, reworded, script_verdict
+from base_models.hindsight import ending, held, reached, reworded, script_verdict, wanted
 from base_models.rows import PROMPTS, Row, description
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import (
@@ -30,8 +30,8 @@ from base_models.walks import (
 from coda_lib.environment import Environment
 from coda_lib.judge import Verdict, account_messages, format_verdict
 from coda_lib.models.reading import NOTHING, Account, changed
-from coda_lib.task import Task
-from coda_lib.trajectory import Trajectory
+from coda_lib.task import Task, check
+from coda_lib.trajectory import StopReason, Trajectory
 from sciencedesk.desk.elements import Element
 from sciencedesk.goals import Aim, are_apart, sentence
 from sciencedesk.perturb import draw_view
@@ -42,12 +42,18 @@ _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
 _FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
 _MORE = 4  # questions about an attempt, beside its own
 _SELDOM = 0.1  # share of a walk's states
-_PART = re.compile(r"(?!-[;,]|-$)[^;, ][^;,]*")  # of what a reply says of the end
+_PART = re.compile(r"(?!-,|-$)[^, ][^,]*")  # of what is wanted or found, where that is something
+_FOUND = re.compile(r"(?<=\? )([^;?]+)(?= (?:yes|no)(?:;|$))", re.MULTILINE)  # in a reply's line
+_WANTED = re.compile(r"(?:^|(?<=; ))(?:no )?([^;?]+)(?=\? )")
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What an attempt is ruled on by, and the judge's reply: what holds of what was asked, and the verdict.
+    """What an attempt is ruled on by, and the judge's reply: what is wanted and found, and the verdict.
+
+    The line 'on? off no; x^2? x^2 yes' puts side by side what is to be compared: a network that gave only
+    what holds accepted answers that differ from it (of what it accepted, told what is truly on the screens,
+    21 % was right in Algebra).
 
     Without `whole` the reply ends before the redundant steps: the state at the end does not tell them.
     """
@@ -96,17 +102,43 @@ class Told:
 
 
 def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
-    """What a reply says of the end, wherever the account says so as a word of its own."""
-    told, (line, _, _) = text.rpartition(question.instruction)[0], question.reply.partition("\n")
+    """What a reply says is found, wherever the account says so as a word of its own, and what is wanted.
+
+    That is copied from the instruction or the answer, which stand after the account.
+    """
+    line, after = question.reply.partition("\n")[0], text.rindex(question.instruction)
+    told, asked = text[:after], text[after:]
+    places = [(_FOUND, told, 0), (_WANTED, asked, after)]
     return tuple(
-        (part.start(), found.start(), len(part.group()))
-        for part in _PART.finditer(line) for found in _word(part.group()).finditer(told)
+        (whole.start(1) + part.start(), begin + first, last - first)
+        for pattern, source, begin in places for whole in pattern.finditer(line)
+        for part in _PART.finditer(whole[1]) for first, last in places_of(part.group(), source)
     )  # fmt: skip
 
 
+def derived(question: Asked) -> set[str]:
+    """What a question wants and does not name, in small letters."""
+    line, named = question.reply.partition("\n")[0].lower(), question.instruction.lower()
+    parts = (part.group() for whole in _WANTED.finditer(line) for part in _PART.finditer(whole[1]))
+    return {part for part in parts if part not in named}
+
+
+def found_as(line: str, change: Callable[[str], str]) -> str:
+    """The line of a reply, or the reply, with each thing that is found changed."""
+    return _FOUND.sub(lambda found: _PART.sub(lambda part: change(part.group()), found[1]), line)
+
+
+def places_of(text: str, said: str) -> Iterator[tuple[int, int]]:
+    """Where a text stands as a word of its own."""
+    return (found.span() for found in _word(text).finditer(said))
+
+
 def _word(text: str) -> re.Pattern[str]:
-    """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5'."""
-    return re.compile(rf"(?<![^\s'\"]){re.escape(text)}(?!\.?[^\s.,;'\"])")
+    """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5', but '08' is of a date."""
+    word = re.escape(text)
+    alone = rf"(?<![^\s'\"]){word}(?!\.?[^\s.,;'\"])"
+    of_date = rf"|{word}(?=-\d\d-\d)|(?<=\d{{4}}-){word}(?=-\d)|(?<=\d{{4}}-\d\d-){word}(?!\d)"
+    return re.compile(alone + of_date if text.isdigit() and len(text) > 1 else alone)
 
 
 class StateQuestions:
@@ -142,21 +174,29 @@ class StateQuestions:
             if others and rng.random() < 0.3:
                 pair = rng.sample([aim, rng.choice(others)], 2)
                 parts = parts if self.space.is_committed(pair) else pair
-            line = held(parts, state, brief=False)
-            if all(part.group() in said for part in _PART.finditer(line)) and _PART.search(line):
+            shown = [part.group() for one in parts for part in _PART.finditer(held(one, state, brief=False))]
+            if shown and all(part in said for part in shown):
                 text = sentence([reworded(part, rng) for part in parts])
                 verdict = Verdict(success, first_error_step=None if success else 1)
-                reply = _reply(parts, state, said, verdict, whole)
+                lines = [_compared(part, wanted(part), state, said, reached(part, state)) for part in parts]
+                reply = _reply(lines, verdict, whole)
                 more[text] = Asked(text, reply, success, whole)
         return rng.sample(list(more.values()), min(len(more), _MORE))
 
 
-def _reply(
-    parts: Sequence[Aim], state: Mapping[str, Any], said: str, verdict: Verdict, whole: bool = True
-) -> str:  # fmt: skip
-    """What holds, as far as it is said, and the verdict."""
-    line = _PART.sub(lambda part: part[0] if _word(part[0]).search(said) else NOTHING, held(parts, state))
-    reply = f"{line}\n{format_verdict(verdict, details=False)}"
+def _compared(aim: Aim, asked: str, state: Mapping[str, Any], said: str, success: bool) -> str:
+    """What is asked for, what of it holds, as far as that is said, and whether it is the same."""
+
+    def said_as(part: re.Match[str]) -> str:
+        ways = (part[0], part[0].zfill(2))  # months of a date have two digits
+        return next((way for way in ways if _word(way).search(said)), NOTHING)
+
+    return f"{asked}? {_PART.sub(said_as, held(aim, state))} {'yes' if success else 'no'}"
+
+
+def _reply(compared: Sequence[str], verdict: Verdict, whole: bool = True) -> str:
+    """What is wanted and found, and the verdict."""
+    reply = f"{'; '.join(compared)}\n{format_verdict(verdict, details=False)}"
     return reply if whole else reply.partition('"Redundant"')[0]
 
 
@@ -179,11 +219,16 @@ class Witness:
 
 
 def within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
-    """The texts of elements whose middles lie in a box (left, top, right, bottom) in px, or of all."""
-    if box:
-        middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
-        elements = [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
-    return description(elements)
+    """The texts of elements of a part of the screen, or of all of it."""
+    return description(elements_in(elements, box))
+
+
+def elements_in(elements: Sequence[Element], box: Sequence[int] | None) -> Sequence[Element]:
+    """Those whose middles lie in a box (left, top, right, bottom) in px, or all."""
+    if not box:
+        return elements
+    middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
+    return [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
 
 
 def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
@@ -235,7 +280,15 @@ def _told(
 ) -> Told:  # fmt: skip
     changes, end, state = tuple(witness.changes), witness.within(), witness.desk.state()
     said = " ".join((*changes, end))
-    reply = _reply(parts, state, " ".join((*plans, said)), verdict)
+    asked = replace(task, evaluate=tuple(item for item in task.evaluate if item["type"] != "state"))
+    compared = []
+    for aim in parts:
+        if aim.goal.ask:
+            success = check(asked, state, StopReason.ANS, answer)
+            compared.append(_compared(aim, answer or NOTHING, state, said, success))
+        else:
+            compared.append(_compared(aim, wanted(aim), state, said, reached(aim, state)))
+    reply = _reply(compared, verdict)
     others = (one for one in further.draw(state, said, rng) if one.instruction != task.instruction)
     questions = (Asked(task.instruction, reply, verdict.correct), *others)
     return Told(tuple(plans), changes, end, answer, questions)

@@ -93,7 +93,7 @@ def questions(walks: Walks, known: set[bytes], most: int, rng: Random) -> list[A
         places = _places(walk)
         for step in unseen:
             held = any(held_back(step.view, step.app).values()) if step.view else False
-            for element in unambiguous(step.elements):
+            for element in unambiguous(step.elements, step.before):
                 groups[_kind(element, places), held].append((step, element))
             for element in filter(value_of, step.elements):
                 groups["value", held].append((step, element))

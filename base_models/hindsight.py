@@ -139,20 +139,28 @@ def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
 
 
-_LOOKS_FOR = ("contains", "excludes", "before", "has_row")  # predicates
+_LOOKS_FOR, _LACKS = ("contains", "excludes", "before", "has_row"), ("excludes", "absent")  # predicates
 NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold
 State = Mapping[str, Any]
 
 
-def held(parts: Sequence[Aim], state: State, brief: bool = True) -> str:
-    """What holds of what the aims are about: 'off; dark', or of more 'off; sin(x), x^2'.
+def wanted(aim: Aim) -> str:
+    """What an aim asks for, as `held` says what holds of it: 'off', or 'no x^2'."""
+    if len(aim.goal.values) < FEW:
+        return aim.word
+    return ", ".join(dict.fromkeys(_wanted(item, aim.word) for item in aim.checks))
+
+
+def _wanted(condition: Mapping[str, Any], word: str) -> str:
+    shown = _shown(condition.get("value", word))
+    return f"no {shown}" if condition.get("pred") in _LACKS else shown
+
+
+def held(aim: Aim, state: State, brief: bool = True) -> str:
+    """What holds of what an aim is about: 'off', or of more 'sin(x), x^2'.
 
     Of a list in which an aim looks for things a `brief` account gives these alone.
     """
-    return "; ".join(_held(aim, state, brief) for aim in parts)
-
-
-def _held(aim: Aim, state: State, brief: bool) -> str:
     if aim.goal.ask:
         return str(state.get(aim.goal.fact, "")) or NOTHING
     if len(aim.goal.values) < FEW:

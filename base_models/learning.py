@@ -85,31 +85,40 @@ def item_of(rows: Rows, show: Show) -> Item:
     questions = []
     for row, text, prompt in zip(rows, texts, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
-        look, spell = {0: row.look} if row.look else {}, {}
-        if row.copied and not marker:
-            spell = _spelled(row, text[begin:], at, common)
+        look = _looked(row) | ({0: row.look} if row.look else {})
+        spell = {} if marker else _spelled(row, text[begin:], at, common)
         questions.append(Question(prompt[common:], _encode(row.reply + end), find=look, spell=spell))
     return Item(shared, questions)
 
 
-def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[int]]:
-    """By tokens of a reply those of which one is copied next, of the tokens that all rows of an item share.
+def _looked(row: Row) -> dict[int, Sequence[int]]:
+    """By tokens of a reply those of the picture that show what is read next."""
+    begins = _begins(row.reply) if row.read else {}
+    return {begins[at] - 1: tokens for first, length, tokens in row.read if tokens
+            for at in range(first, first + length) if at in begins}  # fmt: skip
 
-    `first` is the token of the item that the prompt begins with.
+
+def _begins(text: str) -> dict[int, int]:
+    """Numbers of a text's tokens by the letters that they begin with."""
+    found = _processor().tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+    return {start: number for number, (start, _) in enumerate(found["offset_mapping"])}
+
+
+def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[int]]:
+    """By tokens of a reply those of which one is copied next.
+
+    The first `common` tokens of the prompt are of what all rows of an item share, `first` on.
     """
+    if not row.copied:
+        return {}
     (text,) = (part["text"] for message in row.messages for part in message["content"])
-    offset, tokenizer = prompt.index(text), _processor().tokenizer
-    ends = [
-        {start: number for number, (start, _) in enumerate(found)}
-        for found in (tokenizer(said, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
-                      for said in (row.reply, prompt))
-    ]  # fmt: skip
+    offset, ends = prompt.index(text), (_begins(row.reply), _begins(prompt))
     spelled: dict[int, list[int]] = defaultdict(list)
     for in_reply, in_text, length in row.copied:
         for k in range(length):
             to, of = ends[0].get(in_reply + k), ends[1].get(offset + in_text + k)
-            if to is not None and of is not None and of < common:
-                spelled[to - 1].append(first + of)
+            if to is not None and of is not None:
+                spelled[to - 1].append(first + of if of < common else ~(of - common))
     return spelled
 
 

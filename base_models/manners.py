@@ -57,7 +57,7 @@ def manners(walk: Walk, i: int, names: Sequence[str], most: int, rng: Random) ->
 
 def _clicking(step: Transition, past: Walk, words: Sequence[str], rng: Random) -> Row | None:
     """A click on what is named; where nothing in sight is, on a tab or menu that was not just opened."""
-    found = unambiguous(step.elements)
+    found = unambiguous(step.elements, step.before)
     if hidden := rng.random() < HIDDEN:
         opened = {t.step.get("click") for t in past}
         found = [e for e in found if e.role in OPENERS and e.name not in opened]

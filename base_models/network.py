@@ -91,7 +91,7 @@ class Pointer(nn.Module):
         question, at = looking.unbind(-1)
         query, key = query[question, :SHOWN, at], key[question, :SHOWN]
         scores = (key @ query[..., None])[..., 0].float() * HEAD**-0.5 + mask[question, :, at].float()
-        shares = scores.log_softmax(-1)[..., : where.shape[-1]]
+        shares = scores.log_softmax(-1)
         return -shares.masked_fill(~where[:, None], -1e9).logsumexp(-1).mean()
 
     @torch.no_grad()

@@ -22,7 +22,8 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-# by tokens of a reply, the tokens of the last picture to look at; where there is none, those of the text
+# by tokens of a reply, the tokens of the last picture to look at; where there is none, those of the text, and
+# ~n for token n of the question itself
 Looks = Mapping[int, Sequence[int]]
 
 
@@ -105,7 +106,7 @@ class Packed:
     labels: Tensor  # (m, length), NOWHERE where nothing is learned; each stands where its token is predicted
     pictures: Sequence[Pictures]
     points: Tensor  # (p, 2): question and position of tokens that are followed by a point
-    finding: tuple[Tensor, Tensor]  # (k, 2): question and position; (k, shared length): where it should look
+    finding: tuple[Tensor, Tensor]  # (k, 2): question and position; (k, all tokens): where it should look
     spelling: tuple[Tensor, Tensor]
 
 
@@ -162,9 +163,9 @@ def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
             for m, (i, question) in enumerate(asked)
             for at, tokens in getattr(question, name).items()
         ]
-        where = torch.zeros(len(found), before, dtype=torch.bool)
+        where = torch.zeros(len(found), before + length, dtype=torch.bool)
         for row, (*_, begin, tokens) in zip(where, found, strict=True):
-            row[[begin + token for token in tokens]] = True
+            row[[begin + token if token >= 0 else before + ~token for token in tokens]] = True
         return _pairs([(m, at) for m, at, *_ in found]), where
 
     return Packed(

@@ -22,7 +22,7 @@ from base_models.learning import Encoded, as_pixels, item_of, packed
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown
-from base_models.rows import MOVING, clicked, dragged, on_grid, random_text, typed, value_of
+from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
 from base_models.rulings import part_sampler
 from base_models.seeing import (
     HELD_OUT,
@@ -105,7 +105,7 @@ class Asking:
 
     def draw_screen(self, rng: Random, step: Transition) -> Page:
         """The screen before a step of a walk, with questions mostly about what is not always at one place."""
-        clear = unambiguous(step.elements)
+        clear = unambiguous(step.elements, step.before)
         moving = [e for e in clear if e.role in MOVING]
         values = [e for e in step.elements if value_of(e)]
         asked: list[About] = []
@@ -175,15 +175,6 @@ class Asking:
 
 def what_is(element: Element) -> str:
     return f"What is the {element.name.lower()}?"
-
-
-def covered(element: Element) -> list[int]:
-    """The tokens of a whole screen that an element covers, of drawn ones those beside as well: names do."""
-    x, y, width, height = element.box
-    beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)
-    columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, COLUMNS))
-    rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, ROWS))
-    return [row * COLUMNS + column for row in rows for column in columns]
 
 
 def answered(

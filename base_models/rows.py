@@ -14,6 +14,7 @@ from typing import Any
 from PIL import Image
 
 from base_models.architecture import GRID
+from base_models.packing import TOKEN
 from base_models.walks import Transition
 from coda_lib.action import Action
 from coda_lib.executor import executor_messages
@@ -36,15 +37,17 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
-    A head that points is shown where to `look`: tokens of the last picture, at the reply's first token.  Of
-    what is `copied` from the text of the prompt a head that reads is shown the letters: places of the
-    beginnings in reply and text, and the length.
+    Heads that point are shown where to look in the last picture: at the reply's first token (`look`), or at
+    each letter `read` off it (place of the beginning, length, tokens that show it).  Of what is `copied` from
+    the text of the prompt heads that read are shown the letters: places of the beginnings in reply and text,
+    and the length.
     """
 
     messages: list[Message]
     reply: str
     whole: bool = True
     look: tuple[int, ...] = ()
+    read: tuple[tuple[int, int, Sequence[int]], ...] = ()
     copied: tuple[tuple[int, int, int], ...] = ()
 
     @property
@@ -104,16 +107,34 @@ def value_of(element: Element) -> str:
     return value if element.role == "value" and name == element.name and value != "-" else ""
 
 
-def description(elements: Sequence[Element]) -> str:
-    """The texts of a screen: the tab in front, every value and message, every row of a list."""
-    texts = []
+def texts(elements: Sequence[Element]) -> list[tuple[str, Element]]:
+    """What there is to read: the tab in front, every value and message, then every row of a list."""
+    found = []
     for element in elements:
         if element.text == "selected":
-            texts.append(element.name)
+            found.append((element.name, element))
         elif element.text:
-            texts.append(element.text if element.role == "value" else f"{element.name} {element.text}")
-    texts += [element.name for element in elements if element.role == "row"]
-    return ". ".join(texts) + "."
+            said = element.text if element.role == "value" else f"{element.name} {element.text}"
+            found.append((said, element))
+    return found + [(element.name, element) for element in elements if element.role == "row"]
+
+
+def description(elements: Sequence[Element]) -> str:
+    """The texts of a screen."""
+    return f"{'. '.join(text for text, _ in texts(elements))}."
+
+
+def covered(element: Element, part: Sequence[int] = (0, 0, *SIZE)) -> list[int]:
+    """The tokens that an element covers of a picture of this part (left, top, right, bottom) of the screen.
+
+    Of drawn ones those beside as well: names are.
+    """
+    x, y, width, height = element.box
+    x, y, across, deep = x - part[0], y - part[1], (part[2] - part[0]) // TOKEN, (part[3] - part[1]) // TOKEN
+    beside, above = (TOKEN, TOKEN // 2) if element.role == "target" else (0, 0)
+    columns = range(max(0, (x - beside) // TOKEN), min((x + width + beside - 1) // TOKEN + 1, across))
+    rows = range(max(0, (y - above) // TOKEN), min((y + height + above - 1) // TOKEN + 1, deep))
+    return [row * across + column for row in rows for column in columns]
 
 
 def without_pictures(row: Row) -> Row:

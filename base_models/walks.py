@@ -270,11 +270,15 @@ def _random_click(app: str, clear: Sequence[Element], rng: Random) -> dict[str, 
     return {"double" if target.role == DOUBLE.get(app) and rng.random() < 0.3 else "click": target.name}
 
 
-def unambiguous(elements: Iterable[Element]) -> list[Element]:
-    """The elements that a name points out: no other has the name, and they are not mere values."""
-    elements = list(elements)
+def unambiguous(elements: Iterable[Element], state: Mapping[str, Any] | None = None) -> list[Element]:
+    """The elements that a name points out: no other has the name, and they are not mere values.
+
+    Nor bodies of a sky that is drawn without names, as its state says.
+    """
+    elements, named = list(elements), (state or {}).get("labels", True)
     names = [e.name for e in elements]
-    return [e for e in elements if names.count(e.name) == 1 and e.role != "value"]
+    return [e for e in elements if names.count(e.name) == 1 and e.role != "value"
+            and (named or e.role != "target" or e.name.lstrip("-").isdigit())]  # fmt: skip
 
 
 def random_walk(

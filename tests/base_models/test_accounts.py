@@ -12,25 +12,27 @@ from base_models.accounts import (
     StateQuestions,
     Told,
     Witness,
-    _reply,
+    _compared,
     _word,
     told_attempts,
     told_rollouts,
 )
-from base_models.hindsight import held, script_verdict
-from base_models.learning import item_of
+from base_models.hindsight import held, script_verdict, wanted
+from base_models.learning import as_pixels, item_of
 from base_models.letters import processor
+from base_models.packing import TOKEN
 from base_models.rows import description
-from base_models.rulings import MISREAD, misread, part_sampler, renamed, ruling_sampler
+from base_models.rulings import MISREAD, misread, part_sampler, renamed, ruling_sampler, single_names
 from base_models.training_tasks import judge_tasks
 from base_models.walks import by_goal, collect, opened, perform, window_of
 from coda_lib.agent import ScriptAgent
-from coda_lib.judge import Verdict, parse_verdict
+from coda_lib.judge import parse_verdict
 from coda_lib.models.reading import NOTHING, accounts, changed
 from coda_lib.rollout import play
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import decode_image
 from sciencedesk.script import action_of, find, to_plan
+from sciencedesk.space import aims_of
 
 NAMES = ("elevation", "geology", "roads", "mizar", "traffic")
 
@@ -90,21 +92,26 @@ def test_a_witness_tells_what_a_reader_could_see():
 
 
 def test_letters_are_misread_at_the_drawn_share_and_nothing_else_changes():
-    said = "Elevation 1240 m. Roads. Opacity 50. " * 40
-    attempt = Told(("DONE",), (), said, None, (Asked("show the roads", "on\n{}", True),))
-    shares = set()
+    said = "Elevation 1240 m. Roads. Opacity 50. " * 40 + "Title abcdefghijklmnopqrstuvwxyz."
+    line = "Roads? Roads yes; abc? abcdefghijklmnopqrstuvwxyz no"
+    attempt = Told(("DONE",), (), said, None, (Asked("show the roads", f"{line}\n{{}}", True),))
+    shares, found = set(), set()
     for seed in range(40):
         wrong = misread(attempt, Random(seed))
-        assert (wrong.questions, wrong.plans) == (attempt.questions, attempt.plans)
+        assert wrong.plans == attempt.plans
+        as_read = re.fullmatch(r"Roads\? (.*) yes; abc\? (.*) no\n\{\}", wrong.questions[0].reply).groups()
+        assert as_read[0] in wrong.end and wrong.end.endswith(f" {as_read[1]}.")
+        found.add(as_read[1])
         kept = sum(a == b for a, b in zip(wrong.end.split(), said.split(), strict=False))
         shares.add(wrong.end == said)
         assert wrong.end.count(" ") == said.count(" ") and kept >= 0
         assert abs(len(wrong.end) - len(said)) <= max(MISREAD) * len(said)
-    assert shares == {True, False}
+    assert shares == {True, False} and len(found) > 3
 
 
 def test_names_change_alike_everywhere():
-    asked = [Asked("show roads", 'Roads\n{"Correctness": true}', True), Asked("hide roads", "-\n{}", False)]
+    asked = [Asked("show roads", 'Roads? Roads yes\n{"Correctness": true}', True),
+             Asked("hide roads", "no Roads? Roads no\n{}", False)]  # fmt: skip
     attempt = Told(
         ("Click 'Roads'.", "DONE"), ("Roads: on. Geology.",), "Roads. Geology.", None, tuple(asked)
     )
@@ -112,13 +119,28 @@ def test_names_change_alike_everywhere():
         other = renamed(attempt, NAMES, Random(seed))
         first, second = other.questions
         (name,) = [name for name in NAMES if first.instruction == f"show {name}"]
-        assert second.instruction == f"hide {name}" and second.reply == "-\n{}"
         shown = name.capitalize()
-        assert other.plans[0] == f"Click '{shown}'." and first.reply.startswith(f"{shown}\n")
+        assert second.instruction == f"hide {name}" and second.reply == f"no {shown}? {shown} no\n{{}}"
+        assert other.plans[0] == f"Click '{shown}'." and first.reply.startswith(f"{shown}? {shown} yes\n")
         assert other.changes[0].startswith(f"{shown}: on. ") and other.end.startswith(f"{shown}. ")
         assert len({word.strip(".") for word in other.end.split()}) == 2
-    answered = Told((), (), "Roads.", "3", (Asked("How many?", "3\n{}", True),))
+    answered = Told((), (), "Roads.", "3", (Asked("How many?", "3? 3 yes\n{}", True),))
     assert renamed(answered, NAMES, Random(1)) == answered
+
+
+def test_a_name_gives_way_to_one_of_its_kind_and_what_is_derived_keeps_its():
+    names = ("3*x^2", "x^3", "7", "12", "roads", "geology", "sin(x)")
+    derivative = Asked("plot the derivative of x^3", "3*x^2? 3*x^2 yes\n{}", True)
+    attempt = Told(("Type '7'.",), (), "3*x^2. x^3. 7. Roads.", None, (derivative,))
+    for seed in range(20):
+        other = renamed(attempt, names, Random(seed))
+        first, formula, number, word = other.end.removesuffix(".").split(". ")
+        assert first == "3*x^2" and other.questions[0].reply == derivative.reply
+        assert formula in ("x^3", "sin(x)") and number in ("7", "12") and word in ("Roads", "Geology")
+        assert other.plans == (f"Type '{number}'.",) and other.questions[0].instruction.endswith(
+            f" {formula}"
+        )
+    assert not {"in", "on", "the", "console", "plot"} & {*map(str.lower, single_names("algebra"))}
 
 
 def test_rollouts_are_told_as_they_were_played(walks):
@@ -150,6 +172,13 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
     sizes, texts = set(), set()
     for _ in range(60):
         row = draw(rng)
+        tokens = row.pictures[0].width // TOKEN * (row.pictures[0].height // TOKEN)
+        told = [row.reply[at : at + length] for at, length, _ in row.read]
+        assert f"{'. '.join(told)}." == row.reply and all(max(seen) < tokens for *_, seen in row.read if seen)
+        question = item_of([row], as_pixels).questions[0]
+        assert len(question.find) >= 0.9 * sum(
+            len(text) for text, (*_, seen) in zip(told, row.read, strict=True) if seen
+        )
         sizes.add(row.pictures[0].size)
         texts.add(row.reply)
         assert row.messages[0]["content"][-1]["text"] == "What is on the screen?" and row.reply.endswith(".")
@@ -184,17 +213,28 @@ def test_what_a_reply_copies_stands_in_the_account(told):
     decode = processor().tokenizer.decode
     for question in item.questions:
         for at, places in question.spell.items():
-            assert {decode([item.shared[0][place]]) for place in places} == {decode([question.reply[at + 1]])}
+            seen = [item.shared[0][p] if p >= 0 else question.prompt[~p] for p in places]
+            assert {*map(decode, ([token] for token in seen))} == {decode([question.reply[at + 1]])}
+    owned = [p for question in item.questions for places in question.spell.values() for p in places]
+    assert min(owned) < 0 <= max(owned)  # of the instructions, and of the account
 
 
 def test_a_reply_says_of_a_list_what_was_asked_and_no_more_than_is_said():
     remove = by_goal("gis")["remove"][0]
     name = remove.checks[0]["value"]
     state = {"layers": ["One", name, "Two"]}
-    assert held([remove], state) == name and held([remove], {"layers": ["One"]}) == NOTHING
-    assert held([remove], state, brief=False) == f"One, {name}, Two"
-    assert _reply([remove], state, f"One. {name}.", Verdict(False)).startswith(f"{name}\n")
-    assert _reply([remove], state, f"One. {name}2.", Verdict(False)).startswith("-\n")
+    assert held(remove, state) == name and held(remove, {"layers": ["One"]}) == NOTHING
+    assert held(remove, state, brief=False) == f"One, {name}, Two"
+    asked = wanted(remove)
+    assert asked == f"no {name}"
+    assert _compared(remove, asked, state, f"One. {name}.", False) == f"no {name}? {name} no"
+    assert _compared(remove, asked, state, f"One. {name}2.", False) == f"no {name}? - no"
+    assert _compared(remove, asked, {"layers": []}, "One.", True) == f"no {name}? - yes"
+    date = next(aim for aim in aims_of("astron", "train") if aim.goal.name == "date")
+    year, month, day = (condition["value"] for condition in date.checks)
+    state, shown = {"year": year, "month": 4, "day": day}, f"{year}-04-{day:02d} 18 h"
+    found = _compared(date, wanted(date), state, shown, False)
+    assert found == f"{year}, {month}, {day}? {year}, 04, {day:02d} no"
     assert (
         not _word("x^2").search("2*x^2. x^2-1")
         and not _word("30").search("30.5")
@@ -215,6 +255,8 @@ def test_questions_are_answered_by_what_is_said(walks):
     for step in walk[::10]:
         said = description(step.elements)
         for asked in asking.draw(step.before, said, rng):
-            line = asked.reply.partition("\n")[0]
-            assert all(part in said for part in re.split("[;,] ", line) if len(part) > 1)
+            found = re.findall(r"\? ([^;?]+) (?:yes|no)(?:;|$)", asked.reply.partition("\n")[0])
+            assert found and all(
+                part in said for parts in found for part in parts.split(", ") if len(part) > 1
+            )
         assert asking.draw(step.before, "", rng) == []
