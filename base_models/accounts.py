@@ -188,8 +188,10 @@ def _compared(aim: Aim, asked: str, state: Mapping[str, Any], said: str, success
     """What is asked for, what of it holds, as far as that is said, and whether it is the same."""
 
     def said_as(part: re.Match[str]) -> str:
-        ways = (part[0], part[0].zfill(2))  # months of a date have two digits
-        return next((way for way in ways if _word(way).search(said)), NOTHING)
+        # a value may have another name than its word, and months of a date have two digits
+        ways = (part[0], str(aim.goal.values.get(part[0], part[0])), part[0].zfill(2))
+        chosen = re.search(rf"(?<!\S){re.escape(part[0])}(?=(?: \w+)?:? on\b)", said, re.IGNORECASE)
+        return next((way for way in ways if _word(way).search(said)), chosen[0] if chosen else NOTHING)
 
     return f"{asked}? {_PART.sub(said_as, held(aim, state))} {'yes' if success else 'no'}"
 

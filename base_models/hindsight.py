@@ -171,7 +171,7 @@ def held(aim: Aim, state: State, brief: bool = True) -> str:
 def _about(condition: Mapping[str, Any], state: State, brief: bool) -> Any:
     """What a condition is about."""
     value, wanted = lookup(state, condition["key"], ""), condition.get("value")
-    if not (brief and condition.get("pred") in _LOOKS_FOR and isinstance(value, list | tuple)):
+    if not (brief and condition.get("pred") in _LOOKS_FOR and isinstance(value, list | tuple | dict)):
         return value
     if condition["pred"] == "has_row":
         return [row for row in value if row[0] == wanted]

@@ -230,6 +230,15 @@ def test_a_reply_says_of_a_list_what_was_asked_and_no_more_than_is_said():
     assert _compared(remove, asked, state, f"One. {name}.", False) == f"no {name}? {name} no"
     assert _compared(remove, asked, state, f"One. {name}2.", False) == f"no {name}? - no"
     assert _compared(remove, asked, {"layers": []}, "One.", True) == f"no {name}? - yes"
+    light = next(
+        aim for aim in aims_of("algebra", "train") if (aim.goal.name, aim.word) == ("theme", "light")
+    )
+    for said, found in (
+        ("Console. Light theme: on.", "Light"),
+        ("Axes on. Light theme", "-"),
+        ("A light day", "light"),
+    ):
+        assert _compared(light, wanted(light), {"theme": "light"}, said, True) == f"light? {found} yes"
     date = next(aim for aim in aims_of("astron", "train") if aim.goal.name == "date")
     year, month, day = (condition["value"] for condition in date.checks)
     state, shown = {"year": year, "month": 4, "day": day}, f"{year}-04-{day:02d} 18 h"
