@@ -39,7 +39,6 @@ from sciencedesk.script import ScriptError, to_action, to_plan
 from sciencedesk.space import space
 
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
-_FAILED = 0.4  # share of the failed attempts that stay: some three of ten of those kept succeed
 _MORE = 4  # questions about an attempt, beside its own
 _SELDOM = 0.1  # share of a walk's states
 _PART = re.compile(r"(?!-,|-$)[^, ][^,]*")  # of what is wanted or found, where that is something
@@ -237,19 +236,19 @@ def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
     """`count` attempts at the judge's tasks in the application of a walk; faults as in `through_faults`.
 
     They start perturbed as in the train region.  A third ask for one thing, half for two, the rest for three.
+    All failed ones stay: a judge that is used to success believes in it.
     """
     app, further = walk[0].app, StateQuestions(walk)
     rng = Random(f"accounts {app} {seed}")
     tasks = {size: [task for task in judge_tasks(app) if len(task[0]) == size] for size in (1, 2, 3)}
 
-    def draw() -> Told | None:
+    def draw() -> Told:
         (size,) = rng.choices([1, 2, 3], [0.35, 0.55, 0.1])
         pool = tasks[size] or tasks[2]
-        told = _play(env, rng.choice(pool), pool, further, rng)
-        return told if told.success or rng.random() < _FAILED else None
+        return _play(env, rng.choice(pool), pool, further, rng)
 
     with closing(opened(app)) as env:
-        return list(islice(filter(None, through_faults(draw)), count))
+        return list(islice(through_faults(draw), count))
 
 
 def told_rollouts(walk: Walk, rollouts: Sequence[Trajectory], tasks: Sequence[SampledTask]) -> list[Told]:
@@ -319,8 +318,9 @@ def _play(
             break
         if "answer" in step:
             answer = step["answer"]
-            if rng.random() < 0.3:  # another value on the screen
-                answer = rng.choice(re.findall(r"[\w.-]+", witness.within()) or [answer])
+            if rng.random() < 0.3:  # another value on the screen, or of another question
+                asked = [task.ans for _, task in others if task.ans]
+                answer = rng.choice(rng.choice((re.findall(r"[\w.-]+", witness.within()), asked)) or [answer])
             break
         desk.perform(action)
         witness.look()
@@ -333,11 +333,14 @@ def _play(
 
 
 def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) -> list:
-    """The task's script; or that of a task like it, all aims but one, or a script played twice."""
+    """The task's script; or that of a task like it, its text typed elsewhere, all aims but one, or twice."""
     parts, task = sampled
     dice = rng.random()
-    if dice < 0.25:
+    if dice < 0.15:
         return list(rng.choice(similar_tasks(sampled, others))[1].solution)
+    if dice < 0.25 and (texts := [step for step in task.solution if "type" in step]):
+        other = rng.choice(others)[1].solution
+        return [rng.choice(texts) if "type" in step else step for step in other]
     if dice < 0.45 and len(parts) > 1:
         missing = rng.randrange(len(parts))
         return [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]

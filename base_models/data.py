@@ -44,7 +44,7 @@ class Recipe:
     test_walk: int = 600  # steps of other walks, for the figures
     demonstrations: int = 1_500  # an application
     shown: int = 40  # demonstrations at tasks of the development region, for the figures
-    told: int = 2_000  # attempts in words an application
+    told: int = 6_000  # attempts in words an application
     rollouts: int = 400  # tasks of the judge an application that the base planner tries
     unseen: int = 200  # tasks of the development region an application, for the judges' figures
     tries: int = 2  # episodes at each
