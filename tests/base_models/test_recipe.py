@@ -124,7 +124,7 @@ def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them(tmp_p
 
 def test_a_trial_is_a_share_of_the_recipe():
     small = data.Recipe().scaled(0.001)
-    assert small.seeing.letters == 28 and small.roles.planner == 9 and small.walk == 8 and small.told == 2
+    assert small.seeing.letters == 28 and small.roles.planner == 9 and small.walk == 8 and small.told == 6
     assert (small.split, small.tries) == (data.Recipe().split, data.Recipe().tries)
 
 
