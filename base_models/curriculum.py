@@ -20,7 +20,7 @@ from base_models.network import Pointer
 from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
 from base_models.rows import Row, Rows
-from base_models.rulings import part_sampler, ruling_sampler
+from base_models.rulings import page_rows, part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.walks import Walks, Window, names, shown_names, typed_words
 
@@ -30,7 +30,8 @@ EXECUTOR_HELD = 60  # screens of an application behind each figure of the execut
 SEED = 7  # of the first weights of a language model
 TEXTS, SCENES, PARTS = 32, 6, 8  # rows, pairs of screens or parts of them a step
 LETTERS = 5_000  # of the attempts and questions that are ruled on in a step
-READ = 0.3  # of the steps on rulings: parts of screens instead
+READ = 0.5  # of the steps on rulings: pictures to read out instead
+PAGES = 0.5  # of these: pages of names
 
 
 @dataclass(frozen=True)
@@ -129,17 +130,20 @@ def train_judge(
     folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, attempts: Sequence[Sequence[Told]],
     steps: Roles, name: str = "base_judge",
 ) -> None:  # fmt: skip
-    """Teach a network that sees and reads to read parts of screens out, then to rule on attempts in words.
+    """Teach a network that sees and reads to read pictures out, then to rule on attempts in words.
 
-    Parts go on beside rulings, or they are unlearned.  Writes the state and the learning curve of both
+    Reading goes on beside rulings, or it is unlearned.  Writes the state and the learning curve of both
     stages, and NAME.safetensors.
     """
     apps, rng = [walk[0].app for walk in walks], Random(HELD_OUT)
     draw_part, draw_unseen = part_sampler(walks), part_sampler(unseen)
     read = [draw_unseen(rng) for _ in range(steps.held)]
 
+    known = known_names(walks)
+
     def parts(rng: Random) -> list[list[Row]]:
-        return [[draw_part(rng)] for _ in range(PARTS)]
+        rows = page_rows(known, rng) if rng.random() < PAGES else [draw_part(rng) for _ in range(PARTS)]
+        return [[row] for row in rows]
 
     train_language(folder, f"{name}_parts", pointer, parts, {"read": read}, steps.parts)
     counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]

@@ -86,7 +86,7 @@ def item_of(rows: Rows, show: Show) -> Item:
     for row, text, prompt in zip(rows, texts, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
         look = _looked(row) | ({0: row.look} if row.look else {})
-        spell = {} if marker else _spelled(row, text[begin:], at, common)
+        spell = _lettered(row) if marker else _spelled(row, text[begin:], at, common)
         questions.append(Question(prompt[common:], _encode(row.reply + end), find=look, spell=spell))
     return Item(shared, questions)
 
@@ -96,6 +96,12 @@ def _looked(row: Row) -> dict[int, Sequence[int]]:
     begins = _begins(row.reply) if row.read else {}
     return {begins[at] - 1: tokens for first, length, tokens in row.read if tokens
             for at in range(first, first + length) if at in begins}  # fmt: skip
+
+
+def _lettered(row: Row) -> dict[int, list[int]]:
+    """By tokens of a reply that of the picture which shows the letter that follows."""
+    begins = _begins(row.reply) if row.letters else {}
+    return {begins[at] - 1: [token] for at, token in row.letters if at in begins}
 
 
 def _begins(text: str) -> dict[int, int]:

@@ -38,9 +38,9 @@ class Row:
     """One training example: what the model is asked, and its reply, all of it or (not `whole`) its beginning.
 
     Heads that point are shown where to look in the last picture: at the reply's first token (`look`), or at
-    each letter `read` off it (place of the beginning, length, tokens that show it).  Of what is `copied` from
-    the text of the prompt heads that read are shown the letters: places of the beginnings in reply and text,
-    and the length.
+    each letter `read` off it (place of the beginning, length, tokens that show it).  Heads that read are
+    shown the very letters: of the picture where they are known (`letters`: place in the reply, token), and of
+    what is `copied` from the prompt's text: places of the beginnings in reply and text, and the length.
     """
 
     messages: list[Message]
@@ -48,6 +48,7 @@ class Row:
     whole: bool = True
     look: tuple[int, ...] = ()
     read: tuple[tuple[int, int, Sequence[int]], ...] = ()
+    letters: tuple[tuple[int, int], ...] = ()
     copied: tuple[tuple[int, int, int], ...] = ()
 
     @property

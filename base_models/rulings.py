@@ -11,8 +11,13 @@ from dataclasses import replace
 from functools import cache, lru_cache
 from random import Random
 
+from PIL import Image
+
 from base_models.accounts import StateQuestions, Told, derived, elements_in, found_as, places_of
-from base_models.rows import PROMPTS, Row, Rows, covered, description, texts
+from base_models.packing import TOKEN
+from base_models.rows import PROMPTS, Row, Rows, covered, description, texts, value_of
+from base_models.seeing import draw_size
+from base_models.synthetic_screens import draw_crop
 from base_models.walks import Transition, Walk, Walks, by_goal
 from coda_lib.models.reading import NOTHING, changed
 from coda_lib.prompts import render
@@ -23,6 +28,7 @@ _LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MISREAD = (0.0, 0.0, 0.01, 0.03)  # share of letters, drawn for each attempt
 _NAMES = tuple(map(re.compile, (r"-?\d+", r"-?\d+\.\d+", r"[a-z]+", r"[^ ]*")))  # kinds of them
+INVENTED, LINES = 0.7, 12  # share of a page's names, and names of it that are read out
 SCREENS = 4_000  # single screens of an application
 _NEAR = 4  # batches of attempts of like length, of which one is drawn
 
@@ -41,6 +47,35 @@ def part_row(step: Transition, following: Transition | None, rng: Random) -> Row
         read.append((begin, len(text), covered(element, box or (0, 0, *screen.size))))
         begin += len(text) + len(". ")
     return Row(render(PROMPTS, "reading", picture=picture), description(elements), read=tuple(read))
+
+
+def page_rows(names: Sequence[str], rng: Random) -> list[Row]:
+    """Pages of names to read out, line by line, most of which mean nothing: what is read is not guessed.
+
+    With each letter's place, and of a long page the first names alone.
+    """
+    size, count = draw_size(rng)
+    return [_page_row(names, size, rng) for _ in range(count)]
+
+
+def _page_row(names: Sequence[str], size: tuple[int, int], rng: Random) -> Row:
+    pixels, elements, letters = draw_crop(names, rng, INVENTED, size)
+    shown, begin, across = [], 0, size[0] // TOKEN
+    for element in elements:
+        text = element.text if value_of(element) else element.name
+        places = letters[begin : begin + len(text)]
+        begin += len(text)
+        if all(0 <= x < size[0] and 0 <= y < size[1] for x, y, _ in places):
+            tokens = [int(y // TOKEN) * across + int(x // TOKEN) for x, y, _ in places]
+            shown.append((int(places[0][1] // TOKEN), places[0][0], text, tokens))
+    reply, read, spelled = "", [], []
+    for *_, text, tokens in sorted(shown)[:LINES]:
+        read.append((len(reply), len(text), sorted({*tokens})))
+        spelled += [(len(reply) + i, token) for i, token in enumerate(tokens)]
+        reply += f"{text}. "
+    picture, is_whole = Image.fromarray(pixels), len(shown) <= LINES
+    messages = render(PROMPTS, "reading", picture=picture)
+    return Row(messages, reply.rstrip(), is_whole, read=tuple(read), letters=tuple(spelled))
 
 
 def part_sampler(walks: Walks) -> Callable[[Random], Row]:

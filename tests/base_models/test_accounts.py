@@ -22,7 +22,15 @@ from base_models.learning import as_pixels, item_of
 from base_models.letters import processor
 from base_models.packing import TOKEN
 from base_models.rows import description
-from base_models.rulings import MISREAD, misread, part_sampler, renamed, ruling_sampler, single_names
+from base_models.rulings import (
+    MISREAD,
+    misread,
+    page_rows,
+    part_sampler,
+    renamed,
+    ruling_sampler,
+    single_names,
+)
 from base_models.training_tasks import judge_tasks
 from base_models.walks import by_goal, collect, opened, perform, window_of
 from coda_lib.agent import ScriptAgent
@@ -183,6 +191,25 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
         texts.add(row.reply)
         assert row.messages[0]["content"][-1]["text"] == "What is on the screen?" and row.reply.endswith(".")
     assert (336, 252) in sizes and len(sizes) > 2 and len(texts) > 5
+
+
+def test_pages_are_read_out_with_the_place_of_each_letter():
+    rng, shown, whole = Random(5), 0, set()
+    for _ in range(12):
+        rows = page_rows([f"{name} {i}" for name in NAMES for i in range(9)], rng)
+        assert len({row.pictures[0].size for row in rows}) == 1
+        for row in rows:
+            whole.add(row.whole)
+            spell = item_of([row], as_pixels).questions[0].spell
+            assert 0.8 * len(row.letters) < len(spell) <= len(row.letters)  # some tokens have two letters
+            assert {*map(len, spell.values())} == {1}
+            of_names = {at + i: tokens for at, length, tokens in row.read for i in range(length)}
+            assert all(token in of_names[at] for at, token in row.letters)
+            across = row.pictures[0].width // TOKEN
+            starts = [dict(row.letters)[at] for at, *_ in row.read]
+            assert [start // across for start in starts] == sorted(start // across for start in starts)
+            shown += len(starts)
+    assert shown > 100 and whole == {True, False}
 
 
 def texts_of(rows):
