@@ -109,7 +109,7 @@ def value_of(element: Element) -> str:
 
 
 def texts(elements: Sequence[Element]) -> list[tuple[str, Element]]:
-    """What there is to read: the tab in front, every value and message, then every row of a list."""
+    """What there is to read, line by line: the tab in front, every value and message, every row of a list."""
     found = []
     for element in elements:
         if element.text == "selected":
@@ -117,7 +117,13 @@ def texts(elements: Sequence[Element]) -> list[tuple[str, Element]]:
         elif element.text:
             said = element.text if element.role == "value" else f"{element.name} {element.text}"
             found.append((said, element))
-    return found + [(element.name, element) for element in elements if element.role == "row"]
+    found += [(element.name, element) for element in elements if element.role == "row"]
+    return sorted(found, key=lambda one: _line_of(one[1]))
+
+
+def _line_of(element: Element) -> tuple[int, int]:
+    x, y, _, height = element.box
+    return int((y + height / 2) // TOKEN), x
 
 
 def description(elements: Sequence[Element]) -> str:
