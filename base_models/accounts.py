@@ -135,7 +135,7 @@ def places_of(text: str, said: str) -> Iterator[tuple[int, int]]:
 def _word(text: str) -> re.Pattern[str]:
     """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5', but '08' is of a date."""
     word = re.escape(text)
-    alone = rf"(?<![^\s'\"]){word}(?!\.?[^\s.,;'\"])"
+    alone = rf"(?<![^\s'\"]){word}(?!\.?[^\s.,:;'\"]|:\S)"
     of_date = rf"|{word}(?=-\d\d-\d)|(?<=\d{{4}}-){word}(?=-\d)|(?<=\d{{4}}-\d\d-){word}(?!\d)"
     return re.compile(alone + of_date if text.isdigit() and len(text) > 1 else alone)
 

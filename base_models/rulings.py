@@ -200,7 +200,7 @@ def _kind(name: str) -> int:
 @cache
 def single_names(app: str) -> tuple[str, ...]:
     """The single words that stand for nothing but themselves: values of goals that have many."""
-    goals = [aims for aims in by_goal(app).values()]
+    goals = by_goal(app).values()
     words = {aim.word for aims in goals if len(aims) >= FEW for aim in aims}
     few = (aim.word for aims in goals if len(aims) < FEW for aim in aims)
     said = (wording for aims in goals for wording in aims[0].goal.wordings)

@@ -32,13 +32,14 @@ from base_models.rulings import (
     single_names,
 )
 from base_models.training_tasks import judge_tasks
-from base_models.walks import by_goal, collect, opened, perform, window_of
+from base_models.walks import by_goal, collect, opened, perform, unambiguous, window_of
 from coda_lib.agent import ScriptAgent
 from coda_lib.judge import parse_verdict
 from coda_lib.models.reading import NOTHING, accounts, changed
 from coda_lib.rollout import play
 from coda_lib.task import test_tasks
 from coda_lib.trajectory import decode_image
+from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, find, to_plan
 from sciencedesk.space import aims_of
 
@@ -210,6 +211,20 @@ def test_pages_are_read_out_with_the_place_of_each_letter():
             assert [start // across for start in starts] == sorted(start // across for start in starts)
             shown += len(starts)
     assert shown > 100 and whole == {True, False}
+
+
+def test_a_choice_that_is_on_is_copied_and_an_hour_is_no_number():
+    assert _word("Radians").search("Console. Radians: on.") and not _word("10").search("Rise: 10:30")
+
+
+def test_bodies_that_are_drawn_without_names_are_not_pointed_out():
+    elements = [Element(name, role, (0, 0, 9, 9)) for name, role in
+                (("Mars", "target"), ("30", "target"), ("Grid", "toggle"))]  # fmt: skip
+    named = [
+        [e.name for e in unambiguous(elements, state)]
+        for state in (None, {"labels": True}, {"labels": False})
+    ]
+    assert named == [["Mars", "30", "Grid"], ["Mars", "30", "Grid"], ["30", "Grid"]]
 
 
 def texts_of(rows):
