@@ -13,6 +13,7 @@ from random import Random
 import torch
 
 from base_models.accounts import Told
+from base_models.feeding import MANY
 from base_models.hindsight import planner_row, reading
 from base_models.learning import train_language
 from base_models.letters import processor
@@ -22,7 +23,7 @@ from base_models.pointing import train_pointing, train_screens
 from base_models.rows import Row, Rows
 from base_models.rulings import page_rows, part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
-from base_models.walks import Walks, Window, names, shown_names, typed_words
+from base_models.walks import Walks, names, shown_names, typed_words
 
 LONGEST = 24  # letters of a name that a page has room for
 
@@ -89,9 +90,10 @@ def train_to_see(
 
 
 def train_executor(
-    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles, fresh: Sequence[Window] = ()
+    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, steps: Roles, fresh: Sequence[str] = ()
 ) -> None:  # fmt: skip
-    """Go on pointing with a tower that stands still, mostly in `fresh` windows, which no two steps share.
+    """Go on pointing with a tower that stands still, mostly in new windows of the `fresh` applications.
+
 
     A network that had learned from 334 windows an application was inside on 96 % of the clicks there and on
     81 % elsewhere (Algebra).  Writes the state and the learning curve, and executor.safetensors.
@@ -113,7 +115,7 @@ def train_planner(
     rng, cheap = Random(HELD_OUT), text_sampler(taught)
     texts = [row for _ in range(steps.held) for row in cheap(rng)]
     train_language(
-        folder, "how_tos", pointer, lambda rng: [cheap(rng) for _ in range(TEXTS)], {"exact": texts},
+        folder, "how_tos", pointer, lambda rng: [cheap(rng) for _ in range(MANY * TEXTS)], {"exact": texts},
         steps.how_tos,
     )  # fmt: skip
     decided = [planner_row(decision) for of_app in shown for one in of_app for decision in one]
@@ -121,7 +123,7 @@ def train_planner(
     read = [planner_row(question) for question in asked if question]
     held = {name: rng.sample(rows, min(len(rows), steps.held))
             for name, rows in (("decided", decided), ("read", read)) if rows}  # fmt: skip
-    draw = planner_sampler(walks, demonstrations, taught, TEXTS, SCENES)
+    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES)
     train_language(folder, "planner", pointer, draw, held, steps.planner)
     pointer.write(folder / "planner.safetensors")
 
@@ -142,14 +144,15 @@ def train_judge(
     known = known_names(walks)
 
     def parts(rng: Random) -> list[list[Row]]:
-        rows = page_rows(known, rng) if rng.random() < PAGES else [draw_part(rng) for _ in range(PARTS)]
-        return [[row] for row in rows]
+        if rng.random() < PAGES:
+            return [[row] for row in page_rows(known, rng)]
+        return [[draw_part(rng)] for _ in range(MANY * PARTS)]
 
     train_language(folder, f"{name}_parts", pointer, parts, {"read": read}, steps.parts)
     counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
     parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
     ruled = [told.rows[0] for kept, _ in parts_of for told in kept]
-    draw = ruling_sampler(walks, [learned for _, learned in parts_of], LETTERS)
+    draw = ruling_sampler(walks, [learned for _, learned in parts_of], MANY * LETTERS)
     held = {"ruled": ruled, "read": read}
 
     def both(rng: Random) -> Sequence[Rows]:

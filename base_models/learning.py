@@ -18,52 +18,54 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
+from base_models.feeding import ON_GPU
 from base_models.letters import processor
 from base_models.network import Pointer, weighted
-from base_models.packing import Item, Packed, Question, Shown, pack
+from base_models.packing import Item, Packed, Pictures, Question, Shown, pack
 from base_models.plain import Tower
 from base_models.rows import Row, Rows
 from base_models.seeing import normalised, train
 
 IMAGE, SEEN = "<|image_pad|>", "<|vision_end|>"
-Show = Callable[[Image.Image], Shown]
 Draw = Callable[[Random], Sequence[Rows]]  # a batch
-
-
-def as_pixels(picture: Image.Image) -> Shown:
-    """A picture for a tower that is trained."""
-    return Shown(np.asarray(picture), place=None)
+KEPT = 20_000  # encoded pictures: 1 GB
 
 
 class Encoded:
-    """Pictures as a tower that stands still sees them, each encoded once."""
+    """Batches with their pictures as a tower that stands still sees them, each encoded once.
+
+    On a GPU, where this takes less than finding them again, they are not kept; nor are pages, drawn once.
+    """
 
     def __init__(self, tower: Tower):
         self.tower = tower
-        self._tokens: dict[bytes, Tensor] = {}
+        self._kept: dict[bytes, Tensor] = {}
 
-    def __call__(self, picture: Image.Image) -> Shown:
-        return self.shown(as_pixels(picture))
-
-    def shown(self, shown: Shown) -> Shown:
-        """The picture with its tokens; those of a page, which is drawn once, are not kept."""
-        if shown.letters is not None:
-            return replace(shown, letters=None, tokens=self._encoded(shown.pixels))
-        pixels = shown.pixels
-        key = hashlib.blake2b(pixels.tobytes() + repr(pixels.shape).encode(), digest_size=16).digest()
-        if key not in self._tokens:
-            self._tokens[key] = self._encoded(pixels)
-        return replace(shown, tokens=self._tokens[key])
+    def __call__(self, batch: Packed) -> Packed:
+        return replace(batch, pictures=[self._encoded(group) for group in batch.pictures])
 
     @torch.no_grad()
-    def _encoded(self, pixels: np.ndarray) -> Tensor:
-        return self.tower(normalised([pixels]))[1][0]
+    def _encoded(self, group: Pictures) -> Pictures:
+        none = group.lettered[:0]
+        if ON_GPU or len(group.lettered):
+            return replace(group, tokens=self.tower(normalised(group.pixels))[1], lettered=none)
+        if len(self._kept) > KEPT:
+            self._kept.clear()
+        keys = [_key(picture.numpy()) for picture in group.pixels]
+        new = list({key: i for i, key in enumerate(keys) if key not in self._kept}.values())
+        if new:
+            tokens = self.tower(normalised(group.pixels[new]))[1]
+            self._kept |= zip([keys[i] for i in new], tokens, strict=True)
+        return replace(group, tokens=torch.stack([self._kept[key] for key in keys]), lettered=none)
 
 
-def item_of(rows: Rows, show: Show) -> Item:
+def _key(pixels: np.ndarray) -> bytes:
+    return hashlib.blake2b(pixels.tobytes() + repr(pixels.shape).encode(), digest_size=16).digest()
+
+
+def item_of(rows: Rows) -> Item:
     """The item of rows about the same pictures: these stand there once, before all questions.
 
     So does the text after them as far as it is the same for all.
@@ -74,7 +76,7 @@ def item_of(rows: Rows, show: Show) -> Item:
     first, *others = before.split(IMAGE) if marker else [texts[0][: texts[0].index("\n") + 1]]
     shared: list[list[int] | Shown] = [_encode(first)]
     for picture, text in zip(rows[0].pictures, others, strict=True):
-        shared += [show(picture), _encode(text)]
+        shared += [Shown(np.asarray(picture), place=None), _encode(text)]
     if marker:
         shared[-1] += _encode(marker)
     begin = len(before) + len(marker) if marker else len(first)
@@ -153,21 +155,24 @@ def train_language(
     """
     torch.manual_seed(seed)
     pointer.reader.requires_grad_(False)
-    show = Encoded(pointer.reader.tower)
+    encoded = Encoded(pointer.reader.tower)
 
-    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        return weighted(pointer.losses(packed([item_of(rows, show) for rows in draw(rng)])))
+    def drawn(rng: Random) -> Packed:
+        return packed([item_of(rows) for rows in draw(rng)])
+
+    def loss_of(batch: Packed) -> tuple[Tensor, dict[str, Tensor]]:
+        return weighted(pointer.losses(encoded(batch)))
 
     def measure() -> dict[str, float]:
-        return {kind: exact(pointer, rows, show) for kind, rows in unseen.items() if rows}
+        return {kind: exact(pointer, rows) for kind, rows in unseen.items() if rows}
 
-    train(folder, stage, pointer, loss_of, measure, steps, rate, seed)
+    train(folder, stage, pointer, drawn, loss_of, measure, steps, rate, seed)
 
 
-def exact(pointer: Pointer, rows: Sequence[Row], show: Show, at_once: int = 20) -> float:
+def exact(pointer: Pointer, rows: Sequence[Row], at_once: int = 20) -> float:
     """The share of rows whose reply is the most likely one, token by token."""
     right = []
     for i in range(0, len(rows), at_once):
-        batch = packed([item_of([row], show) for row in rows[i : i + at_once]])
+        batch = packed([item_of([row]) for row in rows[i : i + at_once]])
         right += pointer.told(batch).all(-1).tolist()
     return round(float(np.mean(right)), 4)

@@ -16,7 +16,7 @@ from base_models.network import FINDING, SHOWN, Pointer
 from base_models.packing import TOKEN, Shown
 from base_models.plain import HEAD, PATCH
 from base_models.pointing import Page
-from base_models.seeing import SYMBOLS, letters_of_patches, normalised
+from base_models.seeing import SYMBOLS, letters_of_patches, normalised, stacked
 from coda_study.show.figures import GREEN, GREY, VERMILION, Sheet, styled
 
 
@@ -27,7 +27,7 @@ def letters_told(pointer: Pointer, page: Page, labels: Page | None = None) -> tu
     With `labels` the right ones are those of another page.
     """
     shown, other = picture_of(page), picture_of(labels or page)
-    patches, _ = pointer.reader.tower(normalised([shown.pixels]))
+    patches, _ = pointer.reader.tower(normalised(stacked([shown.pixels])))
     told = pointer.reader.told(patches)[0, :, :, 0, 1:].argmax(-1).numpy() + 1
     right, _ = letters_of_patches(other.letters, other.pixels.shape[1::-1])
     return np.vectorize(_letter)(told), np.vectorize(_letter)(right[..., 0])

@@ -15,10 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.utils import logging
 
+from base_models.feeding import near
 from base_models.letters import processor
 from base_models.packing import COLUMNS, NOWHERE, ROWS, Packed
 from base_models.plain import HEAD, WIDTH, LanguageModel, joined, start
-from base_models.seeing import Reader, reading_loss
+from base_models.seeing import Reader, normalised, reading_loss
 from coda_lib.files import atomic_path, reading
 from coda_study.owned import replaced_folder
 
@@ -48,7 +49,7 @@ class Pointer(nn.Module):
         for group in batch.pictures:
             of_patches, tokens = None, group.tokens
             if tokens is None:
-                of_patches, tokens = self.reader.tower(group.pixels)
+                of_patches, tokens = self.reader.tower(normalised(group.pixels))
             flat = flat.index_copy(0, group.at.flatten(), tokens.flatten(0, 2))
             patches.append(of_patches)
             merged.append(tokens)
@@ -102,21 +103,24 @@ class Pointer(nn.Module):
 
     def told(self, batch: Packed) -> Tensor:
         """Whether each token to learn is the most likely one; true where nothing is learned (m, length)."""
+        batch = near(self, batch)
         return (self.chosen(batch) == batch.labels) | (batch.labels == NOWHERE)
 
     @torch.no_grad()
     def replies(self, batch: Packed) -> tuple[Tensor, Tensor]:
-        """Whether each learned token is told by those before it (m, length); the points (p, 2) as tokens.
+        """Whether each token is told by those before it, where one is learned; the points (p, 2) as tokens.
 
         Points are given greedily, both coordinates.
         """
+        batch = near(self, batch)
         chosen = self.chosen(batch)
         question, at = batch.points.unbind(-1)
         first, ids = chosen[question, at], batch.asked.ids.clone()
         ids[question, at + 1] = first
         last, *_ = self.states(batch, ids)
         second = self.language.logits(last[question, at + 1]).argmax(-1)
-        return chosen == batch.labels, torch.stack((first, second), -1)
+        right = (chosen == batch.labels) | (batch.labels == NOWHERE)
+        return right.cpu(), torch.stack((first, second), -1).cpu()
 
     @classmethod
     def load(cls, path: Path) -> Pointer:
@@ -147,6 +151,6 @@ def slow_of(pointer: Pointer) -> set[Tensor]:
     return {*pointer.reader.parameters()}
 
 
-def weighted(losses: dict[str, Tensor]) -> tuple[Tensor, dict[str, float]]:
-    figures = {name: loss.item() for name, loss in losses.items()}
-    return sum(WEIGHTS[name] * loss for name, loss in losses.items()), figures
+def weighted(losses: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+    """The sum of the losses, and these."""
+    return sum(WEIGHTS[name] * loss for name, loss in losses.items()), losses

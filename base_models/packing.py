@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from base_models.plain import HIDDEN, MERGE, PATCH
-from base_models.seeing import letters_of_patches, normalised
+from base_models.seeing import letters_of_patches, stacked
 from base_models.synthetic_screens import Letters
 from sciencedesk.desk.widgets import HEIGHT, WIDTH
 
@@ -32,13 +32,11 @@ class Shown:
     """A picture, its place (column, row) in tokens on the whole screen, and the letters of a page.
 
     Without a place it is a picture of its own, with positions of its own size, as transformers gives them.
-    With `tokens` (rows, columns, width) it has been encoded already.
     """
 
     pixels: np.ndarray
     place: tuple[int, int] | None = (0, 0)
     letters: Letters | None = None
-    tokens: Tensor | None = None
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -70,30 +68,32 @@ class Item:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures of one size: pixels (n, 3, height, width), and the places of their tokens in a flat batch.
+    """Pictures of one size in 8 bits (n, height, width, 3), and the places of their tokens in a flat batch.
 
-    Of those that are encoded already there are the tokens (n, rows, columns, width) alone.
+    Those that have been encoded already have their `tokens` (n, rows, columns, width).
     """
 
-    pixels: Tensor | None
-    tokens: Tensor | None
+    pixels: Tensor
     at: Tensor  # (n, tokens)
     places: Tensor  # (n, tokens, 2): column and row; NOWHERE of those without a place
     lettered: Tensor  # the pictures whose letters are known
     told: Tensor  # letters of their patches
     clear: Tensor  # whether these count
+    tokens: Tensor | None = None
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences side by side: tokens (n, length), positions (3, n, length) of time, row and column.
-
-    `mask` (n, 1, length, seen) is added to scores.
-    """
+    """Sequences side by side: tokens (n, length), positions (3, n, length) of time, row and column."""
 
     ids: Tensor
     positions: Tensor
-    mask: Tensor
+    seen: Tensor  # (n, length, all tokens): what each token sees
+
+    @property
+    def mask(self) -> Tensor:
+        """What is added to scores (n, 1, length, all tokens)."""
+        return torch.where(self.seen, 0.0, HIDDEN)[:, None]
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class Packed:
     """What the questions of a batch share, an item a row; and the questions, each a row."""
 
     shared: Tokens
-    asked: Tokens  # its mask covers what is shared, too
+    asked: Tokens  # they see what is shared, too
     owner: Tensor  # (m,): the item of a question
     labels: Tensor  # (m, length), NOWHERE where nothing is learned; each stands where its token is predicted
     pictures: Sequence[Pictures]
@@ -169,8 +169,8 @@ def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
         return _pairs([(m, at) for m, at, *_ in found]), where
 
     return Packed(
-        Tokens(shared, torch.stack(places), _mask(first)),
-        Tokens(ids, (ends[:, None] + torch.arange(length)).expand(3, -1, -1), _mask(seen)),
+        Tokens(shared, torch.stack(places), first),
+        Tokens(ids, (ends[:, None] + torch.arange(length)).expand(3, -1, -1), seen),
         owner, labels, _pictures(items, prefixes, before),
         _pairs([(m, len(q.prompt) + at) for m, (_, q) in enumerate(asked) for at in q.points]),
         looks("find"), looks("spell"),
@@ -186,18 +186,14 @@ def _padded(rows: Sequence[Sequence[int]], fill: int) -> Tensor:
     return torch.tensor([[*row, *[fill] * (length - len(row))] for row in rows])
 
 
-def _mask(seen: Tensor) -> Tensor:
-    return torch.zeros(seen.shape).masked_fill(~seen, HIDDEN)[:, None]
-
-
 def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -> list[Pictures]:
-    by_size: dict[tuple[int, ...], list[tuple[Shown, int]]] = defaultdict(list)
+    by_size: dict[tuple[int, int], list[tuple[Shown, int]]] = defaultdict(list)
     for i, (item, prefix) in enumerate(zip(items, prefixes, strict=True)):
         shown = [piece for piece in item.shared if isinstance(piece, Shown)]
         for picture, begin in zip(shown, prefix.begins, strict=True):
-            by_size[*picture.pixels.shape[:2], picture.tokens is None].append((picture, i * length + begin))
+            by_size[picture.pixels.shape[:2]].append((picture, i * length + begin))
     groups = []
-    for (height, width, _), placed in by_size.items():
+    for (height, width), placed in by_size.items():
         pictures = [picture for picture, _ in placed]
         rows, columns = pictures[0].grid
         down, right = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
@@ -208,10 +204,8 @@ def _pictures(items: Sequence[Item], prefixes: Sequence[_Prefix], length: int) -
         known = [k for k, picture in enumerate(pictures) if picture.letters is not None]
         of_patches = [letters_of_patches(pictures[k].letters, (width, height)) for k in known]
         told, clear = (np.stack(part) for part in zip(*of_patches, strict=True)) if known else ([], [])
-        encoded = pictures[0].tokens is not None
         groups.append(Pictures(
-            None if encoded else normalised([picture.pixels for picture in pictures]),
-            torch.stack([picture.tokens for picture in pictures]) if encoded else None,
+            stacked([picture.pixels for picture in pictures]),
             torch.tensor([begin for _, begin in placed])[:, None] + torch.arange(rows * columns),
             torch.stack([grid + torch.tensor(p.place) if p.place else nowhere for p in pictures]),
             torch.tensor(known, dtype=torch.long), torch.as_tensor(told), torch.as_tensor(clear),

@@ -17,6 +17,8 @@ from torch.nn import functional as F
 from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig
 from transformers import Qwen2_5_VLForConditionalGeneration as Network
 
+from base_models.feeding import ON_GPU
+
 # px of a patch: a letter; patches of a token on each side.  Tokens of 28 px, as in Qwen2.5-VL, hold parts of
 # two lines, and no text was copied from them (measured after 8,000 steps: 13 % of first letters)
 PATCH, MERGE = 7, 3
@@ -133,12 +135,12 @@ class Tower(nn.Module):
         x = F.linear(tiles.flatten(3), weight)
         grid = count, rows // side, side, columns // side, side, x.shape[-1]
         x = x.view(grid).transpose(2, 3).reshape(-1, side * side, grid[-1])
-        turns = tuple(part.to(x.dtype) for part in self._turns_of(rows, columns))
+        turns = tuple(part.to(x) for part in self._turns_of(rows, columns))
         inside = tuple(part.repeat(count, 1, 1, 1) for part in turns)
         everywhere = tuple(part.reshape(1, 1, -1, HEAD) for part in turns)
         masks = None, None
         if (rows, columns) != (height, width):
-            hidden = torch.zeros(rows, columns, dtype=x.dtype)
+            hidden = torch.zeros(rows, columns, dtype=x.dtype, device=x.device)
             hidden[height:], hidden[:, width:] = HIDDEN, HIDDEN
             hidden = hidden.view(grid[1:-1]).transpose(1, 2).reshape(-1, side * side)
             masks = hidden.repeat(count, 1)[:, None, None], hidden.flatten()
@@ -222,7 +224,8 @@ class LanguageModel(nn.Module):
         `x` are embeddings, `positions` (3, n, length) of time, row and column, `mask` is added to scores,
         `before` has each layer's keys and values of what stands before.
         """
-        angles = positions.float()[self.section].permute(1, 2, 0) * self.speeds
+        section, speeds = (part.to(x.device) for part in (self.section, self.speeds))
+        angles = positions.float()[section].permute(1, 2, 0) * speeds
         angles = torch.cat((angles, angles), -1)[:, None]
         turns, mask = (angles.cos().to(x.dtype), angles.sin().to(x.dtype)), mask.to(x.dtype)
         states, kept = [], []
@@ -250,8 +253,8 @@ def start(network: nn.Module, gain: float = 0.7) -> None:
             nn.init.normal_(module.weight, std=0.05)
 
 
-# products in bfloat16 where the processor has them (four times as fast); elsewhere they are far slower
-PRECISION = torch.bfloat16 if torch.cpu.get_capabilities()["avx512_bf16"] else torch.float32
+# products in bfloat16 where the machine has them (four times as fast); elsewhere they are far slower
+PRECISION = torch.bfloat16 if ON_GPU or torch.cpu.get_capabilities()["avx512_bf16"] else torch.float32
 
 
 def configuration(vocabulary: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:

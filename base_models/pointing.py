@@ -7,8 +7,9 @@ whole screen, or what was learned on them would be lost on whole screens.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from base_models.feeding import MANY, batches
 from base_models.hindsight import hindsights, solo_row
-from base_models.learning import Encoded, as_pixels, item_of, packed
+from base_models.learning import Encoded, item_of, packed
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
-from base_models.packing import COLUMNS, NOWHERE, ROWS, TOKEN, Item, Packed, Question, Shown
+from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
 from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
 from base_models.rulings import part_sampler
 from base_models.seeing import (
@@ -33,7 +35,16 @@ from base_models.seeing import (
     train,
 )  # fmt: skip
 from base_models.synthetic_screens import draw_crop
-from base_models.walks import Transition, Walks, Window, random_walk, typed_words, unambiguous
+from base_models.walks import (
+    Transition,
+    Walks,
+    Window,
+    opened,
+    random_walk,
+    typed_words,
+    unambiguous,
+    window_of,
+)
 from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
@@ -190,7 +201,6 @@ def answered(
              for page, other in zip(pages, others, strict=True)]  # fmt: skip
     batch = asking.pack(asked)
     right, points = pointer.replies(batch)
-    right |= batch.labels == NOWHERE
     found = dict(zip(map(tuple, batch.points.tolist()), points.tolist(), strict=True))
     questions = [
         (q, about) for page in pages for q, about in zip(page.item.questions, page.about, strict=True)
@@ -236,26 +246,32 @@ def train_pointing(
     Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on `held` pages of
     invented names a size.
     """
-    asking, unseen, rng = Asking(names, 0.7), Asking(["x"] * 60, 1.0), Random(HELD_OUT)
-    pages = {size: [unseen.draw(rng, size) for _ in range(held)] for size, *_ in SIZES}
+    asking, unseen = Asking(names, 0.7), Asking(["x"] * 60, 1.0)
+    pages = {size: _drawn(unseen, size, held) for size, *_ in SIZES}
 
-    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
+    def draw(rng: Random) -> Packed:
         size, count = draw_size(rng)
-        return weighted(pointer.losses(asking.pack([asking.draw(rng, size) for _ in range(count)])))
+        return asking.pack([asking.draw(rng, size) for _ in range(count)])
+
+    def loss_of(batch: Packed) -> tuple[Tensor, dict[str, Tensor]]:
+        return weighted(pointer.losses(batch))
 
     def measure() -> dict[str, Any]:
         right = {str(size[0]): shares(pointer, unseen, of_size) for size, of_size in pages.items()}
         return {"letters": letters_right(pointer.reader, SIZES[-1][0], 40), **right}
 
-    train(folder, "pointing", pointer, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
+    slow = slow_of(pointer)
+    train(folder, "pointing", pointer, draw, loss_of, measure, steps, rate, seed, slow, TOWER_RATE)
 
 
 def train_screens(
     folder: Path, pointer: Pointer, names: Sequence[str], walks: Walks, unseen: Walks, steps: int,
     held: int, rate: float = 1.5e-3, seed: int = 8, stage: str = "screens", still: bool = False,
-    fresh: Sequence[Window] = (),
+    fresh: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Go on with whole screens, in half of the steps: of walks, and most of `fresh` windows, seen once.
+
+    `fresh` are applications, whose windows are opened for this.
 
     Of the others most are pages, so that names stay read; the rest are parts of screens to read out, for they
     have most letters, and instructions with the next action, in hindsight of one or two steps of a walk, for
@@ -265,39 +281,49 @@ def train_screens(
     """
     decisions, draw_part = [hindsights(walk[0].app, walk) for walk in walks], part_sampler(walks)
     asking, rng = Asking(names, 0.7), Random(HELD_OUT)
-    pages = [Asking(["x"] * 60, 1.0).draw(rng, SIZES[-1][0]) for _ in range(held)]
+    pages = _drawn(Asking(["x"] * 60, 1.0), SIZES[-1][0], held)
     pointer.reader.requires_grad_(not still)
     encoded = Encoded(pointer.reader.tower)
-    show = encoded if still else as_pixels
-
-    def seen(item: Item) -> Item:
-        shared = [encoded.shown(p) if still and isinstance(p, Shown) else p for p in item.shared]
-        return replace(item, shared=shared)
-
     screens = {
         walk[0].app: [asking.draw_screen(rng, rng.choice(walk)) for _ in range(held)] for walk in unseen
     }
 
-    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        dice = rng.random()
+    def draw(rng: Random) -> Packed:
+        dice, screens = rng.random(), MANY * SCREENS
         if dice < FRESH and fresh:
-            walk = random_walk(rng.choice(fresh), rng, length=SCREENS)
-            items = [asking.draw_screen(rng, step).item for step in islice(walk, SCREENS)]
+            seen = (step for _ in range(MANY) for step in _new_walk(rng.choice(fresh), rng))
+            items = [asking.draw_screen(rng, step).item for step in seen]
         elif dice < 0.5:
-            items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(SCREENS)]
+            items = [asking.draw_screen(rng, rng.choice(rng.choice(walks))).item for _ in range(screens)]
         elif dice < 0.8:
             size, count = draw_size(rng)
             items = [asking.draw(rng, size).item for _ in range(count)]
         elif dice < 0.92:
-            items = [item_of([draw_part(rng)], show) for _ in range(SCREENS)]
+            items = [item_of([draw_part(rng)]) for _ in range(screens)]
         else:
-            rows = [solo_row(rng.choice(rng.choice(decisions))) for _ in range(SCREENS)]
-            items = [item_of([row], show) for row in rows]
-        return weighted(pointer.losses(packed([seen(item) for item in items])))
+            items = [item_of([solo_row(rng.choice(rng.choice(decisions)))]) for _ in range(screens)]
+        return packed(items)
+
+    def loss_of(batch: Packed) -> tuple[Tensor, dict[str, Tensor]]:
+        return weighted(pointer.losses(encoded(batch) if still else batch))
 
     def measure() -> dict[str, Any]:
         right = {app: shares(pointer, asking, of_app) for app, of_app in screens.items()}
         letters = letters_right(pointer.reader, SIZES[-1][0], 40)
         return {"letters": letters, "pages": shares(pointer, asking, pages), **right}
 
-    train(folder, stage, pointer, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
+    train(folder, stage, pointer, draw, loss_of, measure, steps, rate, seed, slow_of(pointer), TOWER_RATE)
+
+
+def _drawn(asking: Asking, size: tuple[int, int], count: int) -> list[Page]:
+    return [*batches(lambda rng: asking.draw(rng, size), HELD_OUT, range(count))]
+
+
+def _new_walk(app: str, rng: Random) -> Iterator[Transition]:
+    return islice(random_walk(_new_window(app), rng, length=SCREENS), SCREENS)
+
+
+@cache
+def _new_window(app: str) -> Window:
+    """A window of this process, open until its end."""
+    return window_of(opened(app))

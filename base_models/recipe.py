@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -19,7 +18,7 @@ from base_models.data import SEED, Data, Recipe, are_real
 from base_models.hindsight import planner_row
 from base_models.network import Pointer
 from base_models.rows import PROMPTS, executor_row
-from base_models.walks import opened, typed_words, window_of
+from base_models.walks import typed_words
 from coda_lib.files import read_json, write_json, write_text
 from coda_lib.judge import SAMPLING, Judge, Rule, model_reader
 from coda_lib.models.local import LocalModel
@@ -83,10 +82,8 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
         if not weights.exists():
             pointer = Pointer.load(data.folder / BEFORE.get(role, f"seeing/{WEIGHTS}"))
             if role == "executor":
-                with ExitStack() as windows:
-                    opens = () if data.is_real else data.apps  # a real application takes too long to start
-                    fresh = [window_of(windows.enter_context(closing(opened(app)))) for app in opens]
-                    train_executor(data.folder, pointer, data.walks, data.test_walks, recipe.roles, fresh)
+                fresh = () if data.is_real else data.apps  # a real application takes too long to start
+                train_executor(data.folder, pointer, data.walks, data.test_walks, recipe.roles, fresh)
             elif role == "planner":
                 train_planner(data.folder, pointer, data.walks, data.test_walks, data.demonstrations,
                               data.shown, data.taught, recipe.roles)  # fmt: skip

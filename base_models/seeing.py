@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,6 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from base_models.feeding import DEVICE, MANY, batches, near
 from base_models.journal import Journal
 from base_models.plain import (
     DEVIATION,
@@ -47,13 +49,18 @@ TOWER_RATE = (
 HELD_OUT = 1_000_003  # seed of the crops that measure: words that no training drew
 
 _OF_TOKENS = ("tower.merger.", "merged.")
-Drawn = Callable[[Random], tuple[Tensor, dict[str, float]]]  # a loss with its figures
+Draw = Callable[[Random], Any]  # a batch
+Loss = Callable[[Any], tuple[Tensor, dict[str, Tensor]]]  # of a batch, with its figures
 
 
-def normalised(pictures: Sequence[np.ndarray]) -> Tensor:
-    """Pixels (n, 3, height, width) of pictures (height, width, 3) of one size."""
-    pixels = (np.stack(pictures).astype(np.float32) / 255 - MEAN) / DEVIATION
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+def stacked(pictures: Sequence[np.ndarray]) -> Tensor:
+    """Pictures (height, width, 3) of one size in 8 bits: (n, height, width, 3)."""
+    return torch.from_numpy(np.stack(pictures))
+
+
+def normalised(pictures: Tensor) -> Tensor:
+    """Pixels (n, 3, height, width) of pictures as of `stacked`."""
+    return ((pictures / 255 - MEAN) / DEVIATION).permute(0, 3, 1, 2).contiguous()
 
 
 def symbol(letter: str) -> int:
@@ -80,7 +87,7 @@ def letters_of_patches(letters: Letters, size: tuple[int, int]) -> tuple[np.ndar
 def draw_size(rng: Random) -> tuple[tuple[int, int], int]:
     """The size in px of a step's pictures, and how many it has."""
     size, count, _ = rng.choices(SIZES, [share for *_, share in SIZES])[0]
-    return size, count
+    return size, MANY * count
 
 
 class Crops:
@@ -90,11 +97,15 @@ class Crops:
         self.names, self.invented = names, invented
 
     def draw(self, rng: Random, size: tuple[int, int], count: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Pixels, letters of patches and whether these count, of `count` crops."""
+        """Pictures in 8 bits, letters of patches and whether these count, of `count` crops."""
         drawn = [draw_crop(self.names, rng, self.invented, size) for _ in range(count)]
         told, clear = zip(*(letters_of_patches(letters, size) for _, _, letters in drawn), strict=True)
-        pictures = normalised([pixels for pixels, *_ in drawn])
+        pictures = stacked([pixels for pixels, *_ in drawn])
         return pictures, torch.from_numpy(np.stack(told)), torch.from_numpy(np.stack(clear))
+
+    def drawn(self, rng: Random) -> tuple[Tensor, Tensor, Tensor]:
+        """The same, of as many of one size as a step has."""
+        return self.draw(rng, *draw_size(rng))
 
 
 class Reader(nn.Module):
@@ -129,10 +140,10 @@ class Reader(nn.Module):
         with atomic_path(path) as temporary:
             save_file({name: weight.float().contiguous() for name, weight in state.items()}, temporary)
 
-    def forward(self, pixels: Tensor) -> Tensor:
-        """Scores (n, rows, columns, SLOTS, SYMBOLS) of the letters of patches."""
-        patches, _ = self.tower(pixels)
-        return self.told(patches)
+    def forward(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores (n, rows, columns, SLOTS, SYMBOLS) of the letters of patches, by these and by tokens."""
+        patches, tokens = self.tower(normalised(pictures))
+        return self.told(patches), self.told_by(tokens)
 
     def told(self, patches: Tensor) -> Tensor:
         return self.head(patches).unflatten(-1, (SLOTS, SYMBOLS))
@@ -155,15 +166,19 @@ def letters_right(
 ) -> float:
     """The share of letters of invented words that patches or tokens tell: which it is, where there is one."""
     right = total = 0
-    rng, crops = Random(seed), Crops(["x"] * 60, 1.0)
-    for _ in range(0, count, 20):
-        pixels, told, clear = crops.draw(rng, size, 20)
+    for crops in _held_crops(size, count, seed):
+        pictures, told, clear = near(reader, crops)
         counted = (told > 0) & clear[..., None]
-        patches, tokens = reader.tower(pixels)
-        which = (reader.told_by(tokens) if by_tokens else reader.told(patches))[..., 1:].argmax(-1) + 1
+        which = reader(pictures)[by_tokens][..., 1:].argmax(-1) + 1
         right += (which == told)[counted].sum().item()
         total += counted.sum().item()
     return round(right / total, 4)
+
+
+@cache
+def _held_crops(size: tuple[int, int], count: int, seed: int) -> list[tuple[Tensor, Tensor, Tensor]]:
+    crops = Crops(["x"] * 60, 1.0)
+    return [*batches(lambda rng: crops.draw(rng, size, 20), seed, range(count // 20))]
 
 
 def whiten(tower: Tower, pictures: Tensor) -> None:
@@ -185,17 +200,18 @@ def train_letters(folder: Path, names: Sequence[str], steps: int, seed: int = 7)
     """
     torch.manual_seed(seed)
     reader, crops = Reader(), Crops(names, 0.7)
-    whiten(reader.tower, crops.draw(Random(seed + 1), SIZES[0][0], 300)[0])
+    ((pictures, *_),) = batches(lambda rng: crops.draw(rng, SIZES[0][0], 300), seed + 1, range(1))
+    whiten(reader.tower, normalised(pictures))
 
-    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        pixels, told, clear = crops.draw(rng, *draw_size(rng))
-        loss = reading_loss(reader(pixels), told, clear)
-        return loss, {"loss": loss.item()}
+    def loss_of(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        pictures, told, clear = batch
+        loss = reading_loss(reader(pictures)[0], told, clear)
+        return loss, {"loss": loss}
 
     def measure() -> dict[str, float]:
         return {str(size[0]): letters_right(reader, size, 80) for size, *_ in SIZES}
 
-    train(folder, "letters", reader, loss_of, measure, steps, RATE, seed)
+    train(folder, "letters", reader, crops.drawn, loss_of, measure, steps, RATE, seed)
     return reader
 
 
@@ -207,56 +223,58 @@ def train_tokens(folder: Path, reader: Reader, names: Sequence[str], steps: int,
     torch.manual_seed(seed)
     crops = Crops(names, 0.7)
 
-    def loss_of(rng: Random) -> tuple[Tensor, dict[str, float]]:
-        pixels, told, clear = crops.draw(rng, *draw_size(rng))
-        patches, tokens = reader.tower(pixels)
-        of_patches = reading_loss(reader.told(patches), told, clear)
-        of_tokens = reading_loss(reader.told_by(tokens), told, clear)
-        return of_patches + of_tokens, {"patches": of_patches.item(), "tokens": of_tokens.item()}
+    def loss_of(batch: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        pictures, told, clear = batch
+        losses = [reading_loss(scores, told, clear) for scores in reader(pictures)]
+        return sum(losses), dict(zip(("patches", "tokens"), losses, strict=True))
 
     def measure() -> dict[str, float]:
         return {f"{size[0]}{' by tokens' * told}": letters_right(reader, size, 80, by_tokens=told)
                 for size, *_ in SIZES for told in (False, True)}  # fmt: skip
 
     slow = {*reader.tower.parameters(), *reader.head.parameters()} - {*reader.tower.merger.parameters()}
-    train(folder, "tokens", reader, loss_of, measure, steps, RATE, seed, slow, TOWER_RATE)
+    train(folder, "tokens", reader, crops.drawn, loss_of, measure, steps, RATE, seed, slow, TOWER_RATE)
 
 
 def train(
-    folder: Path, stage: str, network: nn.Module, loss_of: Drawn,
+    folder: Path, stage: str, network: nn.Module, draw: Draw, loss_of: Loss,
     measure: Callable[[], dict[str, Any]], steps: int, rate: float, seed: int,
     slow: Collection[Tensor] = (), slowness: float = 1.0,
 ) -> None:  # fmt: skip
     """Take a stage's steps of AdamW; keeps its state in STAGE.pt, and goes on from there.
 
-    `loss_of` draws a batch and gives its loss with figures.  The journal STAGE.jsonl has the running averages
+    `draw` gives a batch, `loss_of` its loss with figures.  The journal STAGE.jsonl has the running averages
     of these every `MEASURED` steps, with what `measure` finds.  The `slow` weights have `slowness` times the
     rate.
     """
     torch.set_flush_denormal(True)  # without it a masked softmax takes twice as long
-    masters, log, rng = Masters([network]), Journal(folder / f"{stage}.jsonl"), Random(seed)
+    masters, log = Masters([network.to(DEVICE)]), Journal(folder / f"{stage}.jsonl")
     rates = [(masters.of(slow), slowness), (masters.of({*network.parameters()} - {*slow}), 1.0)]
     groups = [{"params": weights, "lr": share * rate} for weights, share in rates if weights]
     optimizer = torch.optim.AdamW(groups, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate_at(step, steps))
     path = folder / f"{stage}.pt"
-    state = restored(path, masters, optimizer, schedule, log, rng)
+    state = restored(path, masters, optimizer, schedule, log)
     began, averages = time.time() - state.get("seconds", 0.0), state.get("averages", {})
-    for done in range(state.get("done", 0) + 1, steps + 1):
-        loss, figures = loss_of(rng)
+    left = range(state.get("done", 0) + 1, steps + 1)
+    for done, batch in zip(left, batches(draw, seed, left), strict=True):
+        loss, figures = loss_of(near(network, batch))
         loss.backward()
         masters.take_gradients()
         optimizer.step()
         schedule.step()
         masters.hand_back()
-        averages |= {name: 0.98 * averages.get(name, new) + 0.02 * new for name, new in figures.items()}
+        averages |= {
+            name: 0.98 * averages.get(name, new) + 0.02 * new
+            for name, new in ((name, figure.detach().float()) for name, figure in figures.items())
+        }
         seconds = time.time() - began
         if done % MEASURED == 0 or done == steps:
-            told = {name: round(average, 4) for name, average in averages.items()}
+            told = {name: round(float(average), 4) for name, average in averages.items()}
             log({"stage": stage, "step": done, "seconds": round(seconds), **told, **measure()})
         if done % EVERY == 0 or done == steps:
             kept = {"done": done, "averages": averages, "seconds": seconds}
-            save(path, kept, masters, optimizer, schedule, log, rng)
+            save(path, kept, masters, optimizer, schedule, log)
 
 
 def rate_at(step: int, steps: int) -> float:
@@ -266,23 +284,21 @@ def rate_at(step: int, steps: int) -> float:
 
 def save(
     path: Path, state: dict[str, Any], masters: Masters, optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler, log: Journal, rng: Random,
+    schedule: torch.optim.lr_scheduler.LRScheduler, log: Journal,
 ) -> None:  # fmt: skip
     parts = {"optimizer": optimizer.state_dict(), "schedule": schedule.state_dict(), "log": log.state_dict()}
-    version, words, gauss = rng.getstate()
-    kept = parts | {"state": state, "weights": masters.weights, "chance": (version, list(words), gauss)}
     with atomic_path(path) as temporary:
-        torch.save(kept, temporary)
+        torch.save(parts | {"state": state, "weights": masters.weights}, temporary)
 
 
 def restored(
     path: Path, masters: Masters, optimizer: torch.optim.Optimizer,
-    schedule: torch.optim.lr_scheduler.LRScheduler, log: Journal, rng: Random,
+    schedule: torch.optim.lr_scheduler.LRScheduler, log: Journal,
 ) -> dict[str, Any]:  # fmt: skip
     """Load what `save` wrote, if it is there; the state, else {}."""
     if not path.is_file():
         return {}
-    kept = torch.load(path, weights_only=True)
+    kept = torch.load(path, map_location=DEVICE, weights_only=True)
     with torch.no_grad():
         for weight, saved in zip(masters.weights, kept["weights"], strict=True):
             weight.copy_(saved)
@@ -290,6 +306,4 @@ def restored(
     optimizer.load_state_dict(kept["optimizer"])
     schedule.load_state_dict(kept["schedule"])
     log.load_state_dict(kept["log"])
-    version, words, gauss = kept["chance"]
-    rng.setstate((version, tuple(words), gauss))
     return kept["state"]

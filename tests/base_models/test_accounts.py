@@ -18,7 +18,7 @@ from base_models.accounts import (
     told_rollouts,
 )
 from base_models.hindsight import held, script_verdict, wanted
-from base_models.learning import as_pixels, item_of
+from base_models.learning import item_of
 from base_models.letters import processor
 from base_models.packing import TOKEN
 from base_models.rows import description
@@ -184,7 +184,7 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
         tokens = row.pictures[0].width // TOKEN * (row.pictures[0].height // TOKEN)
         told = [row.reply[at : at + length] for at, length, _ in row.read]
         assert f"{'. '.join(told)}." == row.reply and all(max(seen) < tokens for *_, seen in row.read if seen)
-        question = item_of([row], as_pixels).questions[0]
+        question = item_of([row]).questions[0]
         assert len(question.find) >= 0.9 * sum(
             len(text) for text, (*_, seen) in zip(told, row.read, strict=True) if seen
         )
@@ -201,7 +201,7 @@ def test_pages_are_read_out_with_the_place_of_each_letter():
         assert len({row.pictures[0].size for row in rows}) == 1
         for row in rows:
             whole.add(row.whole)
-            spell = item_of([row], as_pixels).questions[0].spell
+            spell = item_of([row]).questions[0].spell
             assert 0.8 * len(row.letters) < len(spell) <= len(row.letters)  # some tokens have two letters
             assert {*map(len, spell.values())} == {1}
             of_names = {at + i: tokens for at, length, tokens in row.read for i in range(length)}
@@ -251,7 +251,7 @@ def test_what_a_reply_copies_stands_in_the_account(told):
             assert row.reply[in_reply : in_reply + length] == text[in_text : in_text + length]
             copied += 1
     assert copied > len(told)
-    item = item_of(told[0].rows, None)
+    item = item_of(told[0].rows)
     decode = processor().tokenizer.decode
     for question in item.questions:
         for at, places in question.spell.items():

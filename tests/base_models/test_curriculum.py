@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import closing
 from dataclasses import replace
 from random import Random
 
@@ -24,10 +23,10 @@ from base_models.curriculum import (
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import Shown
-from base_models.pointing import Asking, shares
+from base_models.pointing import Asking, _new_window, shares
 from base_models.seeing import Reader
 from base_models.training_tasks import demonstrations, planner_tasks
-from base_models.walks import collect, opened, window_of
+from base_models.walks import collect
 from coda_lib.errors import UserError
 from coda_lib.executor import Executor
 from coda_lib.models.chat import Sampling
@@ -76,12 +75,10 @@ def test_an_executor_learns_with_a_tower_that_stands_still(walks, tmp_path, monk
     pointer = Pointer(Reader(), len(processor().tokenizer))
     before = {name: weight.clone() for name, weight in pointer.to(torch.bfloat16).named_parameters()}
     monkeypatch.setattr("base_models.pointing.FRESH", 0.7)
-    begun = []
-    with closing(opened("gis")) as env:
-        desk = window_of(env)
-        begin = desk.begin
-        monkeypatch.setattr(desk, "begin", lambda *args: begun.append(args) or begin(*args))
-        train_executor(tmp_path, pointer, walks, walks, Roles(executor=3), [desk])
+    begun, desk = [], _new_window("gis")
+    begin = desk.begin
+    monkeypatch.setattr(desk, "begin", lambda *args: begun.append(args) or begin(*args))
+    train_executor(tmp_path, pointer, walks, walks, Roles(executor=3), ["gis"])
     assert len({json.dumps(view) for _, view in begun}) == len(begun) > 0
     *_, last = map(json.loads, (tmp_path / "executor.jsonl").read_text().splitlines())
     assert last["step"] == 3 and {"reply", "find", "place"} <= last.keys() > {"gis", "algebra", "pages"}

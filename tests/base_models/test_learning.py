@@ -7,12 +7,12 @@ import pytest
 import torch
 from PIL import Image
 
-from base_models.learning import Encoded, as_pixels, exact, item_of, packed, train_language
+from base_models.learning import Encoded, exact, item_of, packed, train_language
 from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.packing import NOWHERE
 from base_models.plain import joined
-from base_models.rows import Row
+from base_models.rows import Row, swap_pictures
 from base_models.seeing import Reader
 from base_models.training_tasks import planned_row, text_row
 from coda_lib.models.local import encode
@@ -46,7 +46,7 @@ def test_an_item_is_the_prompt_of_transformers_and_gives_its_logits(pointer, nam
     network = joined(pointer.reader.tower, pointer.language, processor().tokenizer).eval()
     reply = {"role": "assistant", "content": [{"type": "text", "text": row.reply}]}
     inputs = encode(processor(), [[*row.messages, reply]], generate=False)
-    batch = packed([item_of([row], as_pixels)])
+    batch = packed([item_of([row])])
     ids = [*batch.shared.ids[0].tolist(), *batch.asked.ids[0].tolist()]
     assert inputs["input_ids"][0].tolist()[: len(ids)] == ids
     assert len(inputs["input_ids"][0]) - len(ids) == (
@@ -63,25 +63,29 @@ def test_an_item_is_the_prompt_of_transformers_and_gives_its_logits(pointer, nam
 def test_rows_about_the_same_pictures_are_told_as_if_each_stood_alone(pointer):
     ask = ("turn the grid on", "turn the axes off and the grid on")
     rows = [planned_row(text, [], f"Click '{text}'.", picture(1), picture(2)) for text in ask]
-    together = packed([item_of(rows, as_pixels)])
+    together = packed([item_of(rows)])
     assert len(together.shared.ids) == 1 and len(together.asked.ids) == 2
-    show = Encoded(pointer.reader.tower)
+    encoded = Encoded(pointer.reader.tower)
     with torch.no_grad():
         both, *_ = pointer.states(together, together.asked.ids)
         for row, states in zip(rows, both, strict=True):
-            alone = packed([item_of([row], show)])
+            alone = encoded(packed([item_of([row])]))
             (own,), *_ = pointer.states(alone, alone.asked.ids)
             end = len(own) - together.shared.ids.shape[1] + alone.shared.ids.shape[1]
             assert torch.allclose(own, states[end - len(own) : end], atol=1e-4)
 
 
 def test_a_picture_is_encoded_once(pointer, monkeypatch):
-    show, calls = Encoded(pointer.reader.tower), []
+    encoded, calls = Encoded(pointer.reader.tower), []
     forward = pointer.reader.tower.forward
-    monkeypatch.setattr(pointer.reader.tower, "forward", lambda pixels: calls.append(1) or forward(pixels))
-    for seed in (1, 2, 1, 1):
-        show(picture(seed))
-    assert len(calls) == 2
+    monkeypatch.setattr(
+        pointer.reader.tower, "forward", lambda pixels: calls.append(len(pixels)) or forward(pixels)
+    )
+    row = ROWS["two pictures"]
+    for seeds in ((1, 2), (2, 1), (1, 1), (1, 3)):
+        pictures = iter(map(picture, seeds))
+        encoded(packed([item_of([swap_pictures(row, pictures.__next__)])]))
+    assert calls == [2, 1]
 
 
 def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
@@ -91,12 +95,11 @@ def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
     rows = [
         planned_row(f"show {name}", [], f"Click '{name}'.", picture(1), picture(2)) for name in ("x", "y")
     ]
-    show = Encoded(pointer.reader.tower)
-    assert exact(pointer, rows, show) < 1
+    assert exact(pointer, rows) < 1
     train_language(
         tmp_path, "trial", pointer, lambda rng: [[rng.choice(rows)] for _ in range(4)], {"exact": rows}, 200
     )
-    assert exact(pointer, rows, Encoded(pointer.reader.tower)) == 1
+    assert exact(pointer, rows) == 1
     assert all(torch.equal(one, other.float()) for one, other in
                zip((w.to(w2.dtype).float() for w, w2 in zip(tower, pointer.reader.parameters(), strict=True)),
                    pointer.reader.parameters(), strict=True))  # fmt: skip
@@ -104,15 +107,15 @@ def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
 
 def test_texts_without_pictures_go_with_those_that_have_some(pointer):
     rows = [text_row("enter it", [], "Type 'sin(x)'."), *ROWS.values()]
-    losses = pointer.losses(packed([item_of([row], as_pixels) for row in rows]))
-    assert torch.isfinite(losses["reply"]) and exact(pointer, rows, as_pixels) == 0
+    losses = pointer.losses(packed([item_of([row]) for row in rows]))
+    assert torch.isfinite(losses["reply"]) and exact(pointer, rows) == 0
 
 
 def test_what_texts_have_in_common_stands_there_once(pointer):
     rows = [
         text_row(f"first this, then {what}", ["Click 'View'."], f"Click '{what}'.") for what in ("a", "b")
     ]
-    together, alone = packed([item_of(rows, as_pixels)]), packed([item_of(rows[:1], as_pixels)])
+    together, alone = packed([item_of(rows)]), packed([item_of(rows[:1])])
     text = processor().tokenizer.decode(together.shared.ids[0])
     assert text.endswith("first this, then ") and len(alone.asked.ids[0]) < len(together.asked.ids[0])
     with torch.no_grad():

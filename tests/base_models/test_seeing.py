@@ -24,6 +24,7 @@ from base_models.seeing import (
     letters_of_patches,
     letters_right,
     normalised,
+    stacked,
     symbol,
     train,
     train_letters,
@@ -50,7 +51,7 @@ def test_the_plain_tower_has_the_features_of_transformers(network, width, height
     tower = Tower()
     network.model.visual.load_state_dict(tower.state_dict())
     pages = [draw_crop(NAMES, Random(i), 0.5, (336, 252))[0] for i in range(2)]
-    pixels = normalised([page[-height:, -width:] for page in pages])
+    pixels = normalised(stacked([page[-height:, -width:] for page in pages]))
     rows, columns = height // TOKEN, width // TOKEN
     tiles = pixels.view(2, 3, rows, MERGE, PATCH, columns, MERGE, PATCH).permute(0, 2, 5, 3, 6, 1, 4, 7)
     grid = torch.tensor([[1, rows * MERGE, columns * MERGE]] * 2)
@@ -271,10 +272,10 @@ def test_what_reading_has_trained_changes_at_a_share_of_the_rate(tmp_path, monke
     pages, slow = [asking.draw(rng, (168, 84)) for _ in range(2)], slow_of(pointer)
     before = {weight: weight.detach().clone() for weight in pointer.parameters()}
 
-    def loss_of(_: Random):
-        return weighted(pointer.losses(asking.pack(pages)))
+    def loss_of(batch):
+        return weighted(pointer.losses(batch))
 
-    train(tmp_path, "pointing", pointer, loss_of, dict, 1, 1e-2, 0, slow, 0.2)
+    train(tmp_path, "pointing", pointer, lambda _: asking.pack(pages), loss_of, dict, 1, 1e-2, 0, slow, 0.2)
     moved = {weight: (weight - old).abs().max().item() for weight, old in before.items()}
     most = [max(moved[weight] for weight in part) for part in (slow, before.keys() - slow)]
     assert 0 < most[0] == pytest.approx(0.2 * most[1], rel=0.1)
