@@ -82,28 +82,40 @@ def item_of(rows: Rows) -> Item:
     begin = len(before) + len(marker) if marker else len(first)
     prompts = [_encode(text[begin:]) for text in texts]
     common = len(commonprefix([prompt[:-1] for prompt in prompts]))
-    at = len(shared[-1])
+    starts = _starts(shared)
+    at = _length(shared) - (_length(shared[:1]) if starts else 0)  # counted from the first picture
     shared[-1] += prompts[0][:common]
     questions = []
     for row, text, prompt in zip(rows, texts, prompts, strict=True):
         end = _processor().tokenizer.eos_token if row.whole else ""
-        look = _looked(row) | ({0: row.look} if row.look else {})
-        spell = _lettered(row) if marker else _spelled(row, text[begin:], at, common)
+        look = _looked(row, starts) | ({0: [starts[-1] + token for token in row.look]} if row.look else {})
+        spell = _lettered(row, starts) | _spelled(row, text[begin:], at, common)
         questions.append(Question(prompt[common:], _encode(row.reply + end), find=look, spell=spell))
     return Item(shared, questions)
 
 
-def _looked(row: Row) -> dict[int, Sequence[int]]:
-    """By tokens of a reply those of the picture that show what is read next."""
+def _length(shared: Sequence[list[int] | Shown]) -> int:
+    return sum(np.prod(part.grid) if isinstance(part, Shown) else len(part) for part in shared)
+
+
+def _starts(shared: Sequence[list[int] | Shown]) -> list[int]:
+    """Where the tokens of each picture begin, counted from the first one."""
+    first = len(shared[0])
+    return [_length(shared[:i]) - first for i, part in enumerate(shared) if isinstance(part, Shown)]
+
+
+def _looked(row: Row, starts: Sequence[int]) -> dict[int, Sequence[int]]:
+    """By tokens of a reply those of the pictures that show what is read next."""
     begins = _begins(row.reply) if row.read else {}
-    return {begins[at] - 1: tokens for first, length, tokens in row.read if tokens
+    return {begins[at] - 1: [starts[picture] + token for token in tokens]
+            for first, length, tokens, picture in row.read if tokens
             for at in range(first, first + length) if at in begins}  # fmt: skip
 
 
-def _lettered(row: Row) -> dict[int, list[int]]:
-    """By tokens of a reply that of the picture which shows the letter that follows."""
+def _lettered(row: Row, starts: Sequence[int]) -> dict[int, list[int]]:
+    """By tokens of a reply that of the last picture which shows the letter that follows."""
     begins = _begins(row.reply) if row.letters else {}
-    return {begins[at] - 1: [token] for at, token in row.letters if at in begins}
+    return {begins[at] - 1: [starts[-1] + token] for at, token in row.letters if at in begins}
 
 
 def _begins(text: str) -> dict[int, int]:
@@ -119,7 +131,7 @@ def _spelled(row: Row, prompt: str, first: int, common: int) -> dict[int, list[i
     """
     if not row.copied:
         return {}
-    (text,) = (part["text"] for message in row.messages for part in message["content"])
+    *_, text = (part.get("text") for message in row.messages for part in message["content"])
     offset, ends = prompt.index(text), (_begins(row.reply), _begins(prompt))
     spelled: dict[int, list[int]] = defaultdict(list)
     for in_reply, in_text, length in row.copied:

@@ -22,8 +22,8 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-# by tokens of a reply, the tokens of the last picture to look at; where there is none, those of the text, and
-# ~n for token n of the question itself
+# by tokens of a reply, the tokens to look at: of what is shared, counted from the first picture on (without one,
+# from the beginning), and ~n for token n of the question itself
 Looks = Mapping[int, Sequence[int]]
 
 
@@ -159,7 +159,7 @@ def pack(items: Sequence[Item], image: int, padding: int) -> Packed:
 
     def looks(name: str) -> tuple[Tensor, Tensor]:
         found = [
-            (m, len(question.prompt) + at, prefixes[i].begins[-1] if prefixes[i].begins else 0, tokens)
+            (m, len(question.prompt) + at, prefixes[i].begins[0] if prefixes[i].begins else 0, tokens)
             for m, (i, question) in enumerate(asked)
             for at, tokens in getattr(question, name).items()
         ]

@@ -44,7 +44,7 @@ def part_row(step: Transition, following: Transition | None, rng: Random) -> Row
     picture, elements = (after.crop(box), following.elements) if box else (screen, step.elements)
     begin, read = 0, []
     for text, element in texts(elements := elements_in(elements, box)):
-        read.append((begin, len(text), covered(element, box or (0, 0, *screen.size))))
+        read.append((begin, len(text), covered(element, box or (0, 0, *screen.size)), -1))
         begin += len(text) + len(". ")
     return Row(render(PROMPTS, "reading", picture=picture), description(elements), read=tuple(read))
 
@@ -70,7 +70,7 @@ def _page_row(names: Sequence[str], size: tuple[int, int], rng: Random) -> Row:
             shown.append((int(places[0][1] // TOKEN), places[0][0], text, tokens))
     reply, read, spelled = "", [], []
     for *_, text, tokens in sorted(shown)[:LINES]:
-        read.append((len(reply), len(text), sorted({*tokens})))
+        read.append((len(reply), len(text), sorted({*tokens}), -1))
         spelled += [(len(reply) + i, token) for i, token in enumerate(tokens)]
         reply += f"{text}. "
     picture, is_whole = Image.fromarray(pixels), len(shown) <= LINES

@@ -182,11 +182,11 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
     for _ in range(60):
         row = draw(rng)
         tokens = row.pictures[0].width // TOKEN * (row.pictures[0].height // TOKEN)
-        told = [row.reply[at : at + length] for at, length, _ in row.read]
-        assert f"{'. '.join(told)}." == row.reply and all(max(seen) < tokens for *_, seen in row.read if seen)
+        told = [row.reply[at : at + length] for at, length, *_ in row.read]
+        assert f"{'. '.join(told)}." == row.reply and all(max(seen) < tokens for _, _, seen, _ in row.read if seen)
         question = item_of([row]).questions[0]
         assert len(question.find) >= 0.9 * sum(
-            len(text) for text, (*_, seen) in zip(told, row.read, strict=True) if seen
+            len(text) for text, (_, _, seen, _) in zip(told, row.read, strict=True) if seen
         )
         sizes.add(row.pictures[0].size)
         texts.add(row.reply)
@@ -204,7 +204,7 @@ def test_pages_are_read_out_with_the_place_of_each_letter():
             spell = item_of([row]).questions[0].spell
             assert 0.8 * len(row.letters) < len(spell) <= len(row.letters)  # some tokens have two letters
             assert {*map(len, spell.values())} == {1}
-            of_names = {at + i: tokens for at, length, tokens in row.read for i in range(length)}
+            of_names = {at + i: tokens for at, length, tokens, _ in row.read for i in range(length)}
             assert all(token in of_names[at] for at, token in row.letters)
             across = row.pictures[0].width // TOKEN
             starts = [dict(row.letters)[at] for at, *_ in row.read]
