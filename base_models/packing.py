@@ -22,8 +22,8 @@ from sciencedesk.desk.widgets import HEIGHT, WIDTH
 TOKEN = PATCH * MERGE  # px
 COLUMNS, ROWS = WIDTH // TOKEN, HEIGHT // TOKEN  # of a whole screen
 NOWHERE = -100
-# by tokens of a reply, the tokens to look at: of what is shared, counted from the first picture on (without one,
-# from the beginning), and ~n for token n of the question itself
+# by tokens of a reply, the tokens to look at: of what is shared, from the first picture on (without one, from
+# the beginning), and ~n for token n of the question itself
 Looks = Mapping[int, Sequence[int]]
 
 

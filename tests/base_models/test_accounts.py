@@ -183,7 +183,8 @@ def test_parts_of_screens_are_read_out_as_a_reader_gets_them():
         row = draw(rng)
         tokens = row.pictures[0].width // TOKEN * (row.pictures[0].height // TOKEN)
         told = [row.reply[at : at + length] for at, length, *_ in row.read]
-        assert f"{'. '.join(told)}." == row.reply and all(max(seen) < tokens for _, _, seen, _ in row.read if seen)
+        assert f"{'. '.join(told)}." == row.reply
+        assert all(max(seen) < tokens for _, _, seen, _ in row.read if seen)
         question = item_of([row]).questions[0]
         assert len(question.find) >= 0.9 * sum(
             len(text) for text, (_, _, seen, _) in zip(told, row.read, strict=True) if seen

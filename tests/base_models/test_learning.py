@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -86,6 +88,22 @@ def test_a_picture_is_encoded_once(pointer, monkeypatch):
         pictures = iter(map(picture, seeds))
         encoded(packed([item_of([swap_pictures(row, pictures.__next__)])]))
     assert calls == [2, 1]
+
+
+def test_heads_are_shown_where_to_look_in_either_picture_and_what_to_copy_after_them():
+    plain = planned_row("grid on", ["Click 'View'."], "Click 'Grid'.", picture(1), picture(2))
+    image = processor().tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    text = plain.messages[-1]["content"][-1]["text"]
+    row = replace(plain, read=((0, 1, [5], -2), (7, 1, [9], -1)), copied=((7, text.index("grid"), 4),))
+    batch = packed([item_of([row])])
+    ids = torch.cat((batch.shared.ids[0], batch.asked.ids[0]))
+    pictures = (ids == image).nonzero()[:, 0]
+    begins = [pictures[0].item(), pictures[192].item()]
+    _, where = batch.finding
+    assert [place.nonzero()[:, 0].tolist() for place in where[[0, -1]]] == [[begins[0] + 5], [begins[1] + 9]]
+    _, copied = batch.spelling
+    letters = processor().tokenizer.decode([ids[place.nonzero()[0, 0]] for place in copied])
+    assert letters == "grid"
 
 
 def test_replies_are_learned_and_the_tower_stands_still(tmp_path):
