@@ -55,7 +55,7 @@ docs: $(INSTALLED)  ## build docs/ and a run's notebooks, report and episodes (R
 bench: $(INSTALLED)  ## for maintainers: speed and memory here (ARGS=--apps, --fleet, or '--training --size 3b')
 	@$(PY) -m tools.bench $(ARGS)
 
-base-models: $(INSTALLED)  ## train the laptop's base models from scratch (some hours; replaces data/checkpoints)
+base-models: $(INSTALLED)  ## train the laptop's base models from scratch (half a day or more; replaces data/checkpoints)
 	@$(CODA) reproduce --profile laptop --run base-models --until base_models
 
 $(INSTALLED): pyproject.toml requirements.lock

@@ -1,7 +1,6 @@
 """Batches for training, each drawn from its own number, and brought to where the network is.
 
-On a GPU other processes draw ahead, and a step takes more pictures and texts at once.  Then Qt draws in those
-processes alone: one that is forked from a process that has drawn stands still (seen with Qt 6.9).
+On a GPU other processes draw ahead, and a step takes more pictures and texts at once.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from random import Random
 from typing import Any
 
 import torch
+from PySide6.QtWidgets import QApplication
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
@@ -32,10 +32,15 @@ class _Drawn(Dataset):
 
 
 def batches(draw: Draw, seed: int, steps: range) -> Iterator[Any]:
-    """The batches of these steps, whatever came before: what was interrupted goes on with the same."""
-    how = {"multiprocessing_context": "fork"} if WORKERS else {}
+    """The batches of these steps, whatever came before: what was interrupted goes on with the same.
+
+    Where Qt has drawn in this process it draws them all: one that is forked from it would stand still (seen
+    with Qt 6.9).
+    """
+    workers = 0 if QApplication.instance() else WORKERS
+    how = {"multiprocessing_context": "fork"} if workers else {}
     yield from DataLoader(
-        _Drawn(draw, seed), None, sampler=steps, num_workers=WORKERS, collate_fn=_as_it_is, **how
+        _Drawn(draw, seed), None, sampler=steps, num_workers=workers, collate_fn=_as_it_is, **how
     )
 
 

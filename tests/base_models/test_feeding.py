@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from random import Random
 
@@ -21,9 +22,18 @@ def draw(rng: Random) -> list[float]:
 def test_a_batch_is_drawn_from_its_own_number(workers, monkeypatch):
     whole = [*batches(draw, 7, range(6))]
     monkeypatch.setattr(feeding, "WORKERS", workers)
+    monkeypatch.setattr(feeding.QApplication, "instance", lambda: None)
     assert [*batches(draw, 7, range(4, 6))] == whole[4:]
     assert [*batches(draw, 7, range(6))] == whole and len({*map(tuple, whole)}) == 6
     assert [*batches(draw, 8, range(6))] != whole
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_other_processes_draw_unless_qt_has_drawn_in_this_one(drawn, monkeypatch):
+    monkeypatch.setattr(feeding, "WORKERS", 2)
+    monkeypatch.setattr(feeding.QApplication, "instance", lambda: drawn or None)
+    processes = {*batches(lambda _: os.getpid(), 7, range(8))}
+    assert processes == {os.getpid()} if drawn else len(processes) == 2 and os.getpid() not in processes
 
 
 @dataclass(frozen=True)
