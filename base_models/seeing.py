@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from base_models.feeding import DEVICE, MANY, batches, near
+from base_models.feeding import DEVICE, MANY, Draw, batches, near
 from base_models.journal import Journal
 from base_models.plain import (
     DEVIATION,
@@ -49,7 +49,6 @@ TOWER_RATE = (
 HELD_OUT = 1_000_003  # seed of the crops that measure: words that no training drew
 
 _OF_TOKENS = ("tower.merger.", "merged.")
-Draw = Callable[[Random], Any]  # a batch
 Loss = Callable[[Any], tuple[Tensor, dict[str, Tensor]]]  # of a batch, with its figures
 
 
@@ -264,10 +263,9 @@ def train(
         optimizer.step()
         schedule.step()
         masters.hand_back()
-        averages |= {
-            name: 0.98 * averages.get(name, new) + 0.02 * new
-            for name, new in ((name, figure.detach().float()) for name, figure in figures.items())
-        }
+        for name, figure in figures.items():
+            new = figure.detach().float()
+            averages[name] = 0.98 * averages.get(name, new) + 0.02 * new
         seconds = time.time() - began
         if done % MEASURED == 0 or done == steps:
             told = {name: round(float(average), 4) for name, average in averages.items()}
