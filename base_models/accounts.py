@@ -1,239 +1,137 @@
-"""Attempts in words, as a judge that looks rules on them: what each step changed and what the end shows.
-
-The words are true to what is on the screen; a model reads some letters wrong, and so do those to learn from.
-"""
+"""Attempts as a judge that looks is shown them: by script, by the base planner, and single screens."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
 from random import Random
-from typing import Any
 
 from PIL import Image
 
-from base_models.hindsight import ending, held, reached, reworded, script_verdict, wanted
-from base_models.rows import PROMPTS, Row, description
+from base_models.hindsight import ending, reached, script_verdict, wanted
+from base_models.packing import TOKEN
+from base_models.rows import PROMPTS, Row, Rows, description
+from base_models.rulings import Asked, Part, StateQuestions, comparison, said_of
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import (
     Walk,
+    Walks,
     Window,
-    by_goal,
     opened,
     random_step,
     through_faults,
     window_of,
 )
 from coda_lib.environment import Environment
-from coda_lib.judge import Verdict, account_messages, format_verdict
+from coda_lib.judge import Verdict, account_messages
 from coda_lib.models.reading import NOTHING, Account, changed
 from coda_lib.task import Task, check
-from coda_lib.trajectory import StopReason, Trajectory
+from coda_lib.trajectory import StopReason, Trajectory, decode_image, encode_image
 from sciencedesk.desk.elements import Element
-from sciencedesk.goals import Aim, are_apart, sentence
+from sciencedesk.goals import Aim
 from sciencedesk.perturb import draw_view
 from sciencedesk.script import ScriptError, to_action, to_plan
-from sciencedesk.space import space
 
+_NEAR = 4  # batches of attempts of like length, of which one is drawn
 _SLIPS = (0.0, 0.15, 0.3, 0.5)  # share of random steps, drawn for each attempt
-_MORE = 4  # questions about an attempt, beside its own
-_SELDOM = 0.1  # share of a walk's states
-_PART = re.compile(r"(?!-,|-$)[^, ][^,]*")  # of what is wanted or found, where that is something
-_FOUND = re.compile(r"(?<=\? )([^;?]+)(?= (?:yes|no)(?:;|$))", re.MULTILINE)  # in a reply's line
-_WANTED = re.compile(r"(?:^|(?<=; ))(?:no )?([^;?]+)(?=\? )")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What an attempt is ruled on by, and the judge's reply: what is wanted and found, and the verdict.
-
-    The line 'on? off no; x^2? x^2 yes' puts side by side what is to be compared: a network that gave only
-    what holds accepted answers that differ from it (of what it accepted, told what is truly on the screens,
-    21 % was right in Algebra).
-
-    Without `whole` the reply ends before the redundant steps: the state at the end does not tell them.
-    """
-
-    instruction: str
-    reply: str
-    success: bool
-    whole: bool = True
 
 
 @dataclass(frozen=True)
 class Told:
-    """An attempt in words; the first question is the one that it was made at, and may have an answer."""
+    """An attempt as it is shown; the first question is that of its task, and may have an answer."""
 
     plans: tuple[str, ...]  # with the one that ended the attempt
-    changes: tuple[str, ...]
-    end: str
+    changes: tuple[bytes | None, ...]  # PNG of the part that each step changed
+    end: bytes  # PNG of the last screen
     answer: str | None
     questions: tuple[Asked, ...]
+    length: int  # tokens of the pictures and letters of the plans
 
     @property
     def success(self) -> bool:
         return self.questions[0].success
 
     @property
-    def length(self) -> int:
-        """Letters of plans, changes, end and questions."""
-        asked = (question.instruction for question in self.questions)
-        return sum(map(len, (*self.plans, *self.changes, self.end, *asked)))
-
-    @property
-    def longest(self) -> int:
-        """Letters of its longest question with the reply."""
-        return max(len(question.instruction + question.reply) for question in self.questions)
+    def account(self) -> Account:
+        changes = (decode_image(png) if png else NOTHING for png in self.changes)
+        return Account(tuple(changes), decode_image(self.end))
 
     @property
     def rows(self) -> list[Row]:
         """A row for each question, alike up to the instruction."""
-        account, answers = Account(self.changes, self.end), [self.answer, *[None] * len(self.questions)]
+        account, answers = self.account, [self.answer, *[None] * len(self.questions)]
         rows = []
         for question, answer in zip(self.questions, answers, strict=False):
             messages = account_messages(question.instruction, self.plans, account, answer, PROMPTS)
-            copied = _copied(question, messages[-1]["content"][0]["text"])
-            rows.append(Row(messages, question.reply, question.whole, copied=copied))
+            copied = question.copied(messages[-1]["content"][-1]["text"])
+            rows.append(Row(messages, question.reply, question.whole, read=question.read, copied=copied))
         return rows
 
 
-def _copied(question: Asked, text: str) -> tuple[tuple[int, int, int], ...]:
-    """What a reply says is found, wherever the account says so as a word of its own, and what is wanted.
-
-    That is copied from the instruction or the answer, which stand after the account.
-    """
-    line, after = question.reply.partition("\n")[0], text.rindex(question.instruction)
-    told, asked = text[:after], text[after:]
-    places = [(_FOUND, told, 0), (_WANTED, asked, after)]
-    return tuple(
-        (whole.start(1) + part.start(), begin + first, last - first)
-        for pattern, source, begin in places for whole in pattern.finditer(line)
-        for part in _PART.finditer(whole[1]) for first, last in places_of(part.group(), source)
-    )  # fmt: skip
-
-
-def derived(question: Asked) -> set[str]:
-    """What a question wants and does not name, in small letters."""
-    line, named = question.reply.partition("\n")[0].lower(), question.instruction.lower()
-    parts = (part.group() for whole in _WANTED.finditer(line) for part in _PART.finditer(whole[1]))
-    return {part for part in parts if part not in named}
-
-
-def found_as(line: str, change: Callable[[str], str]) -> str:
-    """The line of a reply, or the reply, with each thing that is found changed."""
-    return _FOUND.sub(lambda found: _PART.sub(lambda part: change(part.group()), found[1]), line)
-
-
-def places_of(text: str, said: str) -> Iterator[tuple[int, int]]:
-    """Where a text stands as a word of its own."""
-    return (found.span() for found in _word(text).finditer(said))
-
-
-def _word(text: str) -> re.Pattern[str]:
-    """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5', but '08' is of a date."""
-    word = re.escape(text)
-    alone = rf"(?<![^\s'\"]){word}(?!\.?[^\s.,:;'\"]|:\S)"
-    of_date = rf"|{word}(?=-\d\d-\d)|(?<=\d{{4}}-){word}(?=-\d)|(?<=\d{{4}}-\d\d-){word}(?!\d)"
-    return re.compile(alone + of_date if text.isdigit() and len(text) > 1 else alone)
-
-
-class StateQuestions:
-    """Draws what else an attempt could have been made at, from how often each aim holds in a walk.
-
-    Yes and no are about equally often the answer to each: otherwise its words would tell the answer, and a
-    model would learn not to look (Goyal et al., arXiv 1612.00837).
-    """
-
-    def __init__(self, walk: Walk):
-        self.space = space(walk[0].app)
-        groups = [aims for aims in by_goal(walk[0].app).values() if not aims[0].goal.ask]
-        self.aims = [aim for aims in groups for aim in aims]
-        sample = walk[:: max(1, len(walk) // 500)]
-        self.rates: list[float] = []  # seldom reached values of a goal count alike
-        for aims in groups:
-            rates = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
-            seldom = [rate for rate in rates if rate < _SELDOM]
-            self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
-
-    def draw(self, state: Mapping[str, Any], said: str, rng: Random, whole: bool = False) -> list[Asked]:
-        """Up to `_MORE` questions that what is `said` of a state answers, three in ten for two things.
-
-        The `whole` replies are those to an attempt without steps.
-        """
-        holds, more = [reached(aim, state) for aim in self.aims], {}
-        holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
-        for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
-            if rng.random() * (rate if success else 1 - rate) > min(rate, 1 - rate):
-                continue
-            parts = [aim]
-            others = [other for other in holding if are_apart([aim.goal, other.goal])]
-            if others and rng.random() < 0.3:
-                pair = rng.sample([aim, rng.choice(others)], 2)
-                parts = parts if self.space.is_committed(pair) else pair
-            shown = [part.group() for one in parts for part in _PART.finditer(held(one, state, brief=False))]
-            if shown and all(part in said for part in shown):
-                text = sentence([reworded(part, rng) for part in parts])
-                verdict = Verdict(success, first_error_step=None if success else 1)
-                lines = [_compared(part, wanted(part), state, said, reached(part, state)) for part in parts]
-                reply = _reply(lines, verdict, whole)
-                more[text] = Asked(text, reply, success, whole)
-        return rng.sample(list(more.values()), min(len(more), _MORE))
-
-
-def _compared(aim: Aim, asked: str, state: Mapping[str, Any], said: str, success: bool) -> str:
-    """What is asked for, what of it holds, as far as that is said, and whether it is the same."""
-
-    def said_as(part: re.Match[str]) -> str:
-        # a value may have another name than its word, and months of a date have two digits
-        ways = (part[0], str(aim.goal.values.get(part[0], part[0])), part[0].zfill(2))
-        chosen = re.search(rf"(?<!\S){re.escape(part[0])}(?=(?: \w+)?:? on\b)", said, re.IGNORECASE)
-        return next((way for way in ways if _word(way).search(said)), chosen[0] if chosen else NOTHING)
-
-    return f"{asked}? {_PART.sub(said_as, held(aim, state))} {'yes' if success else 'no'}"
-
-
-def _reply(compared: Sequence[str], verdict: Verdict, whole: bool = True) -> str:
-    """What is wanted and found, and the verdict."""
-    reply = f"{'; '.join(compared)}\n{format_verdict(verdict, details=False)}"
-    return reply if whole else reply.partition('"Redundant"')[0]
-
-
 class Witness:
-    """Tells what steps change in a window, from its elements in the part that a judge's reader would see."""
+    """Keeps what steps change in a window, as a judge is shown it, with the elements there."""
 
     def __init__(self, desk: Window):
         self.desk, self.seen = desk, Image.fromarray(desk.screenshot())
-        self.changes: list[str] = []
+        self.changes: list[Part | None] = []
 
     def look(self) -> None:
         """After a step."""
         before, self.seen = self.seen, Image.fromarray(self.desk.screenshot())
         box = changed(before, self.seen)
-        self.changes.append(self.within(box) if box else NOTHING)
+        self.changes.append(self._part(box) if box else None)
 
-    def within(self, box: Sequence[int] | None = None) -> str:
-        """The texts of a part of the screen, or of all of it."""
-        return within(self.desk.elements(), box)
+    @property
+    def end(self) -> Part:
+        return self._part((0, 0, *self.seen.size))
+
+    @property
+    def shown(self) -> list[Part]:
+        """All that there is to see, in order."""
+        return [*filter(None, self.changes), self.end]
+
+    def _part(self, box: tuple[int, int, int, int]) -> Part:
+        return Part(encode_image(self.seen.crop(box)), box, elements_in(self.desk.elements(), box))
 
 
-def within(elements: Sequence[Element], box: Sequence[int] | None) -> str:
-    """The texts of elements of a part of the screen, or of all of it."""
-    return description(elements_in(elements, box))
-
-
-def elements_in(elements: Sequence[Element], box: Sequence[int] | None) -> Sequence[Element]:
-    """Those whose middles lie in a box (left, top, right, bottom) in px, or all."""
-    if not box:
-        return elements
+def elements_in(elements: Sequence[Element], box: Sequence[int]) -> Sequence[Element]:
+    """Those whose middles lie in a box (left, top, right, bottom) in px."""
     middles = ((e, e.box[0] + e.box[2] / 2, e.box[1] + e.box[3] / 2) for e in elements)
     return [e for e, x, y in middles if box[0] <= x < box[2] and box[1] <= y < box[3]]
 
 
+def told_screens(walk: Walk, count: int, seed: int | str) -> list[Told]:
+    """At most `count` screens of a walk, each with what could be asked."""
+    draw, rng = screen_sampler([walk]), Random(f"screens {walk[0].app} {seed}")
+    return [told for told in (draw(rng) for _ in range(count)) if told]
+
+
+def screen_sampler(walks: Walks) -> Callable[[Random], Told | None]:
+    """Single screens as attempts without steps, which cost less; None where there is nothing to ask."""
+    asking = [(StateQuestions(walk), walk) for walk in walks]
+
+    def draw(rng: Random) -> Told | None:
+        questions, walk = rng.choice(asking)
+        step = rng.choice(walk)
+        end = Part(step.screen, (0, 0, *decode_image(step.screen).size), step.elements)
+        asked = questions.draw(step.before, [end], rng)
+        return (
+            Told(("DONE",), (), step.screen, None, tuple(asked), _length(["DONE"], [end])) if asked else None
+        )
+
+    return draw
+
+
+def _length(plans: Sequence[str], shown: Sequence[Part]) -> int:
+    areas = ((right - left) * (bottom - top) for left, top, right, bottom in (part.box for part in shown))
+    return sum(map(len, plans)) + sum(area // TOKEN**2 for area in areas)
+
+
 def told_attempts(walk: Walk, count: int, seed: int | str) -> list[Told]:
-    """`count` attempts at the judge's tasks in the application of a walk; faults as in `through_faults`.
+    """`count` attempts by script at the judge's tasks in a walk's application; faults as in `through_faults`.
 
     They start perturbed as in the train region.  A third ask for one thing, half for two, the rest for three.
     All failed ones stay: a judge that is used to success believes in it.
@@ -279,20 +177,20 @@ def _told(
     task: Task, parts: Sequence[Aim], verdict: Verdict, witness: Witness, plans: Sequence[str],
     answer: str | None, further: StateQuestions, rng: Random,
 ) -> Told:  # fmt: skip
-    changes, end, state = tuple(witness.changes), witness.within(), witness.desk.state()
-    said = " ".join((*changes, end))
+    shown, state = witness.shown, witness.desk.state()
+    said = said_of(shown)
     asked = replace(task, evaluate=tuple(item for item in task.evaluate if item["type"] != "state"))
     compared = []
     for aim in parts:
         if aim.goal.ask:
             success = check(asked, state, StopReason.ANS, answer)
-            compared.append(_compared(aim, answer or NOTHING, state, said, success))
+            compared.append(comparison(aim, answer or NOTHING, state, said, success))
         else:
-            compared.append(_compared(aim, wanted(aim), state, said, reached(aim, state)))
-    reply = _reply(compared, verdict)
-    others = (one for one in further.draw(state, said, rng) if one.instruction != task.instruction)
-    questions = (Asked(task.instruction, reply, verdict.correct), *others)
-    return Told(tuple(plans), changes, end, answer, questions)
+            compared.append(comparison(aim, wanted(aim), state, said, reached(aim, state)))
+    others = (one for one in further.draw(state, shown, rng) if one.instruction != task.instruction)
+    questions = (Asked.about(task.instruction, compared, verdict, shown), *others)
+    changes = tuple(part and part.picture for part in witness.changes)
+    return Told(tuple(plans), changes, shown[-1].picture, answer, questions, _length(plans, shown))
 
 
 def _play(
@@ -320,7 +218,9 @@ def _play(
             answer = step["answer"]
             if rng.random() < 0.3:  # another value on the screen, or of another question
                 asked = [task.ans for _, task in others if task.ans]
-                answer = rng.choice(rng.choice((re.findall(r"[\w.-]+", witness.within()), asked)) or [answer])
+                answer = rng.choice(
+                    rng.choice((re.findall(r"[\w.-]+", description(desk.elements())), asked)) or [answer]
+                )
             break
         desk.perform(action)
         witness.look()
@@ -345,3 +245,22 @@ def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) ->
         missing = rng.randrange(len(parts))
         return [step for i, aim in enumerate(parts) if i != missing for step in aim.solution]
     return [*task.solution] * (2 if dice > 0.92 else 1)
+
+
+def ruling_sampler(pools: Sequence[Sequence[Told]], length: int) -> Callable[[Random], list[Rows]]:
+    """Batches of attempts to rule on, from each pool equally often.
+
+    Those of a batch are of like length, or half of it were padding; they are as many as have some `length`
+    (tokens and letters) together.
+    """
+    sorted_pools = [sorted(pool, key=lambda told: told.length) for pool in pools if pool]
+
+    def draw(rng: Random) -> list[Rows]:
+        pool = rng.choice(sorted_pools)
+        at = rng.randrange(len(pool))
+        batch = min(len(pool), max(1, length // pool[at].length))
+        near = min(len(pool), _NEAR * batch)
+        first = min(max(0, at - near // 2), len(pool) - near)
+        return [told.rows for told in rng.sample(pool[first : first + near], batch)]
+
+    return draw

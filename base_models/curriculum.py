@@ -6,13 +6,14 @@ Each stage goes on where it was interrupted, and begins with what the one before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
 import torch
 
-from base_models.accounts import Told
+from base_models.accounts import Told, ruling_sampler
 from base_models.feeding import MANY
 from base_models.hindsight import planner_row, reading
 from base_models.learning import train_language
@@ -20,8 +21,6 @@ from base_models.letters import processor
 from base_models.network import Pointer
 from base_models.planning import Demonstrations, Taught, planner_sampler, text_sampler
 from base_models.pointing import train_pointing, train_screens
-from base_models.rows import Row, Rows
-from base_models.rulings import page_rows, part_sampler, ruling_sampler
 from base_models.seeing import HELD_OUT, train_letters, train_tokens
 from base_models.walks import Walks, names, shown_names, typed_words
 
@@ -29,10 +28,8 @@ LONGEST = 24  # letters of a name that a page has room for
 
 EXECUTOR_HELD = 60  # screens of an application behind each figure of the executor's curve
 SEED = 7  # of the first weights of a language model
-TEXTS, SCENES, PARTS = 32, 6, 8  # rows, pairs of screens or parts of them a step
-LETTERS = 5_000  # of the attempts and questions that are ruled on in a step
-READ = 0.5  # of the steps on rulings: pictures to read out instead
-PAGES = 0.5  # of these: pages of names
+TEXTS, SCENES = 32, 6  # rows or pairs of screens a step
+LENGTH = 2_400  # tokens of pictures and letters of plans that are ruled on in a step
 
 
 @dataclass(frozen=True)
@@ -42,9 +39,8 @@ class Roles:
     executor: int = 23_000
     how_tos: int = 4_500
     planner: int = 9_000
-    parts: int = 8_000
-    rulings: int = 16_000
-    tuning: int = 3_000  # of the judge, on the base planner's attempts too
+    base_judge: int = 16_000
+    judge: int = 8_000  # on the base planner's attempts too
     held: int = 200  # rows behind each figure of a learning curve
 
 
@@ -129,34 +125,17 @@ def train_planner(
 
 
 def train_judge(
-    folder: Path, pointer: Pointer, walks: Walks, unseen: Walks, attempts: Sequence[Sequence[Told]],
-    steps: Roles, name: str = "base_judge",
+    folder: Path, pointer: Pointer, pools: Sequence[Sequence[Told]], unseen: Sequence[Told], held: int,
+    steps: int, name: str = "base_judge",
 ) -> None:  # fmt: skip
-    """Teach a network that sees and reads to read pictures out, then to rule on attempts in words.
+    """Teach a network that reads answers to rule on attempts.
 
-    Reading goes on beside rulings, or it is unlearned.  Writes the state and the learning curve of both
-    stages, and NAME.safetensors.
+    The learning curve has the shares of exact replies to `held` `unseen` attempts, with their own pictures
+    and with those of another.  Writes the state and the curve, and NAME.safetensors.
     """
-    apps, rng = [walk[0].app for walk in walks], Random(HELD_OUT)
-    draw_part, draw_unseen = part_sampler(walks), part_sampler(unseen)
-    read = [draw_unseen(rng) for _ in range(steps.held)]
-
-    known = known_names(walks)
-
-    def parts(rng: Random) -> list[list[Row]]:
-        if rng.random() < PAGES:
-            return [[row] for row in page_rows(known, rng)]
-        return [[draw_part(rng)] for _ in range(MANY * PARTS)]
-
-    train_language(folder, f"{name}_parts", pointer, parts, {"read": read}, steps.parts)
-    counts = [min(steps.held // len(apps), len(of_app) // 2) for of_app in attempts]
-    parts_of = [(of_app[:count], of_app[count:]) for of_app, count in zip(attempts, counts, strict=True)]
-    ruled = [told.rows[0] for kept, _ in parts_of for told in kept]
-    draw = ruling_sampler(walks, [learned for _, learned in parts_of], MANY * LETTERS)
-    held = {"ruled": ruled, "read": read}
-
-    def both(rng: Random) -> Sequence[Rows]:
-        return (parts if rng.random() < READ else draw)(rng)
-
-    train_language(folder, f"{name}_rulings", pointer, both, held, steps.rulings)
+    own = unseen[:held]
+    other = [replace(told, changes=shown.changes, end=shown.end) for told, shown in pairwise([*own, own[0]])]
+    figures = {"own": [told.rows[0] for told in own], "other": [told.rows[0] for told in other]}
+    draw = ruling_sampler(pools, MANY * LENGTH)
+    train_language(folder, name, pointer, draw, figures, steps)
     pointer.write(folder / f"{name}.safetensors")

@@ -14,10 +14,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from base_models.accounts import Asked, Told, told_attempts, told_rollouts
+from base_models.accounts import Told, told_attempts, told_rollouts, told_screens
 from base_models.curriculum import Roles, Steps
 from base_models.hindsight import Hindsight
 from base_models.planning import lessons
+from base_models.rulings import Asked
 from base_models.store import cached
 from base_models.training_tasks import demonstrations, development_tasks, judge_tasks
 from base_models.walks import Made, Transition, Walks, collect, opened
@@ -44,7 +45,8 @@ class Recipe:
     test_walk: int = 600  # steps of other walks, for the figures
     demonstrations: int = 1_500  # an application
     shown: int = 40  # demonstrations at tasks of the development region, for the figures
-    told: int = 6_000  # attempts in words an application
+    told: int = 2_500  # attempts an application for the judge
+    screens: int = 2_500  # single screens of an application for the judge
     rollouts: int = 400  # tasks of the judge an application that the base planner tries
     unseen: int = 200  # tasks of the development region an application, for the judges' figures
     tries: int = 2  # episodes at each
@@ -71,9 +73,10 @@ class Recipe:
 
 
 DESKTOP = Recipe(  # begins with ScienceDesk's network that sees
-    walk=6_000, test_walk=800, demonstrations=300, shown=15, told=300, rollouts=50, unseen=30, samples=100,
+    walk=6_000, test_walk=800, demonstrations=300, shown=15, told=300, screens=2_500,
+    rollouts=50, unseen=30, samples=100,
     seeing=Steps(letters=0, tokens=0, pointing=0, screens=10_000),
-    roles=Roles(executor=10_000, how_tos=2_000, planner=6_000, parts=4_000, rulings=4_000, tuning=1_000),
+    roles=Roles(executor=10_000, how_tos=2_000, planner=6_000, base_judge=6_000, judge=3_000),
 )  # fmt: skip
 # of a real application in one file, so that what is interrupted loses a few minutes
 _PIECES = {"walks": 500, "test_walks": 500, "demonstrations": 50, "shown": 15, "told": 100}
@@ -161,7 +164,7 @@ class Data:
 
     @property
     def told(self) -> list[list[Told]]:
-        """Attempts in words by script, with random steps."""
+        """Attempts by script, with random steps."""
         known = dict(zip(self.apps, self.walks, strict=True))
 
         def make(app: str, count: int, seed: int | str) -> list[Told]:
@@ -169,8 +172,13 @@ class Data:
 
         return self._made("told", self.recipe.told, SEED, make)
 
+    @property
+    def told_screens(self) -> list[list[Told]]:
+        """Single screens to rule on, which cost less."""
+        return [told_screens(walk, self.recipe.screens, SEED) for walk in self.walks]
+
     def told_rollouts(self) -> list[list[Told]]:
-        """The base planner's rollouts at the judge's tasks, in words."""
+        """The base planner's rollouts at the judge's tasks."""
         made = []
         for app, walk, played in zip(self.apps, self.walks, self.rollouts(), strict=True):
             make = partial(told_rollouts, walk, played, judge_tasks(app))

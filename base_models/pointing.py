@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from base_models.accounts import screen_sampler
 from base_models.feeding import MANY, batches
 from base_models.hindsight import hindsights, solo_row
 from base_models.learning import Encoded, item_of, packed
@@ -25,7 +26,6 @@ from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
 from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
-from base_models.rulings import part_sampler
 from base_models.seeing import (
     HELD_OUT,
     SIZES,
@@ -273,13 +273,13 @@ def train_screens(
 
     `fresh` are applications, whose windows are opened for this.
 
-    Of the others most are pages, so that names stay read; the rest are parts of screens to read out, for they
-    have most letters, and instructions with the next action, in hindsight of one or two steps of a walk, for
-    an executor without a planner.  With a tower that stands `still` a step takes four tenths of the time.
+    Of the others most are pages, so that names stay read; the rest are screens with what a judge is asked of
+    them, and instructions with the next action, in hindsight of one or two steps of a walk, for an executor
+    without a planner.  With a tower that stands `still` a step takes four tenths of the time.
     Writes STAGE.pt and STAGE.jsonl, which has the replies right on `held` screens of `unseen` walks by
     application.
     """
-    decisions, draw_part = [hindsights(walk[0].app, walk) for walk in walks], part_sampler(walks)
+    decisions, draw_asked = [hindsights(walk[0].app, walk) for walk in walks], screen_sampler(walks)
     asking, rng = Asking(names, 0.7), Random(HELD_OUT)
     pages = _drawn(Asking(["x"] * 60, 1.0), SIZES[-1][0], held)
     pointer.reader.requires_grad_(not still)
@@ -298,8 +298,8 @@ def train_screens(
         elif dice < 0.8:
             size, count = draw_size(rng)
             items = [asking.draw(rng, size).item for _ in range(count)]
-        elif dice < 0.92:
-            items = [item_of([draw_part(rng)]) for _ in range(screens)]
+        elif dice < 0.92 and (told := list(filter(None, (draw_asked(rng) for _ in range(screens))))):
+            items = [item_of(one.rows) for one in told]
         else:
             items = [item_of([solo_row(rng.choice(rng.choice(decisions)))]) for _ in range(screens)]
         return packed(items)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -17,11 +18,12 @@ from base_models.curriculum import train_executor, train_judge, train_planner, t
 from base_models.data import SEED, Data, Recipe, are_real
 from base_models.hindsight import planner_row
 from base_models.network import Pointer
-from base_models.rows import PROMPTS, executor_row
+from base_models.rows import executor_row
 from base_models.walks import typed_words
 from coda_lib.files import read_json, write_json, write_text
-from coda_lib.judge import SAMPLING, Judge, Rule, model_reader
+from coda_lib.judge import SAMPLING, Judge, Rule
 from coda_lib.models.local import LocalModel
+from coda_lib.models.reading import pictured
 from coda_lib.paths import CHECKPOINTS
 from coda_study.evaluation.paper import load_deviations
 from coda_study.owned import replaced_folder
@@ -87,12 +89,8 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
             elif role == "planner":
                 train_planner(data.folder, pointer, data.walks, data.test_walks, data.demonstrations,
                               data.shown, data.taught, recipe.roles)  # fmt: skip
-            elif role == "base_judge":
-                train_judge(data.folder, pointer, data.walks, data.test_walks, data.told, recipe.roles)
-            elif role == "judge":
-                both = [told + seen for told, seen in zip(data.told, data.told_rollouts(), strict=True)]
-                tuning = replace(recipe.roles, parts=0, rulings=recipe.roles.tuning)
-                train_judge(data.folder, pointer, data.walks, data.test_walks, both, tuning, role)
+            else:
+                learn_to_judge(data, pointer, role)
         Pointer.load(weights).publish(folder)
         write_json(done, [asdict(figure) for figure in measured(data, role)])
     figures = [cards.Figure(**figure) for figure in read_json(done)]
@@ -100,12 +98,21 @@ def trained(data: Data, role: str) -> list[cards.Figure]:
     return figures
 
 
+def learn_to_judge(data: Data, pointer: Pointer, role: str) -> None:
+    """Attempts by script and single screens; of the judge that is tuned, the base planner's attempts too."""
+    played = data.told_rollouts() if role == "judge" else []
+    pools = [list(chain.from_iterable(of_kind)) for of_kind in (data.told, data.told_screens, played)]
+    held, steps = data.recipe.roles.held, vars(data.recipe.roles)[role]
+    Random(SEED).shuffle(pools[0])
+    pools[0], unseen = pools[0][held:], pools[0][:held]
+    train_judge(data.folder, pointer, pools, unseen, held, steps, role)
+
+
 def measured(data: Data, role: str) -> list[cards.Figure]:
     """The figures of a role on screens, steps and rollouts that no training saw; judges give one vote."""
     model, most, rng = LocalModel(data.folder / role, device="cpu"), data.recipe.samples, Random(SEED)
     if "judge" in role:
-        reader = model_reader(model, GREEDY_VOTE, PROMPTS)
-        judge = Judge(model, GREEDY_VOTE, votes=1, rule=ONE_VOTE, reader=reader)
+        judge = Judge(model, GREEDY_VOTE, votes=1, rule=ONE_VOTE, accounts=pictured)
         return cards.ruled(judge, [rollout for of_app in data.rollouts(unseen=True) for rollout in of_app])
     known = {transition.screen for walk in data.walks for transition in walk}
     asked = cards.questions(data.test_walks, known, most, rng)
@@ -135,7 +142,7 @@ def card(role: str, figures: Sequence[cards.Figure], data: Data) -> str:
     name, real = role.replace("_", " "), are_real(data.apps)
     where = ", ".join(data.apps) if real else "ScienceDesk"
     stages = {"executor": (*vars(data.recipe.seeing), "executor"), "planner": ("how_tos", "planner"),
-              "base_judge": ("parts", "rulings"), "judge": ("tuning",)}[role]  # fmt: skip
+              "base_judge": ("base_judge",), "judge": ("judge",)}[role]  # fmt: skip
     counts = vars(data.recipe.seeing) | vars(data.recipe.roles)
     steps = ", ".join(f"{stage.replace('_', ' ')} {counts[stage]:,}" for stage in stages if stage != "held")
     gap = f" It is taught the goals of split {data.recipe.split} (`data/tasks/knowledge.yaml`)." * (

@@ -29,7 +29,6 @@ from sciencedesk.script import action_of, to_plan
 SIZE = (WIDTH, HEIGHT)
 PROMPTS = "compact"
 MOVING = ("row", "target", "slider")  # roles of what has no usual place
-READING = "What is on the screen?"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789+-*/^()=. "
 
 

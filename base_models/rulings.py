@@ -1,214 +1,158 @@
-"""Rows for a judge that looks: parts of screens to read out, and attempts in words to rule on.
+"""What a judge that looks is asked about an attempt or a state, and its replies.
 
-A reader gets some letters wrong, and so do the accounts to learn from; names are compared, not known.
+A reply says what is wanted, what of it is found, and whether that is the same.  Heads that point are shown
+where it is found, in whichever picture; heads that read, where what is wanted stands in the instruction.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
-from functools import cache, lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
+from typing import Any
 
-from PIL import Image
+from base_models.hindsight import held, reached, reworded, wanted
+from base_models.rows import covered, description, texts
+from base_models.walks import Walk, by_goal
+from coda_lib.judge import Verdict, format_verdict
+from coda_lib.models.reading import NOTHING
+from sciencedesk.desk.elements import Element
+from sciencedesk.goals import Aim, are_apart, sentence
+from sciencedesk.space import space
 
-from base_models.accounts import StateQuestions, Told, derived, elements_in, found_as, places_of
-from base_models.packing import TOKEN
-from base_models.rows import PROMPTS, Row, Rows, covered, description, texts, value_of
-from base_models.seeing import draw_size
-from base_models.synthetic_screens import draw_crop
-from base_models.walks import Transition, Walk, Walks, by_goal
-from coda_lib.models.reading import NOTHING, changed
-from coda_lib.prompts import render
-from coda_lib.trajectory import decode_image
-from sciencedesk.space import FEW
-
-_LIKE = ("iIl1j|!", "hnb", "oO0QDe", "rf", "uvw", "mn", "cea", "sS5", "zZ2", "gq9", "8B", ",.", ":;", "-~_")
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-MISREAD = (0.0, 0.0, 0.01, 0.03)  # share of letters, drawn for each attempt
-_NAMES = tuple(map(re.compile, (r"-?\d+", r"-?\d+\.\d+", r"[a-z]+", r"[^ ]*")))  # kinds of them
-INVENTED, LINES = 0.7, 12  # share of a page's names, and names of it that are read out
-SCREENS = 4_000  # single screens of an application
-_NEAR = 4  # batches of attempts of like length, of which one is drawn
+_MORE = 4  # questions about a state, beside that of an attempt
+_SELDOM = 0.1  # share of a walk's states
+_PART = re.compile(r"(?!-,|-$)[^, ][^,]*")  # of what is wanted or found, where that is something
+_FOUND = re.compile(r"(?<=\? )([^;?]+)(?= (?:yes|no)(?:;|$))", re.MULTILINE)  # in a reply's line
+_WANTED = re.compile(r"(?:^|(?<=; ))(?:no )?([^;?]+)(?=\? )")
 
 
-def part_row(step: Transition, following: Transition | None, rng: Random) -> Row:
-    """A screen to read out, or the part of the next one that a step of a walk changed.
+@dataclass(frozen=True)
+class Part:
+    """A part of the screen that a judge is shown: PNG, box (left, top, right, bottom; px), elements."""
 
-    With where each text is: without that a network spelled what was not there (of unseen parts it read 43 %
-    exactly after 3,000 steps).
+    picture: bytes
+    box: tuple[int, int, int, int]
+    elements: Sequence[Element]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an attempt is ruled on by, and the judge's reply: what is wanted and found, and the verdict.
+
+    The line 'on? off no; x^2? x^2 yes' puts side by side what is to be compared: a network that gave only
+    what holds accepted answers that differ from it (of what it accepted, told what is truly on the screens,
+    21 % was right in Algebra).
+
+    Without `whole` the reply ends before the redundant steps: the state at the end does not tell them.
+    `read` is as of a row: where what is found is seen.
     """
-    screen, after = decode_image(step.screen), decode_image(step.next_screen)
-    box = changed(screen, after) if following and rng.random() < 0.7 else None
-    picture, elements = (after.crop(box), following.elements) if box else (screen, step.elements)
-    begin, read = 0, []
-    for text, element in texts(elements := elements_in(elements, box)):
-        read.append((begin, len(text), covered(element, box or (0, 0, *screen.size)), -1))
-        begin += len(text) + len(". ")
-    return Row(render(PROMPTS, "reading", picture=picture), description(elements), read=tuple(read))
+
+    instruction: str
+    reply: str
+    success: bool
+    whole: bool = True
+    read: tuple[tuple[int, int, tuple[int, ...], int], ...] = ()
+
+    @classmethod
+    def about(
+        cls, instruction: str, compared: Sequence[str], verdict: Verdict, shown: Sequence[Part],
+        whole: bool = True,
+    ) -> Asked:  # fmt: skip
+        """The question with its reply about what is shown."""
+        reply = f"{'; '.join(compared)}\n{format_verdict(verdict, details=False)}"
+        reply = reply if whole else reply.partition('"Redundant"')[0]
+        return cls(instruction, reply, verdict.correct, whole, _read(reply, shown))
+
+    def copied(self, text: str) -> tuple[tuple[int, int, int], ...]:
+        """Where what is wanted stands in the end of a prompt, which has the instruction and the answer."""
+        line = self.reply.partition("\n")[0]
+        return tuple(
+            (whole.start(1) + part.start(), first, last - first)
+            for whole in _WANTED.finditer(line)
+            for part in _PART.finditer(whole[1]) for first, last in _places_of(part.group(), text)
+        )  # fmt: skip
 
 
-def page_rows(names: Sequence[str], rng: Random) -> list[Row]:
-    """Pages of names to read out, line by line, most of which mean nothing: what is read is not guessed.
+def said_of(parts: Sequence[Part]) -> str:
+    return " ".join(description(part.elements) for part in parts)
 
-    With each letter's place, and of a long page the first names alone.
+
+def _read(reply: str, shown: Sequence[Part]) -> tuple[tuple[int, int, tuple[int, ...], int], ...]:
+    """Where what a reply's line says is found is seen: in the last of the parts that show it."""
+    line, read = reply.partition("\n")[0], []
+    said = [(number, part, texts(part.elements)) for number, part in enumerate(shown, -len(shown))]
+    for whole in _FOUND.finditer(line):
+        for found in _PART.finditer(whole[1]):
+            word = _word(found.group())
+            places = [(covered(element, part.box), number) for number, part, lines in reversed(said)
+                      for text, element in lines if word.search(text)][:1]  # fmt: skip
+            read += [(whole.start(1) + found.start(), len(found.group()), tuple(tokens), number)
+                     for tokens, number in places]  # fmt: skip
+    return tuple(read)
+
+
+def _places_of(text: str, said: str) -> Iterator[tuple[int, int]]:
+    """Where a text stands as a word of its own."""
+    return (found.span() for found in _word(text).finditer(said))
+
+
+def _word(text: str) -> re.Pattern[str]:
+    """The text as a word of its own: 'x^2' is none of '2*x^2', nor '30' of '30.5', but '08' is of a date."""
+    word = re.escape(text)
+    alone = rf"(?<![^\s'\"]){word}(?!\.?[^\s.,:;'\"]|:\S)"
+    of_date = rf"|{word}(?=-\d\d-\d)|(?<=\d{{4}}-){word}(?=-\d)|(?<=\d{{4}}-\d\d-){word}(?!\d)"
+    return re.compile(alone + of_date if text.isdigit() and len(text) > 1 else alone)
+
+
+class StateQuestions:
+    """Draws what else an attempt could have been made at, from how often each aim holds in a walk.
+
+    Yes and no are about equally often the answer to each: otherwise its words would tell the answer, and a
+    model would learn not to look (Goyal et al., arXiv 1612.00837).
     """
-    size, count = draw_size(rng)
-    return [_page_row(names, size, rng) for _ in range(count)]
+
+    def __init__(self, walk: Walk):
+        self.space = space(walk[0].app)
+        groups = [aims for aims in by_goal(walk[0].app).values() if not aims[0].goal.ask]
+        self.aims = [aim for aims in groups for aim in aims]
+        sample = walk[:: max(1, len(walk) // 500)]
+        self.rates: list[float] = []  # seldom reached values of a goal count alike
+        for aims in groups:
+            rates = [sum(reached(aim, t.before) for t in sample) / len(sample) for aim in aims]
+            seldom = [rate for rate in rates if rate < _SELDOM]
+            self.rates += [rate if rate >= _SELDOM else sum(seldom) / len(seldom) for rate in rates]
+
+    def draw(self, state: Mapping[str, Any], parts: Sequence[Part], rng: Random) -> list[Asked]:
+        """Up to `_MORE` questions that what is seen of a state answers, three in ten for two things."""
+        said = said_of(parts)
+        holds, more = [reached(aim, state) for aim in self.aims], {}
+        holding = [aim for aim, success in zip(self.aims, holds, strict=True) if success]
+        for aim, success, rate in zip(self.aims, holds, self.rates, strict=True):
+            if rng.random() * (rate if success else 1 - rate) > min(rate, 1 - rate):
+                continue
+            aims = [aim]
+            others = [other for other in holding if are_apart([aim.goal, other.goal])]
+            if others and rng.random() < 0.3:
+                pair = rng.sample([aim, rng.choice(others)], 2)
+                aims = aims if self.space.is_committed(pair) else pair
+            shown = [part.group() for one in aims for part in _PART.finditer(held(one, state, brief=False))]
+            if shown and all(part in said for part in shown):
+                text = sentence([reworded(one, rng) for one in aims])
+                verdict = Verdict(success, first_error_step=None if success else 1)
+                lines = [comparison(one, wanted(one), state, said, reached(one, state)) for one in aims]
+                more[text] = Asked.about(text, lines, verdict, parts, whole=False)
+        return rng.sample(list(more.values()), min(len(more), _MORE))
 
 
-def _page_row(names: Sequence[str], size: tuple[int, int], rng: Random) -> Row:
-    pixels, elements, letters = draw_crop(names, rng, INVENTED, size)
-    shown, begin, across = [], 0, size[0] // TOKEN
-    for element in elements:
-        text = element.text if value_of(element) else element.name
-        places = letters[begin : begin + len(text)]
-        begin += len(text)
-        if all(0 <= x < size[0] and 0 <= y < size[1] for x, y, _ in places):
-            tokens = [int(y // TOKEN) * across + int(x // TOKEN) for x, y, _ in places]
-            shown.append((int(places[0][1] // TOKEN), places[0][0], text, tokens))
-    reply, read, spelled = "", [], []
-    for *_, text, tokens in sorted(shown)[:LINES]:
-        read.append((len(reply), len(text), sorted({*tokens}), -1))
-        spelled += [(len(reply) + i, token) for i, token in enumerate(tokens)]
-        reply += f"{text}. "
-    picture, is_whole = Image.fromarray(pixels), len(shown) <= LINES
-    messages = render(PROMPTS, "reading", picture=picture)
-    return Row(messages, reply.rstrip(), is_whole, read=tuple(read), letters=tuple(spelled))
+def comparison(aim: Aim, asked: str, state: Mapping[str, Any], said: str, success: bool) -> str:
+    """What is asked for, what of it holds, as far as that is said, and whether it is the same."""
 
+    def said_as(part: re.Match[str]) -> str:
+        # a value may have another name than its word, and months of a date have two digits
+        ways = (part[0], str(aim.goal.values.get(part[0], part[0])), part[0].zfill(2))
+        chosen = re.search(rf"(?<!\S){re.escape(part[0])}(?=(?: \w+)?:? on\b)", said, re.IGNORECASE)
+        return next((way for way in ways if _word(way).search(said)), chosen[0] if chosen else NOTHING)
 
-def part_sampler(walks: Walks) -> Callable[[Random], Row]:
-    """Parts of screens to read out, as a judge's reader gets them."""
-
-    def draw(rng: Random) -> Row:
-        walk = rng.choice(walks)
-        i = rng.randrange(len(walk))
-        following = walk[i + 1] if i + 1 < len(walk) and walk[i + 1].walk == walk[i].walk else None
-        return part_row(walk[i], following, rng)
-
-    return draw
-
-
-def ruling_sampler(
-    walks: Walks, attempts: Sequence[Sequence[Told]], letters: int
-) -> Callable[[Random], list[Rows]]:
-    """Attempts in words to rule on, half of them with other names, with letters that a reader confused.
-
-    Half of the batches are single screens of walks, of which there are more.  Those of a batch are of like
-    length, and so are their questions, or half of it were padding; they are as many as have some number of
-    `letters` together.
-    """
-    apps, rng = [walk[0].app for walk in walks], Random("single screens")
-    alone = [(app, told) for app, walk in zip(apps, walks, strict=True) for told in _screens(walk, rng)]
-    played = [(app, told) for app, of_app in zip(apps, attempts, strict=True) for told in of_app]
-    pools = [sorted(pool, key=lambda one: one[1].length) for pool in (alone, played) if pool]
-
-    def draw(rng: Random) -> list[Rows]:
-        pool = rng.choice(pools)
-        at = rng.randrange(len(pool))
-        batch = min(len(pool), max(1, letters // pool[at][1].length))
-        near = min(len(pool), _NEAR * batch)
-        first = min(max(0, at - near // 2), len(pool) - near)
-        like = sorted(pool[first : first + near], key=lambda one: one[1].longest)
-        first = rng.randrange(near - batch + 1)
-        told = [renamed(one, single_names(app), rng) if rng.random() < 0.5 else one
-                for app, one in like[first : first + batch]]  # fmt: skip
-        return [misread(one, rng).rows for one in told]
-
-    return draw
-
-
-def _screens(walk: Walk, rng: Random) -> Iterator[Told]:
-    """Screens of a walk as attempts without steps, each with what could be asked."""
-    questions = StateQuestions(walk)
-    for step in rng.sample(walk, min(len(walk), SCREENS)):
-        end = description(step.elements)
-        if asked := questions.draw(step.before, end, rng, whole=True):
-            yield Told(("DONE",), (), end, None, tuple(asked))
-
-
-def misread(told: Told, rng: Random) -> Told:
-    """The attempt as a reader that confuses letters would tell it; what is found is copied as it was read."""
-    share = rng.choice(MISREAD)
-
-    def as_read(letter: str) -> str:
-        if letter.isspace() or rng.random() >= share:
-            return letter
-        if rng.random() >= 0.85:  # some are left out
-            return ""
-        like = [group for group in _LIKE if letter in group]
-        return rng.choice(rng.choice(like) if like and rng.random() < 0.7 else _LETTERS)
-
-    texts = (*told.changes, told.end)
-    letters = [[*map(as_read, text)] for text in texts]
-
-    def last(part: str) -> str:
-        for text, read in zip(reversed(texts), reversed(letters), strict=True):
-            if places := [*places_of(part, text)]:
-                return "".join(read[slice(*places[-1])]) or NOTHING
-        return part
-
-    *changes, end = map("".join, letters)
-    questions = tuple(replace(one, reply=found_as(one.reply, last)) for one in told.questions)
-    return replace(told, changes=tuple(changes), end=end, questions=questions)
-
-
-def renamed(told: Told, others: tuple[str, ...], rng: Random) -> Told:
-    """The attempt with other names, alike in all that is said of it: names are compared, not known.
-
-    What is wanted and stands in no instruction, such as a derivative, keeps its name.
-    """
-    if told.answer is not None:  # the answer depends on the name
-        return told
-    replies = [question.reply.partition("\n") for question in told.questions]
-    asked = [question.instruction for question in told.questions]
-    said = " ".join([*asked, *(compared for compared, *_ in replies), told.end, *told.plans, *told.changes])
-    kept = {name for question in told.questions for name in derived(question)}
-    rename = renaming(said, tuple(name for name in others if name.lower() not in kept), rng)
-    questions = tuple(
-        replace(question, instruction=rename(question.instruction), reply=f"{rename(compared)}\n{verdict}")
-        for question, (compared, _, verdict) in zip(told.questions, replies, strict=True)
-    )
-    plans, changes = (tuple(map(rename, texts)) for texts in (told.plans, told.changes))
-    return replace(told, plans=plans, changes=changes, end=rename(told.end), questions=questions)
-
-
-def renaming(said: str, others: tuple[str, ...], rng: Random) -> Callable[[str], str]:
-    """A function that gives the names that are `said` others of their kind, alike in all texts."""
-    lowered = tuple(dict.fromkeys(map(str.lower, others)))
-    old = sorted({found.lower() for found in _any_of(lowered).findall(said)})
-    new: dict[str, str] = {}
-    for kind in sorted({*map(_kind, old)}):
-        of_kind, free = ([name for name in names if _kind(name) == kind] for names in (old, lowered))
-        new |= zip(of_kind, rng.sample(free, len(of_kind)), strict=True)
-    new |= {name: old for old, name in new.items() if name not in new}  # so that no two things get one name
-
-    def other(match: re.Match[str]) -> str:
-        word = match.group()
-        name = new[word.lower()]
-        return name[0].upper() + name[1:] if word[0].isupper() else name
-
-    return lambda text: _any_of(tuple(new)).sub(other, text) if new else text
-
-
-def _kind(name: str) -> int:
-    """Whole numbers, others, words or formulas."""
-    return next(kind for kind, pattern in enumerate(_NAMES) if pattern.fullmatch(name))
-
-
-@cache
-def single_names(app: str) -> tuple[str, ...]:
-    """The single words that stand for nothing but themselves: values of goals that have many."""
-    goals = by_goal(app).values()
-    words = {aim.word for aims in goals if len(aims) >= FEW for aim in aims}
-    few = (aim.word for aims in goals if len(aims) < FEW for aim in aims)
-    said = (wording for aims in goals for wording in aims[0].goal.wordings)
-    other = {word for text in (*few, *said) for word in re.findall(r"[\w-]+", text.lower())}
-    return tuple(sorted(word for word in words if " " not in word and word.lower() not in other))
-
-
-@lru_cache
-def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
-    longest_first = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
-    return re.compile(rf"(?<!\w)(?:{longest_first})(?!\w)", re.IGNORECASE)
+    return f"{asked}? {_PART.sub(said_as, held(aim, state))} {'yes' if success else 'no'}"

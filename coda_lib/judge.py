@@ -10,15 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any, assert_never
-
-from PIL import Image
 
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
-from coda_lib.models.reading import Account, Reader, accounts, character_reader
+from coda_lib.models.reading import Account, Accounts, character_reader, pictured, read_out
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -35,25 +34,29 @@ class Judge:
 
     With a `rule` it gives no further vote on a trajectory whose outcome is decided: under the unanimous rule
     the first vote without a "correct" decides.  Without a rule it gives all votes.  `resolution` scales width
-    and height of the screenshots.  With a `reader` it sees none: it rules on what the reader saw.
+    and height of pictures.  With `accounts` it is shown what they give of an attempt, before it is told the
+    task, in place of all screenshots.
     """
 
     def __init__(
         self, model: ChatModel, sampling: Sampling = SAMPLING, prompts: str = "compact", votes: int = VOTES,
-        rule: Rule | None = None, resolution: float = 1.0, reader: Reader | None = None,
+        rule: Rule | None = None, resolution: float = 1.0, accounts: Accounts | None = None,
     ):  # fmt: skip
         self.model, self.sampling, self.prompts, self.votes = model, sampling, prompts, votes
-        self.rule, self.resolution, self.reader = rule, resolution, reader
+        self.rule, self.resolution, self.accounts = rule, resolution, accounts
 
     @classmethod
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
         """The judge of a profile, by default its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
-        sampling = Sampling.of(profile.judge)
-        readers = {"own": lambda: model_reader(model, sampling, profile.prompts), "ocr": character_reader}
-        reader = readers[profile.judge.reader]() if profile.judge.reader != "none" else None
-        given = {"votes": rule.votes, "rule": rule, "reader": reader} | changes
-        return cls(model, sampling, profile.prompts, **given)
+        accounts: Accounts | None = None
+        match profile.judge.shows:
+            case "changes":
+                accounts = pictured
+            case "words":
+                accounts = partial(read_out, character_reader())
+        given = {"votes": rule.votes, "rule": rule, "accounts": accounts} | changes
+        return cls(model, Sampling.of(profile.judge), profile.prompts, **given)
 
     def vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
         """The same trajectories with the raw replies of the votes as their `verdicts`."""
@@ -61,8 +64,8 @@ class Judge:
         return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
 
     def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        if self.reader:
-            pairs = zip(trajectories, accounts(self.reader, trajectories), strict=True)
+        if self.accounts:
+            pairs = zip(trajectories, self.accounts(trajectories), strict=True)
             conversations = [self._ruling(*pair) for pair in pairs]
         else:
             conversations = [self._conversation(trajectory) for trajectory in trajectories]
@@ -83,12 +86,14 @@ class Judge:
         return judge_messages(t.instruction, screenshots, t.answer, self.prompts, plans)
 
     def _ruling(self, t: Trajectory, account: Account) -> list[Message]:
-        plans = [step.plan for step in t.steps]
-        return account_messages(t.instruction, plans, account, t.answer, self.prompts)
+        plans, changes = [step.plan for step in t.steps], tuple(map(self._resized, account.changes))
+        shown = Account(changes, self._resized(account.end))
+        return account_messages(t.instruction, plans, shown, t.answer, self.prompts)
 
-    def _resized(self, screenshot: Image.Image) -> Image.Image:
-        size = [round(side * self.resolution) for side in screenshot.size]
-        return screenshot if self.resolution == 1 else screenshot.resize(size)
+    def _resized(self, shown: Any) -> Any:
+        if self.resolution == 1 or isinstance(shown, str):
+            return shown
+        return shown.resize([round(side * self.resolution) for side in shown.size])
 
 
 def judge_messages(
@@ -104,20 +109,13 @@ def judge_messages(
     )  # fmt: skip
 
 
-def model_reader(model: ChatModel, sampling: Sampling, prompts: str) -> Reader:
-    """A chat model that reads out, at temperature 0; it is told nothing of any task."""
-
-    def read(pictures: Sequence[Image.Image]) -> list[str]:
-        asked = [render(prompts, "reading", picture=picture) for picture in pictures]
-        return [reply.strip() for reply in model.generate(asked, sampling.greedy, 0)]
-
-    return read
-
-
 def account_messages(
     instruction: str, plans: Sequence[str], account: Account, answer: str | None, prompts: str
 ) -> list[Message]:
-    """The prompt of a judge with a reader: what each step changed and what the end shows, then the task."""
+    """The prompt with what each step changed and what the end shows, then the task.
+
+    What is looked for is known when all has been seen: a short reply says what of it was found.
+    """
     return render(
         prompts, "account", instruction=instruction, plans=list(plans), changes=list(account.changes),
         end=account.end, answer=answer,

@@ -83,9 +83,9 @@ class JudgeSettings(SamplingSettings):
     agree: Count | None = None  # votes that must agree under the rule `agreement`
     trim: bool = False  # an accepted attempt with redundant steps is learned from, too, without these
     repeats: Count = 1  # attempts at one task whose labelled plans must be the same
-    # who reads out what is seen, before the task is known: nobody (the judge gets all screens, as in the
-    # paper), its own model, or RapidOCR
-    reader: Literal["none", "own", "ocr"] = "none"
+    # what is shown of an attempt: all screens after the task (as in the paper); or before it what each step
+    # changed and the last screen, in pictures or in the words that RapidOCR reads
+    shows: Literal["screens", "changes", "words"] = "screens"
 
     @model_validator(mode="after")
     def _agree_with_agreement(self) -> JudgeSettings:

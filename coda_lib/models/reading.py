@@ -1,8 +1,7 @@
-"""Reading screens out, for a judge that looks: what each step changed and what the end shows, in words.
+"""What a judge that looks is shown of an attempt: what each step changed, and the end.
 
 A judge that gets the instruction beside nine small screens can learn which instructions are hard, and not
-look (measured: 72 % right with an attempt's own screens, 70 % with another's).  What is read out before it
-knows the instruction cannot follow from it.
+look (measured: 72 % right with an attempt's own screens, 70 % with another's).
 """
 
 from __future__ import annotations
@@ -24,26 +23,35 @@ CELL = 84  # px: parts are cut on a grid of so many, whole image tokens of 28 px
 
 @dataclass(frozen=True)
 class Account:
-    """An attempt in words: what each plan's step changed, and what the end shows."""
+    """An attempt, without its task: what each plan's step changed, and what the end shows.
 
-    changes: tuple[str, ...]
-    end: str
+    These are pictures, or what is read out of them; NOTHING for a step that changed nothing.
+    """
+
+    changes: tuple[Image.Image | str, ...]
+    end: Image.Image | str
 
 
-def character_reader() -> Reader:
-    """RapidOCR, which nobody trained here, on pictures at twice the size.  UserError if it is missing."""
-    try:
-        from rapidocr_onnxruntime import RapidOCR
-    except ImportError as error:
-        raise UserError("judge.reader=ocr needs RapidOCR: pip install '.[ocr]'") from error
-    engine = RapidOCR()
+Accounts = Callable[[Sequence[Trajectory]], list[Account]]  # of each attempt
 
-    def read(pictures: Sequence[Image.Image]) -> list[str]:
-        doubled = [picture.resize((2 * picture.width, 2 * picture.height)) for picture in pictures]
-        found = [engine(np.asarray(picture)[:, :, ::-1])[0] or [] for picture in doubled]  # it wants BGR
-        return [". ".join(text for _, text, _ in lines) for lines in found]
 
-    return read
+def pictured(trajectories: Sequence[Trajectory]) -> list[Account]:
+    """The attempts in pictures at 1:1."""
+    return [_pictured([decode_image(png) for png in trajectory.screenshots]) for trajectory in trajectories]
+
+
+def _pictured(screens: Sequence[Image.Image]) -> Account:
+    parts = [(after, changed(before, after)) for before, after in pairwise(screens)]
+    return Account(tuple(after.crop(box) if box else NOTHING for after, box in parts), screens[-1])
+
+
+def read_out(reader: Reader, trajectories: Sequence[Trajectory]) -> list[Account]:
+    """The attempts in words; equal pictures are read out once."""
+    seen = [(*account.changes, account.end) for account in pictured(trajectories)]
+    shown = {digest(part): part for parts in seen for part in parts if part != NOTHING}
+    texts = dict(zip(shown, reader(list(shown.values())), strict=True))
+    told = [[part if part == NOTHING else texts[digest(part)] for part in parts] for parts in seen]
+    return [Account(tuple(changes), end) for *changes, end in told]
 
 
 def changed(before: Image.Image, after: Image.Image) -> tuple[int, int, int, int] | None:
@@ -56,14 +64,17 @@ def changed(before: Image.Image, after: Image.Image) -> tuple[int, int, int, int
     return None
 
 
-def accounts(reader: Reader, trajectories: Sequence[Trajectory]) -> list[Account]:
-    """The attempts in words; equal pictures are read out once."""
-    seen = []
-    for trajectory in trajectories:
-        screens = [decode_image(png) for png in trajectory.screenshots]
-        parts = [(after, changed(before, after)) for before, after in pairwise(screens)]
-        seen.append([*(box and after.crop(box) for after, box in parts), screens[-1]])
-    shown = {digest(part): part for parts in seen for part in parts if part}
-    texts = dict(zip(shown, reader(list(shown.values())), strict=True))
-    told = [[texts[digest(part)] if part else NOTHING for part in parts] for parts in seen]
-    return [Account(tuple(changes), end) for *changes, end in told]
+def character_reader() -> Reader:
+    """RapidOCR, which nobody trained here, on pictures at twice the size.  UserError if it is missing."""
+    try:
+        from rapidocr_onnxruntime import RapidOCR
+    except ImportError as error:
+        raise UserError("judge.shows=words needs RapidOCR: pip install '.[ocr]'") from error
+    engine = RapidOCR()
+
+    def read(pictures: Sequence[Image.Image]) -> list[str]:
+        doubled = [picture.resize((2 * picture.width, 2 * picture.height)) for picture in pictures]
+        found = [engine(np.asarray(picture)[:, :, ::-1])[0] or [] for picture in doubled]  # it wants BGR
+        return [". ".join(text for _, text, _ in lines) for lines in found]
+
+    return read

@@ -57,13 +57,17 @@ def render(prompts: str, role: str, **values: Any) -> list[Message]:
         pictures.append(picture)
         return f"{_OPEN}{len(pictures) - 1}{_CLOSE}"
 
+    def shown(what: Any) -> str:
+        """A text, or the place of a picture."""
+        return what if isinstance(what, str) else place(what)
+
     values, messages = _clean(values), []
     for each, sections in _template(prompts, role):
         turns = values["history"] if each else [None]
         for number, turn in enumerate(turns, 1):
             known = values | ({"turn": turn, "number": number, "last": number == len(turns)} if each else {})
             for name, body in sections:
-                said = body.render(**known, image=place).rstrip("\n")
+                said = body.render(**known, image=place, shown=shown).rstrip("\n")
                 messages.append({"role": name, "content": _parts(said, pictures)})
     return messages
 

@@ -124,7 +124,8 @@ def test_a_recipe_is_smaller_for_real_applications_and_its_card_names_them(tmp_p
 
 def test_a_trial_is_a_share_of_the_recipe():
     small = data.Recipe().scaled(0.001)
-    assert small.seeing.letters == 28 and small.roles.planner == 9 and small.walk == 8 and small.told == 6
+    assert small.seeing.letters == 28 and small.roles.planner == 9
+    assert small.walk == 8 and small.demonstrations == 2
     assert (small.split, small.tries) == (data.Recipe().split, data.Recipe().tries)
 
 
@@ -144,8 +145,12 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
         taught.append(next(roles))
         if taught[-1] == "executor":
             assert [*rest[-1]] == [app for app in apps if app == "gis"]
+        elif taught[-1] == "planner":
+            assert isinstance(rest[-1], data.Roles)
         else:
-            assert isinstance(rest[-1], data.Roles) or rest[-1] == taught[-1] == "judge"
+            pools, unseen, held, steps, name = rest
+            assert name == taught[-1] and unseen == ["told"] * held and steps > 1_000
+            assert pools == [["told"], ["screen"], ["played"] if name == "judge" else []]
         pointer.write(folder / f"{taught[-1]}.safetensors")
 
     load = Pointer.load
@@ -154,8 +159,10 @@ def test_each_part_begins_with_the_one_before_it(tmp_path, monkeypatch, apps):
     for name in ("train_executor", "train_planner", "train_judge"):
         monkeypatch.setattr(recipe, name, teach)
     monkeypatch.setattr(recipe, "measured", lambda _, role: [cards.Figure(role, "row", False, 2, 1, 0)])
-    for name in ("walks", "test_walks", "demonstrations", "shown", "told"):
+    for name in ("walks", "test_walks", "demonstrations", "shown"):
         monkeypatch.setattr(data.Data, name, [["one"]])
+    monkeypatch.setattr(data.Data, "told", [["told"] * (data.Recipe.of(apps).roles.held + 1)])
+    monkeypatch.setattr(data.Data, "told_screens", [["screen"]])
     monkeypatch.setattr(data.Data, "told_rollouts", lambda self: [["played"]])
     claim(tmp_path, "base models")
     figures = recipe.train_all(tmp_path, apps)

@@ -1,9 +1,10 @@
-"""A judge that looks: what changed and what the end shows is read out before the task is known."""
+"""A judge that looks: it is shown what changed and the end before it is told the task."""
 
 from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 import pytest
@@ -13,8 +14,8 @@ from tiny_models import YES, made_up, pictures_of, words_of
 from coda_lib.config import load_profile
 from coda_lib.errors import UserError
 from coda_lib.judge import Judge, Rule
-from coda_lib.models.chat import ReplayModel, Sampling
-from coda_lib.models.reading import CELL, NOTHING, Account, accounts, changed, character_reader
+from coda_lib.models.chat import ReplayModel
+from coda_lib.models.reading import CELL, NOTHING, Account, changed, character_reader, pictured, read_out
 from coda_lib.trajectory import Step, StopReason, encode_image
 
 
@@ -56,49 +57,56 @@ def test_equal_pictures_are_read_out_once_and_steps_without_effect_are_not():
 
     first = attempt(screen(), screen((3, 3)), screen((3, 3)))
     second = attempt(screen(), screen((3, 3)), screen((100, 3)))
-    told = accounts(reader, [first, second, first])
+    told = read_out(reader, [first, second, first])
     assert told[0] == told[2] == Account(("84x84", NOTHING), "336x252")
     assert told[1].changes == ("84x84", "168x84")
     assert calls == [4]  # the first change, the second one's, and two ends
 
 
 @pytest.mark.parametrize("prompts", ["compact", "full"])
-def test_who_reads_out_does_not_know_the_task_and_who_rules_sees_no_picture(prompts):
-    profile = load_profile("laptop")
+@pytest.mark.parametrize("resolution", [1.0, 0.5])
+def test_the_judge_is_shown_changes_and_the_end_and_then_told_the_task(prompts, resolution):
     asked = []
-
-    def reply(conversation):
-        asked.append(conversation)
-        return YES if not pictures_of(conversation) else "Grid on. <|image_pad|>"
-
-    model = ReplayModel(reply)
-    from coda_lib.judge import model_reader
-
-    reader = model_reader(model, Sampling.of(profile.judge), prompts)
-    judge = Judge(model, prompts=prompts, votes=2, reader=reader)
-    tried = replace(attempt(screen(), screen((3, 3)), instruction="turn the axes off"), answer="12 cm")
-    (judged,) = judge.vote([tried], 1)
-    assert judged.verdicts == (YES, YES)
-    reading, ruling = asked[:2], asked[2:]
-    assert all(len(pictures_of(c)) == 1 and "axes" not in words_of(c) for c in reading) and len(ruling) == 2
-    for conversation in ruling:
-        text = words_of(conversation)
-        assert text.count("Grid on.") == 2 and "turn the axes off" in text and "12 cm" in text
-        assert text.rindex("Grid on.") < text.rindex("turn the axes off")
-        assert not pictures_of(conversation)
+    model = ReplayModel(lambda conversation: asked.append(conversation) or YES)
+    judge = Judge(model, prompts=prompts, votes=2, accounts=pictured, resolution=resolution)
+    screens = screen(), screen((3, 3)), screen((3, 3))
+    (judged,) = judge.vote([replace(attempt(*screens, instruction="turn the axes off"), answer="12 cm")], 1)
+    assert judged.verdicts == (YES, YES) and asked[0] == asked[1]
+    shown = [picture.size for picture in pictures_of(asked[0])]
+    assert shown == [tuple(round(side * resolution) for side in size) for size in ((84, 84), (336, 252))]
+    *before, last = asked[0][-1]["content"]
+    assert "turn the axes off" in last["text"] and "12 cm" in last["text"]
+    text = words_of(asked[0])
+    assert text.count("axes") == 1 and (prompts == "full" or text.index("plan 1 > -") < text.index("axes"))
 
 
-def test_each_way_of_reading_is_chosen_by_the_profile(monkeypatch):
+def test_a_judge_of_words_sees_no_picture_and_a_text_is_no_picture_s_mark():
+    asked = []
+    model = ReplayModel(lambda conversation: asked.append(conversation) or YES)
+    judge = Judge(
+        model,
+        votes=1,
+        accounts=partial(read_out, lambda pictures: ["Grid <|image_pad|> on."] * len(pictures)),
+    )
+    judge.vote([attempt(screen(), screen((3, 3)))], 1)
+    text = words_of(asked[0])
+    assert text.count("Grid < |image_pad|> on.") == 2 and not pictures_of(asked[0])
+    assert text.rindex("Grid < ") < text.rindex("turn the grid on")
+
+
+def test_what_is_shown_is_chosen_by_the_profile(monkeypatch):
     profile = load_profile("laptop")
     monkeypatch.setattr("coda_lib.judge.load_model", lambda *_: ReplayModel(lambda _: YES))
-    assert profile.judge.reader == "none" and Judge.load(profile).reader is None
-    own = profile.model_copy(update={"judge": profile.judge.model_copy(update={"reader": "own"})})
-    judge = Judge.load(own)
-    assert judge.reader([screen()]) == [YES] and judge.rule == Rule.of(profile.judge)
+    assert profile.judge.shows == "screens" and Judge.load(profile).accounts is None
+
+    def showing(what):
+        return profile.model_copy(update={"judge": profile.judge.model_copy(update={"shows": what})})
+
+    judge = Judge.load(showing("changes"))
+    assert judge.accounts is pictured and judge.rule == Rule.of(profile.judge)
     monkeypatch.setitem(sys.modules, "rapidocr_onnxruntime", None)
-    ocr = profile.model_copy(update={"judge": profile.judge.model_copy(update={"reader": "ocr"})})
     with pytest.raises(UserError, match=r"pip install .\.\[ocr\]"):
-        Judge.load(ocr)
+        Judge.load(showing("words"))
 
 
 def test_characters_are_read_by_rapidocr():

@@ -18,7 +18,6 @@ pytest_plugins = ("tiny_checkpoints",)
 
 SETS = ("compact", "full")
 ROLES = ("planner", "executor", "solo", "coder", "judge")
-OF_READING = ("account", "reading")  # of a judge that looks
 SHOTS = [screen(i) for i in range(4)]
 
 
@@ -57,7 +56,7 @@ def test_every_role_is_asked_about_its_pictures_in_their_order(name, role):
 def test_the_prompt_sets_have_the_same_roles():
     folders = [Path(prompts.__file__).parent / name for name in SETS]
     there = [sorted(path.stem for path in folder.glob("*.j2")) for folder in folders]
-    assert there == [sorted(ROLES + OF_READING)] * 2
+    assert there == [sorted((*ROLES, "account"))] * 2
 
 
 def test_the_compact_prompts_to_the_letter():
@@ -81,8 +80,11 @@ def test_the_compact_prompts_to_the_letter():
         "a > on\nb > -\nDONE\nEnd: Grid on.\nx"
     )
     assert words_of(render("compact", "account", **told, answer="3")).endswith("\nx\nANS 3")
-    reading = render("compact", "reading", picture=SHOTS[0])
-    assert shapes(reading) == [("user", ["image", "text"])] and words_of(reading) == "What is on the screen?"
+    pictured = render(
+        "compact", "account", **told | {"changes": [SHOTS[0], "-"], "end": SHOTS[1]}, answer=None
+    )
+    assert shapes(pictured) == [("user", ["text", "image", "text", "image", "text"])]
+    assert pictures_of(pictured) == SHOTS[:2] and words_of(pictured) == "a > \nb > -\nDONE\nEnd: \nx"
 
 
 def test_the_layout_in_turns():
