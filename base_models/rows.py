@@ -1,7 +1,6 @@
 """Training rows (messages, reply) about one screen of a random walk.
 
-The executor learns from plans that name something visible, or a text to type, with their actions; the reader
-reads screens out.
+The executor learns from plans that name something visible, or a text to type, with their actions.
 """
 
 from __future__ import annotations
