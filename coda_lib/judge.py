@@ -49,12 +49,8 @@ class Judge:
     def load(cls, profile: Profile, checkpoint: str | None = None, **changes: Any) -> Judge:
         """The judge of a profile, by default its own checkpoint; `changes` replace arguments of `Judge`."""
         model, rule = load_model(profile, "judge", checkpoint or profile.models.judge), Rule.of(profile.judge)
-        accounts: Accounts | None = None
-        match profile.judge.shows:
-            case "changes":
-                accounts = pictured
-            case "words":
-                accounts = partial(read_out, character_reader())
+        ways = {"changes": lambda: pictured, "words": lambda: partial(read_out, character_reader())}
+        accounts = ways[profile.judge.shows]() if profile.judge.shows in ways else None
         given = {"votes": rule.votes, "rule": rule, "accounts": accounts} | changes
         return cls(model, Sampling.of(profile.judge), profile.prompts, **given)
 
@@ -64,11 +60,8 @@ class Judge:
         return [t for i in portions for t in self._vote(trajectories[i : i + _PORTION], seed + i)]
 
     def _vote(self, trajectories: Sequence[Trajectory], seed: int) -> list[Trajectory]:
-        if self.accounts:
-            pairs = zip(trajectories, self.accounts(trajectories), strict=True)
-            conversations = [self._ruling(*pair) for pair in pairs]
-        else:
-            conversations = [self._conversation(trajectory) for trajectory in trajectories]
+        accounts = self.accounts(trajectories) if self.accounts else [None] * len(trajectories)
+        conversations = list(map(self._conversation, trajectories, accounts))
         votes: list[list[str]] = [[] for _ in trajectories]
         for number in range(self.votes):
             asked = [i for i, replies in enumerate(votes) if not self.rule or self.rule.undecided(replies)]
@@ -80,15 +73,13 @@ class Judge:
                 votes[i].append(reply)
         return [replace(t, verdicts=tuple(replies)) for t, replies in zip(trajectories, votes, strict=True)]
 
-    def _conversation(self, t: Trajectory) -> list[Message]:
-        screenshots = [self._resized(decode_image(png)) for png in t.screenshots]
+    def _conversation(self, t: Trajectory, account: Account | None) -> list[Message]:
         plans = [step.plan for step in t.steps]
+        if account:
+            shown = Account(tuple(map(self._resized, account.changes)), self._resized(account.end))
+            return account_messages(t.instruction, plans, shown, t.answer, self.prompts)
+        screenshots = [self._resized(decode_image(png)) for png in t.screenshots]
         return judge_messages(t.instruction, screenshots, t.answer, self.prompts, plans)
-
-    def _ruling(self, t: Trajectory, account: Account) -> list[Message]:
-        plans, changes = [step.plan for step in t.steps], tuple(map(self._resized, account.changes))
-        shown = Account(changes, self._resized(account.end))
-        return account_messages(t.instruction, plans, shown, t.answer, self.prompts)
 
     def _resized(self, shown: Any) -> Any:
         if self.resolution == 1 or isinstance(shown, str):

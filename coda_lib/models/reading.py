@@ -23,13 +23,10 @@ CELL = 84  # px: parts are cut on a grid of so many, whole image tokens of 28 px
 
 @dataclass(frozen=True)
 class Account:
-    """An attempt, without its task: what each plan's step changed, and what the end shows.
+    """An attempt, without its task: pictures, or what is read out of them."""
 
-    These are pictures, or what is read out of them; NOTHING for a step that changed nothing.
-    """
-
-    changes: tuple[Image.Image | str, ...]
-    end: Image.Image | str
+    changes: tuple[Image.Image | str, ...]  # what each plan's step changed; NOTHING if it changed nothing
+    end: Image.Image | str  # the last screen
 
 
 Accounts = Callable[[Sequence[Trajectory]], list[Account]]  # of each attempt
@@ -37,12 +34,12 @@ Accounts = Callable[[Sequence[Trajectory]], list[Account]]  # of each attempt
 
 def pictured(trajectories: Sequence[Trajectory]) -> list[Account]:
     """The attempts in pictures at 1:1."""
-    return [_pictured([decode_image(png) for png in trajectory.screenshots]) for trajectory in trajectories]
-
-
-def _pictured(screens: Sequence[Image.Image]) -> Account:
-    parts = [(after, changed(before, after)) for before, after in pairwise(screens)]
-    return Account(tuple(after.crop(box) if box else NOTHING for after, box in parts), screens[-1])
+    told = []
+    for trajectory in trajectories:
+        screens = [decode_image(png) for png in trajectory.screenshots]
+        parts = [(after, changed(before, after)) for before, after in pairwise(screens)]
+        told.append(Account(tuple(after.crop(box) if box else NOTHING for after, box in parts), screens[-1]))
+    return told
 
 
 def read_out(reader: Reader, trajectories: Sequence[Trajectory]) -> list[Account]:

@@ -54,12 +54,10 @@ def render(prompts: str, role: str, **values: Any) -> list[Message]:
     pictures: list[Any] = []
 
     def place(picture: Any) -> str:
+        if isinstance(picture, str):  # what it shows, in words
+            return picture
         pictures.append(picture)
         return f"{_OPEN}{len(pictures) - 1}{_CLOSE}"
-
-    def shown(what: Any) -> str:
-        """A text, or the place of a picture."""
-        return what if isinstance(what, str) else place(what)
 
     values, messages = _clean(values), []
     for each, sections in _template(prompts, role):
@@ -67,7 +65,7 @@ def render(prompts: str, role: str, **values: Any) -> list[Message]:
         for number, turn in enumerate(turns, 1):
             known = values | ({"turn": turn, "number": number, "last": number == len(turns)} if each else {})
             for name, body in sections:
-                said = body.render(**known, image=place, shown=shown).rstrip("\n")
+                said = body.render(**known, image=place).rstrip("\n")
                 messages.append({"role": name, "content": _parts(said, pictures)})
     return messages
 
