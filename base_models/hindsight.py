@@ -139,7 +139,7 @@ def with_more(hindsight: Hindsight, wish: Aim, rng: Random) -> Hindsight:
     return replace(hindsight, instruction=f"{first} and {second[0].lower()}{second[1:]}.")
 
 
-_LOOKS_FOR, _LACKS = ("contains", "excludes", "before", "has_row"), ("excludes", "absent")  # predicates
+_LACKS = ("excludes", "absent")  # predicates
 NOTHING = "-"  # stands for a step that changed nothing, and for a value that does not hold
 State = Mapping[str, Any]
 
@@ -156,26 +156,21 @@ def _wanted(condition: Mapping[str, Any], word: str) -> str:
     return f"no {shown}" if condition.get("pred") in _LACKS else shown
 
 
-def held(aim: Aim, state: State, brief: bool = True) -> str:
+def held(aim: Aim, state: State, said: str = "") -> str:
     """What holds of what an aim is about: 'off', or of more 'sin(x), x^2'.
 
-    Of a list in which an aim looks for things a `brief` account gives these alone.
+    Of a list in which an aim looks for things it is all that is there, in the order in which it is `said`: so
+    a judge reads it out and then compares.  To tell that a name is nowhere without having read the others,
+    which gave shorter replies, a network did not learn.
     """
     if aim.goal.ask:
         return str(state.get(aim.goal.fact, "")) or NOTHING
     if len(aim.goal.values) < FEW:
         return ", ".join(word for word in aim.goal.values if reached(Aim(aim.goal, word), state)) or NOTHING
-    return ", ".join(dict.fromkeys(_shown(_about(item, state, brief)) for item in aim.checks))
-
-
-def _about(condition: Mapping[str, Any], state: State, brief: bool) -> Any:
-    """What a condition is about."""
-    value, wanted = lookup(state, condition["key"], ""), condition.get("value")
-    if not (brief and condition.get("pred") in _LOOKS_FOR and isinstance(value, list | tuple | dict)):
-        return value
-    if condition["pred"] == "has_row":
-        return [row for row in value if row[0] == wanted]
-    return [one for one in value if one in (wanted if isinstance(wanted, list) else [wanted])]
+    about = (lookup(state, condition["key"], "") for condition in aim.checks)
+    ordered = (sorted(value, key=lambda one: said.rfind(_shown(one))) if isinstance(value, list | tuple)
+               else value for value in about)  # fmt: skip
+    return ", ".join(dict.fromkeys(map(_shown, ordered)))
 
 
 def _shown(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""What a network that sees looks at: letters told by patches, and the attention of heads that find names.
+"""What a network that sees looks at: letters told by patches, attention of heads that find names, replies.
 
 Each is shown beside the same about another picture.
 """
@@ -6,8 +6,11 @@ Each is shown beside the same about another picture.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 import torch
 from matplotlib.axes import Axes
 
@@ -16,7 +19,11 @@ from base_models.network import FINDING, SHOWN, Pointer
 from base_models.packing import TOKEN, Shown
 from base_models.plain import HEAD, PATCH
 from base_models.pointing import Page
+from base_models.rows import Row, swap_pictures
 from base_models.seeing import SYMBOLS, letters_of_patches, normalised, stacked
+from coda_lib.models.chat import Sampling
+from coda_lib.models.local import LocalModel
+from coda_study.owned import claim
 from coda_study.show.figures import GREEN, GREY, VERMILION, Sheet, styled
 
 
@@ -49,6 +56,27 @@ def attention(pointer: Pointer, page: Page, number: int, shown: Page | None = No
     shares = (scores + batch.asked.mask[number, :, at].float()).softmax(-1).mean(0)
     (pictures,) = batch.pictures
     return shares[pictures.at[0]].view(picture_of(page).grid).numpy()
+
+
+def reply_table(pointer: Pointer, rows: Sequence[Row]) -> pd.DataFrame:
+    """The first lines of replies to some rows, greedy: right ones, own, and with the next row's last picture.
+
+    Asked as the kit asks a model.
+    """
+    turned = [swap_pictures(row, lambda other=other: other.pictures[-1])
+              for row, other in zip(rows, [*rows[1:], rows[0]], strict=True)]  # fmt: skip
+    with TemporaryDirectory() as folder:
+        claim(models := Path(folder) / "models", "models")
+        pointer.publish(models / "network")
+        model = LocalModel(models / "network", device="cpu")
+        asked, greedy = [row.messages for row in (*rows, *turned)], Sampling(temperature=0.0)
+        replies = [reply.partition("\n")[0] for reply in model.generate(asked, greedy, 0)]
+    return pd.DataFrame({
+        "asked": [row.messages[-1]["content"][-1]["text"].strip().splitlines()[0] for row in rows],
+        "right": [row.reply.partition("\n")[0] for row in rows],
+        "reply": replies[: len(rows)],
+        "with another screen": replies[len(rows) :],
+    })  # fmt: skip
 
 
 def picture_of(page: Page) -> Shown:

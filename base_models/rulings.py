@@ -137,7 +137,7 @@ class StateQuestions:
             if others and rng.random() < 0.3:
                 pair = rng.sample([aim, rng.choice(others)], 2)
                 aims = aims if self.space.is_committed(pair) else pair
-            shown = [part.group() for one in aims for part in _PART.finditer(held(one, state, brief=False))]
+            shown = [part.group() for one in aims for part in _PART.finditer(held(one, state))]
             if shown and all(part in said for part in shown):
                 text = sentence([reworded(one, rng) for one in aims])
                 verdict = Verdict(success, first_error_step=None if success else 1)
@@ -155,4 +155,5 @@ def comparison(aim: Aim, asked: str, state: Mapping[str, Any], said: str, succes
         chosen = re.search(rf"(?<!\S){re.escape(part[0])}(?=(?: \w+)?:? on\b)", said, re.IGNORECASE)
         return next((way for way in ways if _word(way).search(said)), chosen[0] if chosen else NOTHING)
 
-    return f"{asked}? {_PART.sub(said_as, held(aim, state))} {'yes' if success else 'no'}"
+    found = ", ".join(dict.fromkeys(map(said_as, _PART.finditer(held(aim, state, said))))) or NOTHING
+    return f"{asked}? {found} {'yes' if success else 'no'}"

@@ -7,9 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from base_models.looking import attention, attention_figure, letters_figure, letters_told
+from base_models.hindsight import planner_row, reading
+from base_models.looking import attention, attention_figure, letters_figure, letters_told, reply_table
 from base_models.network import Pointer
 from base_models.pointing import Asking
+from base_models.walks import collect
 from coda_lib.paths import CHECKPOINTS
 
 
@@ -52,3 +54,13 @@ def test_the_pictures_are_drawn(seen):
     clicks = [number for number, question in enumerate(page.item.questions) if question.points][:1]
     assert "letters told" in letters_figure(pointer, page, other).axes[0].get_title(loc="left")
     assert len(attention_figure(pointer, page, other, clicks).axes) == 2
+
+
+def test_the_committed_planner_answers_by_the_screen_and_not_by_another_one():
+    """Values that screens of the test region show."""
+    rng, walk = Random(4), collect("gis", 150, 78, "test")
+    asked = [planner_row(question) for step in walk[::3] if (question := reading(step, rng))]
+    table = reply_table(Pointer.load(CHECKPOINTS / "seeing" / "planner.safetensors"), asked[:40])
+    right, other = (np.mean(table["right"] == table[name]) for name in ("reply", "with another screen"))
+    assert right > 0.5 and other < 0.25
+    assert table["asked"].str.startswith("What is the ").all()
