@@ -174,16 +174,16 @@ def test_what_is_found_in_a_changed_part_alone_is_seen_there():
     assert not Asked.about("hide roads", ["no Roads? - yes"], verdict, parts).read
 
 
-def test_a_reply_says_of_a_list_what_was_asked_and_no_more_than_is_said():
+def test_a_reply_says_of_a_list_all_that_is_there_as_it_is_read_and_no_more_than_is_said():
     remove = by_goal("gis")["remove"][0]
     name = remove.checks[0]["value"]
     state = {"layers": ["One", name, "Two"]}
-    assert held(remove, state) == name and held(remove, {"layers": ["One"]}) == NOTHING
-    assert held(remove, state, brief=False) == f"One, {name}, Two"
+    assert held(remove, state) == f"One, {name}, Two" and held(remove, {"layers": []}) == NOTHING
+    assert held(remove, state, f"{name}. Two. One.") == f"{name}, Two, One"
     asked = wanted(remove)
     assert asked == f"no {name}"
-    assert comparison(remove, asked, state, f"One. {name}.", False) == f"no {name}? {name} no"
-    assert comparison(remove, asked, state, f"One. {name}2.", False) == f"no {name}? - no"
+    assert comparison(remove, asked, state, f"Two. One. {name}.", False) == f"no {name}? Two, One, {name} no"
+    assert comparison(remove, asked, state, f"One. {name}2.", False) == f"no {name}? -, One no"
     assert comparison(remove, asked, {"layers": []}, "One.", True) == f"no {name}? - yes"
     light = next(
         aim for aim in aims_of("algebra", "train") if (aim.goal.name, aim.word) == ("theme", "light")
