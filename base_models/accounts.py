@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import islice
 from random import Random
 
+import numpy as np
 from PIL import Image
 
 from base_models.hindsight import ending, reached, script_verdict, wanted
+from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.packing import TOKEN
 from base_models.rows import PROMPTS, Row, Rows, description
 from base_models.rulings import Asked, Part, StateQuestions, comparison, said_of
+from base_models.seeing import Reader
 from base_models.training_tasks import SampledTask, judge_tasks, similar_tasks
 from base_models.walks import (
     Walk,
@@ -67,8 +71,25 @@ class Told:
         for question, answer in zip(self.questions, answers, strict=False):
             messages = account_messages(question.instruction, self.plans, account, answer, PROMPTS)
             copied = question.copied(messages[-1]["content"][-1]["text"])
-            rows.append(Row(messages, question.reply, question.whole, read=question.read, copied=copied))
+            rows.append(Row(messages, question.reply, question.whole, read=question.read,
+                            letters=question.letters, copied=copied))  # fmt: skip
         return rows
+
+    def lettered(self, reader: Reader) -> Told:
+        """The same with the places of the letters that a reader finds."""
+        shown = [png for png in (*self.changes, self.end) if png]
+
+        @cache
+        def scores(number: int) -> np.ndarray:
+            return letter_scores(reader, decode_image(shown[number]))
+
+        def letters(question: Asked) -> Iterator[tuple[int, int, int]]:
+            for begin, length, tokens, number in question.read:
+                text = question.reply[begin : begin + length]
+                found = tokens_of_letters(scores(number), text, tokens) if tokens else None
+                yield from ((begin + at, token, number) for at, token in enumerate(found or ()))
+
+        return replace(self, questions=tuple(replace(q, letters=tuple(letters(q))) for q in self.questions))
 
 
 class Witness:

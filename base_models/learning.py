@@ -113,9 +113,9 @@ def _looked(row: Row, starts: Sequence[int]) -> dict[int, Sequence[int]]:
 
 
 def _lettered(row: Row, starts: Sequence[int]) -> dict[int, list[int]]:
-    """By tokens of a reply that of the last picture which shows the letter that follows."""
+    """By tokens of a reply that of a picture which shows the letter that follows."""
     begins = _begins(row.reply) if row.letters else {}
-    return {begins[at] - 1: [starts[-1] + token] for at, token in row.letters if at in begins}
+    return {begins[at] - 1: [starts[picture] + token] for at, token, picture in row.letters if at in begins}
 
 
 def _begins(text: str) -> dict[int, int]:

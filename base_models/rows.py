@@ -37,9 +37,9 @@ class Row:
 
     Heads that point are shown where to look: in the last picture at the reply's first token (`look`), or at
     each letter that is `read` (place of the beginning, length, tokens that show it, number of the picture).
-    Heads that read are shown the very letters: of the last picture where they are known (`letters`: place in
-    the reply, token), and of what is `copied` from the prompt's last text: places of the beginnings in reply
-    and text, and the length.
+    Heads that read are shown the very letters: of pictures where they are known (`letters`: place in the
+    reply, token, number of the picture), and of what is `copied` from the prompt's last text: places of the
+    beginnings in reply and text, and the length.
     """
 
     messages: list[Message]
@@ -47,7 +47,7 @@ class Row:
     whole: bool = True
     look: tuple[int, ...] = ()
     read: tuple[tuple[int, int, Sequence[int], int], ...] = ()
-    letters: tuple[tuple[int, int], ...] = ()
+    letters: tuple[tuple[int, int, int], ...] = ()
     copied: tuple[tuple[int, int, int], ...] = ()
 
     @property

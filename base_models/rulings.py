@@ -46,7 +46,7 @@ class Asked:
     21 % was right in Algebra).
 
     Without `whole` the reply ends before the redundant steps: the state at the end does not tell them.
-    `read` is as of a row: where what is found is seen.
+    `read` and `letters` are as of a row: where what is found is seen.
     """
 
     instruction: str
@@ -54,6 +54,7 @@ class Asked:
     success: bool
     whole: bool = True
     read: tuple[tuple[int, int, tuple[int, ...], int], ...] = ()
+    letters: tuple[tuple[int, int, int], ...] = ()
 
     @classmethod
     def about(
