@@ -186,8 +186,9 @@ class Desk(MenuWindow):
         for rows in self.findChildren(Rows):
             rows.clear()  # their colours are of the theme before
         for widget in self.findChildren(QWidget):
-            if widget.styleSheet():  # it does not take its window's
-                widget.setPalette(self.palette())
+            if widget.styleSheet():  # it does not take its window's, nor what is in it
+                for part in (widget, *widget.findChildren(QWidget)):
+                    part.setPalette(self.palette())
                 widget.setFont(self.font())
         x = 2
         for title in self.ordered(self.menus):

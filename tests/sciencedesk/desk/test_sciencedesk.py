@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -171,6 +172,26 @@ def test_a_reset_equals_a_new_window(env):
         new.step(action)
     assert seen(env) == seen(new)  # nor is anything left that shows only later
     new.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "contrast"])
+def test_every_name_stands_out_in_every_theme(env, theme):
+    """Layers were once light on white in dark windows: names that nobody could read."""
+    env.reset(replace(task_of(env.desk.app), view={"theme": theme}))
+    seen = set()
+    for tab in [e.name for e in env.desk.elements() if e.role == "tab"]:
+        do(env, {"click": tab})
+        light = env.render().astype(float) @ (0.299, 0.587, 0.114)
+        for element in env.desk.elements():
+            if element.role in ("row", "tab", "menu", "button", "toggle"):
+                x, y, width, height = element.box
+                if height < 8:  # of a row that is nearly scrolled away
+                    continue
+                inside = light[y + 2 : y + height - 2, x + 3 : x + width - 3]
+                shades, counts = np.unique(inside.round(), return_counts=True)
+                assert np.abs(shades - shades[counts.argmax()]).max() > 90, element
+                seen.add(element.role)
+    assert {"tab", "menu"} <= seen and ("row" in seen or env.desk.app == "algebra")
 
 
 def test_desks_side_by_side_do_not_disturb_each_other(desks):
