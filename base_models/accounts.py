@@ -268,12 +268,15 @@ def _script(sampled: SampledTask, others: Sequence[SampledTask], rng: Random) ->
     return [*task.solution] * (2 if dice > 0.92 else 1)
 
 
-def ruling_sampler(pools: Sequence[Sequence[Told]], length: int) -> Callable[[Random], list[Rows]]:
-    """Batches of attempts to rule on, from each pool equally often.
+def ruling_sampler(
+    pools: Sequence[Sequence[Told]], length: int, reader: Reader
+) -> Callable[[Random], list[Rows]]:  # fmt: skip
+    """Batches of attempts to rule on, from each pool equally often, with the letters that a reader finds.
 
     Those of a batch are of like length, or half of it were padding; they are as many as have some `length`
     (tokens and letters) together.
     """
+    lettered = cache(lambda told: told.lettered(reader))
     sorted_pools = [sorted(pool, key=lambda told: told.length) for pool in pools if pool]
 
     def draw(rng: Random) -> list[Rows]:
@@ -282,6 +285,6 @@ def ruling_sampler(pools: Sequence[Sequence[Told]], length: int) -> Callable[[Ra
         batch = min(len(pool), max(1, length // pool[at].length))
         near = min(len(pool), _NEAR * batch)
         first = min(max(0, at - near // 2), len(pool) - near)
-        return [told.rows for told in rng.sample(pool[first : first + near], batch)]
+        return [lettered(told).rows for told in rng.sample(pool[first : first + near], batch)]
 
     return draw

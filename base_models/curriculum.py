@@ -6,6 +6,7 @@ Each stage goes on where it was interrupted, and begins with what the one before
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -136,6 +137,6 @@ def train_judge(
     own = unseen[:held]
     other = [replace(told, changes=shown.changes, end=shown.end) for told, shown in pairwise([*own, own[0]])]
     figures = {"own": [told.rows[0] for told in own], "other": [told.rows[0] for told in other]}
-    draw = ruling_sampler(pools, MANY * LENGTH)
+    draw = ruling_sampler(pools, MANY * LENGTH, deepcopy(pointer.reader))  # which stays where it is drawn
     train_language(folder, name, pointer, draw, figures, steps)
     pointer.write(folder / f"{name}.safetensors")

@@ -15,6 +15,7 @@ from base_models.letters import processor
 from base_models.packing import TOKEN
 from base_models.rows import description
 from base_models.rulings import Asked, Part, StateQuestions, _word, comparison
+from base_models.seeing import Reader
 from base_models.training_tasks import judge_tasks
 from base_models.walks import by_goal, opened, perform, unambiguous, window_of
 from coda_lib.agent import ScriptAgent
@@ -129,7 +130,7 @@ def test_bodies_that_are_drawn_without_names_are_not_pointed_out():
 def test_a_batch_of_rulings_has_more_attempts_the_shorter_they_are(told, walks):
     screens = [told for walk in walks for told in told_screens(walk, 20, 1)]
     assert screens and all(one.plans == ("DONE",) and not one.changes for one in screens)
-    draw, rng = ruling_sampler([told, screens], 2400), Random(1)
+    draw, rng = ruling_sampler([told, screens], 2400, Reader()), Random(1)
     batches = [draw(rng) for _ in range(40)]
     alone = [len(batch[0][0].pictures) == 1 and "DONE" in words_of(batch[0][0].messages) for batch in batches]
     assert 5 < sum(alone) < 39
