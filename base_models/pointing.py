@@ -1,13 +1,14 @@
 """Learning to point and to read out: from a name to the place of the thing that bears it, or to its value.
 
-Crops take the positions and coordinates of a random place of the
-whole screen, or what was learned on them would be lost on whole screens.
+Crops take the positions and coordinates of a random place of the whole screen, or what was learned on them
+would be lost on whole screens.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -22,18 +23,12 @@ from base_models.accounts import screen_sampler
 from base_models.feeding import MANY, batches
 from base_models.hindsight import hindsights, solo_row
 from base_models.learning import Encoded, item_of, packed
+from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.letters import COORDINATES, across, down, letter_tokenizer
 from base_models.network import Pointer, slow_of, weighted
 from base_models.packing import COLUMNS, ROWS, TOKEN, Item, Packed, Question, Shown
 from base_models.rows import MOVING, clicked, covered, dragged, on_grid, random_text, typed, value_of
-from base_models.seeing import (
-    HELD_OUT,
-    SIZES,
-    TOWER_RATE,
-    draw_size,
-    letters_right,
-    train,
-)  # fmt: skip
+from base_models.seeing import HELD_OUT, SIZES, TOWER_RATE, Reader, draw_size, letters_right, train
 from base_models.synthetic_screens import draw_crop
 from base_models.walks import (
     Transition,
@@ -44,7 +39,7 @@ from base_models.walks import (
     typed_words,
     unambiguous,
     window_of,
-)
+)  # fmt: skip
 from coda_lib.trajectory import decode_image
 from sciencedesk.desk.elements import Element
 from sciencedesk.script import action_of, to_plan
@@ -73,10 +68,14 @@ class Page:
 
 
 class Asking:
-    """Pages with questions; `names` are those that real screens have, a share `invented` is made up."""
+    """Pages with questions; `names` are those that real screens have, a share `invented` is made up.
 
-    def __init__(self, names: Sequence[str], invented: float):
+    On real screens a `reader` finds where the letters of values stand.
+    """
+
+    def __init__(self, names: Sequence[str], invented: float, reader: Reader | None = None):
         self.tokenizer, self.names, self.invented = letter_tokenizer(), names, invented
+        self.reader = reader
         ids = self.tokenizer.convert_tokens_to_ids
         self.columns = {ids(across(n)): n for n in COORDINATES}
         self.rows = {ids(down(n)): n for n in COORDINATES}
@@ -116,7 +115,7 @@ class Asking:
 
     def draw_screen(self, rng: Random, step: Transition) -> Page:
         """The screen before a step of a walk, with questions mostly about what is not always at one place."""
-        clear = unambiguous(step.elements, step.before)
+        clear, picture = unambiguous(step.elements, step.before), decode_image(step.screen)
         moving = [e for e in clear if e.role in MOVING]
         values = [e for e in step.elements if value_of(e)]
         asked: list[About] = []
@@ -124,12 +123,15 @@ class Asking:
             drag = element.role == "slider" or (element.role == "row" and rng.random() < 0.1)
             steps = dragged(element, clear, rng) if drag else clicked(element, rng)
             asked.append((self._question(steps, step.elements), element))
+        scores = letter_scores(self.reader, picture) if self.reader and values else None
         for element in rng.sample(values, min(len(values), 3)):
-            asked.append((self._reading(what_is(element), value_of(element), (), covered(element)), element))
+            value, seen = value_of(element), covered(element)
+            letters = () if scores is None else tokens_of_letters(scores, value, seen) or ()
+            asked.append((self._reading(what_is(element), value, letters, seen), element))
         asked.append((self._question(typed(rng, typed_words(step.app)), ()), None))
         if not step.step.keys() & {"click", "type"}:
             asked.append((self._question(step.step, step.elements), None))
-        return self._page(Shown(np.asarray(decode_image(step.screen))), asked)
+        return self._page(Shown(np.asarray(picture)), asked)
 
     def _page(self, shown: Shown, asked: Sequence[About]) -> Page:
         questions, about = zip(*asked, strict=True)
@@ -233,14 +235,9 @@ def shares(pointer: Pointer, asking: Asking, pages: Sequence[Page]) -> dict[str,
 
 
 def train_pointing(
-    folder: Path,
-    pointer: Pointer,
-    names: Sequence[str],
-    steps: int,
-    held: int,
-    rate: float = 2e-3,
+    folder: Path, pointer: Pointer, names: Sequence[str], steps: int, held: int, rate: float = 2e-3,
     seed: int = 7,
-) -> None:
+) -> None:  # fmt: skip
     """Teach a language model to point with a tower that reads; goes on where it was interrupted.
 
     Writes pointing.pt and pointing.jsonl, which has the letters told and the replies right on `held` pages of
@@ -280,7 +277,7 @@ def train_screens(
     application.
     """
     decisions, draw_asked = [hindsights(walk[0].app, walk) for walk in walks], screen_sampler(walks)
-    asking, rng = Asking(names, 0.7), Random(HELD_OUT)
+    asking, rng = Asking(names, 0.7, deepcopy(pointer.reader)), Random(HELD_OUT)
     pages = _drawn(Asking(["x"] * 60, 1.0), SIZES[-1][0], held)
     pointer.reader.requires_grad_(not still)
     encoded = Encoded(pointer.reader.tower)
