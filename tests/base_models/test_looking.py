@@ -7,6 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from base_models.accounts import told_screens
 from base_models.hindsight import planner_row, reading
 from base_models.looking import attention, attention_figure, letters_figure, letters_told, reply_table
 from base_models.network import Pointer
@@ -65,3 +66,12 @@ def test_the_committed_planner_answers_by_the_screen_and_not_by_another_one():
     right, other = (np.mean(table["right"] == table[name]) for name in ("reply", "with another screen"))
     assert len(table) > 25 and right > 0.45 and other < 0.2
     assert table["asked"].str.startswith("What is the ").all()
+
+
+def test_the_committed_judge_rules_by_the_screen_and_not_by_another_one():
+    """Questions about screens of the test region."""
+    rng, walk = Random(4), collect("algebra", 400, 78, "test")
+    rows = [rng.choice(told.rows) for told in told_screens(walk, 60, 1)]
+    table = reply_table(Pointer.load(CHECKPOINTS / "seeing" / "judge.safetensors"), rows)
+    right, other = (np.mean(table["right"] == table[name]) for name in ("reply", "with another screen"))
+    assert len(table) > 25 and right > 0.6 and other < 0.35
