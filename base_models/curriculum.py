@@ -91,7 +91,6 @@ def train_executor(
 ) -> None:  # fmt: skip
     """Go on pointing with a tower that stands still, mostly in new windows of the `fresh` applications.
 
-
     A network that had learned from 334 windows an application was inside on 96 % of the clicks there and on
     81 % elsewhere (Algebra).  Writes the state and the learning curve, and executor.safetensors.
     """

@@ -160,8 +160,7 @@ def held(aim: Aim, state: State, said: str = "") -> str:
     """What holds of what an aim is about: 'off', or of more 'sin(x), x^2'.
 
     Of a list in which an aim looks for things it is all that is there, in the order in which it is `said`: so
-    a judge reads it out and then compares.  To tell that a name is nowhere without having read the others,
-    which gave shorter replies, a network did not learn.
+    a judge reads it out and then compares, and need not tell that a name is nowhere.
     """
     if aim.goal.ask:
         return str(state.get(aim.goal.fact, "")) or NOTHING

@@ -186,10 +186,10 @@ class Desk(MenuWindow):
         for rows in self.findChildren(Rows):
             rows.clear()  # their colours are of the theme before
         for widget in self.findChildren(QWidget):
-            if widget.styleSheet():  # it does not take its window's, nor what is in it
+            if widget.styleSheet():  # it does not take its window's, nor does its viewport
+                widget.setFont(self.font())
                 for part in (widget, *widget.findChildren(QWidget)):
                     part.setPalette(self.palette())
-                widget.setFont(self.font())
         x = 2
         for title in self.ordered(self.menus):
             opener, frame = self.menus[title]
