@@ -119,7 +119,8 @@ def train_planner(
     read = [planner_row(question) for question in asked if question]
     held = {name: rng.sample(rows, min(len(rows), steps.held))
             for name, rows in (("decided", decided), ("read", read)) if rows}  # fmt: skip
-    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES)
+    reader = deepcopy(pointer.reader)  # which stays where it is drawn
+    draw = planner_sampler(walks, demonstrations, taught, MANY * TEXTS, MANY * SCENES, reader)
     train_language(folder, "planner", pointer, draw, held, steps.planner)
     pointer.write(folder / "planner.safetensors")
 
@@ -136,6 +137,6 @@ def train_judge(
     own = unseen[:held]
     other = [replace(told, changes=shown.changes, end=shown.end) for told, shown in pairwise([*own, own[0]])]
     figures = {"own": [told.rows[0] for told in own], "other": [told.rows[0] for told in other]}
-    draw = ruling_sampler(pools, MANY * LENGTH, deepcopy(pointer.reader))  # which stays where it is drawn
+    draw = ruling_sampler(pools, MANY * LENGTH, deepcopy(pointer.reader))
     train_language(folder, name, pointer, draw, figures, steps)
     pointer.write(folder / f"{name}.safetensors")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from random import Random
 
 from base_models.hindsight import (
@@ -19,9 +20,11 @@ from base_models.hindsight import (
     reworded,
     with_more,
 )
+from base_models.lettering import letter_scores, tokens_of_letters
 from base_models.manners import manners
 from base_models.pointing import covered, what_is
 from base_models.rows import Row, Rows, value_of
+from base_models.seeing import Reader
 from base_models.training_tasks import (
     SampledTask,
     development_tasks,
@@ -32,6 +35,7 @@ from base_models.training_tasks import (
 )
 from base_models.walks import Transition, Walk, Walks, by_goal, shown_names
 from coda_lib.action import Action
+from coda_lib.trajectory import decode_image
 from sciencedesk.goals import Aim
 
 MORE = 0.35  # of instructions in hindsight: they ask for a second thing
@@ -65,10 +69,14 @@ def text_sampler(taught: Taught) -> Callable[[Random], Rows]:
 
 
 class Scenes:
-    """The screens of a walk, each with the decisions that are right there."""
+    """The screens of a walk, each with the decisions that are right there.
 
-    def __init__(self, walk: Walk, taught: Taught):
+    A `reader` finds where the letters of values stand.
+    """
+
+    def __init__(self, walk: Walk, taught: Taught, reader: Reader | None = None):
         self.app, self.walk = walk[0].app, walk
+        self._letters = cache(partial(_letters_of, reader))
         self.names = sorted(shown_names(walk))
         self.wishes = {name: aims for name, aims in by_goal(self.app).items()
                        if name in taught[self.app] and not aims[0].goal.ask}  # fmt: skip
@@ -112,8 +120,7 @@ class Scenes:
         past = tuple(t for t in self.walk[max(0, i - 3) : i] if t.walk == self.walk[i].walk)
         return self._read(self.walk[i], past if rng.random() > FRESH else (), ASKED, rng)
 
-    @staticmethod
-    def _read(step: Transition, past: Walk, most: int, rng: Random) -> list[Row]:
+    def _read(self, step: Transition, past: Walk, most: int, rng: Random) -> list[Row]:
         values = [element for element in step.elements if value_of(element)]
         rows = []
         for element in rng.sample(values, min(len(values), most)):
@@ -121,7 +128,12 @@ class Scenes:
             decision = Hindsight(
                 what_is(element), before, step.screen, {"answer": answer}, Action.answer(answer)
             )
-            rows.append(replace(planner_row(decision), look=tuple(covered(element))))
+            row, seen = planner_row(decision), tuple(covered(element))
+            begin, letters = row.reply.index(answer), self._letters(step.screen, answer, seen)
+            rows.append(replace(
+                row, look=seen, read=((begin, len(answer), seen, -1),),
+                letters=tuple((begin + at, token, -1) for at, token in enumerate(letters)),
+            ))  # fmt: skip
         return rows
 
     def _varied(self, decision: Hindsight, fresh: bool, rng: Random) -> Hindsight:
@@ -141,17 +153,27 @@ class Scenes:
         return reworded(rng.choice(rng.choice(free)), rng)
 
 
+def _letters_of(
+    reader: Reader | None, screen: bytes, text: str, tokens: tuple[int, ...]
+) -> Sequence[int]:  # fmt: skip
+    """The token of each letter of a text on some tokens of a screen; none where it is not found."""
+    if not reader:
+        return ()
+    return tokens_of_letters(letter_scores(reader, decode_image(screen)), text, tokens) or ()
+
+
 def planner_sampler(
-    walks: Walks, demonstrations: Demonstrations, taught: Taught, texts: int, pictured: int
-) -> Callable[[Random], list[Rows]]:
+    walks: Walks, demonstrations: Demonstrations, taught: Taught, texts: int, pictured: int,
+    reader: Reader | None = None,
+) -> Callable[[Random], list[Rows]]:  # fmt: skip
     """Batches: one in four has `texts` rows of `text_sampler`, the others `pictured` pairs of screens.
 
     Some of these are decisions of a demonstrator with a share of random steps who solves the task all the
     same.  The others are of walks: what one or two steps achieved is the instruction, and these are the
-    plans; some instructions ask for something more.  Beside them are
-    questions that the screen answers, of all things, and what needs no knowledge (`manners`).
+    plans; some instructions ask for something more.  Beside them are questions that the screen answers, of
+    all things, and what needs no knowledge (`manners`).  A `reader` finds where letters of answers stand.
     """
-    scenes, cheap = [Scenes(walk, taught) for walk in walks], text_sampler(taught)
+    scenes, cheap = [Scenes(walk, taught, reader) for walk in walks], text_sampler(taught)
     scenes = [of_app for of_app in scenes if of_app.goals]  # a short walk reaches none
 
     def pair(rng: Random) -> Rows:

@@ -8,7 +8,9 @@ import pytest
 
 from base_models.hindsight import hindsights
 from base_models.manners import OPENERS, manners
+from base_models.network import Pointer
 from base_models.planning import Scenes, lessons, planner_sampler, text_sampler
+from base_models.recipe import SEEING
 from base_models.rows import value_of
 from base_models.training_tasks import demonstrations
 from base_models.walks import shown_names, unambiguous
@@ -70,6 +72,18 @@ def test_values_are_read_where_they_stand(walk, taught):
             assert max(row.look) < 192
             read += 1
     assert read > 40
+
+
+def test_letters_of_values_are_found_where_a_tower_reads_them(walk):
+    scenes, rng = Scenes(walk, {"gis": set()}, Pointer.load(SEEING / "planner.safetensors").reader), Random(3)
+    rows = [row for _ in range(12) for row in scenes.read(rng)]
+    assert sum(bool(row.letters) for row in rows) >= 0.4 * len(rows)
+    for row in rows:
+        ((begin, length, seen, _),) = row.read
+        assert row.reply[begin:] == row.reply.removeprefix("ANS ") and len(row.reply) == begin + length
+        assert {token for _, token, _ in row.letters} <= {*seen}
+        assert [at for at, *_ in row.letters] in ([], [*range(begin, begin + length)])
+        assert len({token for _, token, _ in row.letters}) > 1 or length < 3 or not row.letters
 
 
 def test_nothing_shows_the_way_of_a_goal_that_is_not_taught(walk, taught):
