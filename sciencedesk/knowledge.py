@@ -16,7 +16,9 @@ from random import Random
 from coda_lib.errors import UserError
 from coda_lib.files import read_yaml
 from coda_lib.paths import DATA, display
+from coda_lib.task import Task
 from sciencedesk.goals import Goal
+from sciencedesk.perturb import asked_goals
 from sciencedesk.space import space
 
 KINDS = ("taught", "novel", "unexplored")
@@ -39,6 +41,16 @@ def kinds_of(app: str, split: int) -> Mapping[str, str]:
     if found.keys() != {goal.name for goal in space(app).goals}:
         raise UserError(f"{display(FILE)}, split {split} of {app}: its goals are not those of the task space")
     return found
+
+
+def kind_of_task(task: Task, split: int) -> str:
+    """The kind of a task's goals; if they differ, of the one that the least is known of.
+
+    What only test tasks ask for is never explored.  UserError as of `kinds_of`.
+    """
+    kinds = kinds_of(task.app, split)
+    found = {kinds.get(goal.name, KINDS[-1]) for goal, _ in asked_goals(task.app, task.instruction)}
+    return max(found, key=KINDS.index, default=KINDS[-1])
 
 
 def draw_kinds(

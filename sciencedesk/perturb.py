@@ -54,7 +54,7 @@ def perturbed(task: Task, run: int, region: str) -> Task:
     rng = random.Random(f"{task.id} {run}")
     is_real = task.app in DESKTOP_APPS
     view = draw_view(task.app, rng, region)
-    aims = _asked(task.app, task.instruction) if has_space(task.app) else []
+    aims = asked_goals(task.app, task.instruction) if has_space(task.app) else []
     if task.ans and aims:
         task, aims = _asking_another(task, aims, region, rng)
     settings, clicked = dict(task.settings), {step.get("click") for step in task.solution}
@@ -145,7 +145,7 @@ def held_back(view: Mapping[str, Any], app: str) -> dict[str, bool]:
 # ---- words -----------------------------------------------------------------------------------------------
 
 
-def _asked(app: str, instruction: str) -> list[tuple[Goal, str]]:
+def asked_goals(app: str, instruction: str) -> list[tuple[Goal, str]]:
     """The goals, with their words, that an instruction asks for; none if it is no sentence of the space."""
     return next(readings(instruction, _aims_by_text(app)), [])
 

@@ -19,6 +19,7 @@ from coda_study.evaluation import statistics
 from coda_study.evaluation.paper import OVERALL, Provenance
 from coda_study.evaluation.tables import FAMILIES, STEADY, load_seeds, read_episodes, table1, table_settings
 from coda_study.run import Run
+from sciencedesk.knowledge import KINDS, kind_of_task
 from sciencedesk.perturb import held_back
 
 BLIND = ("replay", "nearest", "random")  # rows of `baselines` that look at no screen
@@ -42,12 +43,18 @@ def passes(runs: Sequence[Run]) -> pd.DataFrame:
 
 
 def kinds(runs: Sequence[Run]) -> pd.DataFrame:
-    """`table1` of state tasks, of question tasks, and of each grade; columns slice, solved, episodes too."""
+    """`table1` of state tasks, of question tasks, and of each grade; columns slice, solved, episodes too.
+
+    Where a base planner was taught a part of the goals, also by what is known of a task's.
+    """
     episodes, profile = load_seeds(runs)
     tasks = _tasks(episodes, profile)
     kind = tasks.map(lambda task: "state" if task.ans is None else "question")
     grade = tasks.map(lambda task: f"grade {task.grade}")
     cuts = [(kind, "state"), (kind, "question"), *((grade, f"grade {letter}") for letter in GRADES)]
+    if profile.knowledge:
+        known = tasks.map(lambda task: kind_of_task(task, profile.knowledge))
+        cuts += [(known, name) for name in KINDS]
     parts = []
     for label, name in cuts:
         if not (part := episodes[label == name]).empty:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from coda_lib.task import Task
 from coda_lib.task import test_tasks as committed_tasks
 from coda_study.evaluation import report, slices, statistics
 from coda_study.run import Run
+from sciencedesk.knowledge import KINDS, kind_of_task, kinds_of
 
 RUNS = np.array([[1, 1, 1, 1], [1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]], bool)
 APPS = ("algebra", "gis")
@@ -84,6 +86,20 @@ def test_state_tasks_and_question_tasks_apart_and_each_grade(run):
     assert grades["slice"].tolist() == [f"grade {letter}" for letter in "ABCD"]
     assert grades["tasks"].sum() == 65 and grades["solved"].sum() == 2 * (65 - asked)
     assert list(report.kinds_grid(table)["Tasks"][:2]) == [65 - asked, asked]
+
+
+def test_tasks_by_what_the_base_planner_was_taught(run):
+    assert not {*slices.kinds([run])["slice"]} & {*KINDS}
+    run.store(run.profile().model_copy(update={"knowledge": 1}))
+    table = slices.kinds([run]).query("system == 'base' and metric == 'Average@2' and slice in @KINDS")
+    tasks = table[table["application"] != "overall"].groupby("slice")["tasks"].sum()
+    assert tasks.to_dict() == {"taught": 30, "novel": 25, "unexplored": 10}
+    split = kinds_of("gis", 1)
+    assert (split["legend"], split["add"], split["contours"]) == ("taught", "novel", "unexplored")
+    asked = {"Turn the legend on.": "taught", "Turn the legend on and add the slope layer.": "novel",
+             "Add the slope layer and add contours every 60 m.": "unexplored", "Fly.": KINDS[2]}  # fmt: skip
+    task = committed_tasks("gis")[0]
+    assert {text: kind_of_task(replace(task, instruction=text), 1) for text in asked} == asked
 
 
 def test_blind_agents_stand_below_those_that_look(run):
