@@ -29,6 +29,7 @@ SYSTEMS = ("base", "executor", "stage1", "stage2")  # rows of Table 1, in its or
 ROUNDS = ("round1", "round2", "round3", "round4", "round5")
 # the planners that explore: the base one, after each round of training that a profile has, after all
 EXPLORERS = ("base", *ROUNDS, "specialist")
+LABELS = ("voting", "base judge", "single", "two resolutions", "ensemble", "truth", "failed", "shuffled")
 Grade = Literal["A", "B", "C", "D"]
 Explorer = Literal[EXPLORERS]
 System = Literal[SYSTEMS]
@@ -225,8 +226,8 @@ class SpecializeSettings(TrainingSettings):
 class Variant(Section):
     """What an ablation changes in stage 1; all else is as in the run."""
 
-    # who says "clean"
-    labels: Literal["voting", "base judge", "single", "two resolutions", "ensemble", "truth"] = "voting"
+    # who says "clean"; the last two are controls: attempts that failed, and as many as the rule's, any ones
+    labels: Literal[LABELS] = "voting"
     distance: bool = True  # with r_dist in the reward (eq. 1)
     # G of eq. 2; None: the run's, with as many plans a step in any case
     group_size: Annotated[Whole, Field(ge=2)] | None = None

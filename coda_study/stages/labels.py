@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import get_args
 
 import pandas as pd
 
-from coda_lib.config import Variant
+from coda_lib.config.sections import LABELS
 from coda_lib.task import Task
 from coda_lib.trajectory import Trajectory, load_trajectories
 from coda_study.draws import stage_seed, train_tasks
@@ -19,6 +19,8 @@ from coda_study.stages.judges import load_judges
 from sciencedesk.script import needless, script_plans
 
 __all__ = ["begin", "label_quality", "labeller", "run"]
+
+CONTROLS = ("failed", "shuffled")
 
 
 def run(run: Run, app: str) -> pd.DataFrame:
@@ -36,12 +38,24 @@ def run(run: Run, app: str) -> pd.DataFrame:
 
 
 def labeller(run: Run, app: str, labels: str) -> Labeller:
-    """The labels of a variant: by the profile's rule ('voting'), one of Table 2, or the check ('truth')."""
+    """The labels of a variant: by the profile's rule ('voting'), one of Table 2, or the check ('truth').
+
+    Those of controls teach what should not help: all attempts that failed, or as many attempts as the rule
+    takes, whichever they are ('shuffled').
+    """
     profile = run.profile()
-    if labels == "voting":
-        return judge_labels(profile, load_trajectories(run.judged("base", app)))
     if labels == "truth":
         return true_labels(train_tasks(run, app), profile.judge.trim)
+    if labels == "failed":
+        return partial(_all_steps_if, lambda t: t.success is False)
+    if labels in ("voting", "shuffled"):
+        judged = load_trajectories(run.judged("base", app))
+        voted, seed = judge_labels(profile, judged), stage_seed(profile, "labels", app, labels)
+        if labels == "voting":
+            return voted
+        drawn = random.Random(seed).sample(judged, sum(bool(voted(t)) for t in judged))
+        shuffled = {(t.task_id, t.run) for t in drawn}
+        return partial(_all_steps_if, lambda t: (t.task_id, t.run) in shuffled)
     rule = next(rule for rule in table2_rules(profile.judge) if rule.name == labels)
     clean = apply(rule, cast(pd.read_parquet(run.label_votes(app))))["clean"].to_dict()
     return partial(_all_steps_if, lambda t: clean[t.task_id, t.run, t.planner])
@@ -81,7 +95,7 @@ def label_quality(run: Run) -> pd.DataFrame:
     failed).
     """
     profile, rows = run.profile(), []
-    for labels in get_args(Variant.model_fields["labels"].annotation):
+    for labels in [one for one in LABELS if one not in CONTROLS]:
         clean = []
         for app in profile.apps:
             label, judged = labeller(run, app, labels), load_trajectories(run.judged("base", app))

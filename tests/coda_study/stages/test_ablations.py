@@ -121,6 +121,8 @@ def test_true_labels_can_leave_needless_steps_out(judged):
         ),  # the small screenshots refuse 1, the full ones 2 and 4; two votes have not seen 3's fault
         ("ensemble", {1}),
         ("truth", {0, 2}),  # 1 is not solved, 3 and 4 take more steps than the script
+        ("failed", {1}),
+        ("shuffled", {3, 4}),  # two, as the rule takes, and others
     ],
 )
 def test_each_rule_labels_its_own_attempts(judged, labels, clean):
