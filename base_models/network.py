@@ -25,6 +25,8 @@ from coda_study.owned import replaced_folder
 
 # layers whose first heads are shown where to look: a letter is looked for where the name has been found
 FINDING, SPELLING, SHOWN = 2, 4, 2
+NETWORK, HELPS = "model.safetensors", "helps.safetensors"  # files of what is published
+_HELPING = ("probe", "reader.head", "reader.merged")
 WEIGHTS = {  # of the losses
     "reply": 1.0, "find": 1.0, "spell": 1.0, "place": 0.3, "letters": 1.0, "tokens": 1.0,
 }  # fmt: skip
@@ -124,26 +126,37 @@ class Pointer(nn.Module):
 
     @classmethod
     def load(cls, path: Path) -> Pointer:
-        """What `write` wrote.  UserError if the file is not there or holds something else."""
+        """What `write` or `publish` wrote.  UserError if it is not there or holds something else."""
         pointer = cls(Reader(), len(processor().tokenizer))
-        with reading(path, "network"):
-            pointer.load_state_dict(load_file(path))
+        network = path / NETWORK if path.is_dir() else path
+        with reading(network, "network"):
+            state = load_file(network)
+            if network != path:
+                parts = {"visual": "reader.tower", "model": "language"}
+                named = ((name.partition("."), weight) for name, weight in state.items())
+                state = {f"{parts[part]}.{name}": weight for (part, _, name), weight in named}
+                state |= load_file(path / HELPS)
+            pointer.load_state_dict(state)
         return pointer
 
     def write(self, path: Path) -> None:
         """Write all weights, those of the helps too, in 16 bits: enough to go on from."""
-        state = {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.state_dict().items()}
         with atomic_path(path) as temporary:
-            save_file(state, temporary)
+            save_file(self._weights(), temporary)
 
     def publish(self, folder: Path) -> None:
-        """Write what transformers loads, in 16 bits and without the helps: a checkpoint as on a hub."""
+        """Write what transformers loads, in 16 bits: a checkpoint as on a hub, with the helps beside it."""
         words = processor()
         network = joined(self.reader.tower, self.language, words.tokenizer)
         logging.disable_progress_bar()  # of the weights, which are few
         with replaced_folder(folder) as temporary:
             network.to(torch.bfloat16).save_pretrained(temporary)
             words.save_pretrained(temporary)
+            helps = {name: weight for name, weight in self._weights().items() if name.startswith(_HELPING)}
+            save_file(helps, temporary / HELPS)
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: weight.to(torch.bfloat16).contiguous() for name, weight in self.state_dict().items()}
 
 
 def slow_of(pointer: Pointer) -> set[Tensor]:

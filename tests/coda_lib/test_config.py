@@ -95,7 +95,8 @@ def test_a_wrong_override_is_one_line_that_names_it(override, message):
 
 def test_an_unknown_profile_names_those_there_are():
     with pytest.raises(
-        UserError, match="unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, rounds, "
+        UserError,
+        match="unknown profile 'lap': choose one of ablations, desktop, gpu, laptop, paper, rounds, ",
     ):
         load_profile("lap")
 
