@@ -45,23 +45,14 @@ def grpo_rows(trajectories: Sequence[Trajectory], prompts: str, label: Labeller)
     rows, spread = [], spreads(trajectories, label)
     for trajectory, index in positives(trajectories, label):
         state = observation(trajectory, index)
-        rows.append(
-            _prompt(state, prompts)
-            | {
-                "target": action_text(trajectory.steps[index].actions, state.current.size),
-                "instruction": state.instruction,
-                "turns": [vars(turn) for turn in state.history],
-                "task_id": trajectory.task_id,
-                "spread": spread[trajectory.task_id],
-            }
-        )
-    extra = {
-        "target": Value("string"),
-        "instruction": Value("string"),
-        "turns": List(_TURN),
-        "task_id": Value("string"),
-    }
-    return _dataset(rows, extra | {"spread": Value("float64")})
+        rows.append(_prompt(state, prompts) | {
+            "target": action_text(trajectory.steps[index].actions, state.current.size),
+            "instruction": state.instruction, "turns": [vars(turn) for turn in state.history],
+            "task_id": trajectory.task_id, "spread": spread[trajectory.task_id],
+        })  # fmt: skip
+    names, text = ("target", "instruction", "turns", "task_id", "spread"), Value("string")
+    kinds = (text, text, List(_TURN), text, Value("float64"))
+    return _dataset(rows, dict(zip(names, kinds, strict=True)))
 
 
 def spreads(trajectories: Sequence[Trajectory], label: Labeller) -> dict[str, float]:

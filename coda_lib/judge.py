@@ -8,6 +8,7 @@ reads a single vote.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,7 +18,7 @@ from typing import Any, assert_never
 from coda_lib.config import JudgeSettings, Profile
 from coda_lib.models.chat import ChatModel, Message, Sampling
 from coda_lib.models.load import load_model
-from coda_lib.models.reading import Account, Accounts, character_reader, pictured, read_out
+from coda_lib.models.reading import NOTHING, Account, Accounts, character_reader, pictured, read_out
 from coda_lib.prompts import render
 from coda_lib.trajectory import Trajectory, decode_image
 
@@ -278,6 +279,7 @@ def score(trajectories: Sequence[Trajectory], rule: Rule) -> JudgeScore:
 
 # ---- one vote --------------------------------------------------------------------------------------------
 
+_COMPARED = re.compile(r"(no )?(.+?)\? (.*) (yes|no)")
 _DETAILS = ("Optimized", "Error_Type", "Correct_Action")
 
 
@@ -338,8 +340,26 @@ def parse_verdict(reply: str) -> Verdict:
         raise VerdictError(f"Redundant must be a list of step numbers in {reply[:80]!r}")
     if first is not None and not _is_step(first):
         raise VerdictError(f"First_Error_Step must be a step number or null in {reply[:80]!r}")
+    if raw["Correctness"] and _contradicts(reply[:start]):
+        raise VerdictError(f"accepts what it did not find: {reply[:80]!r}")
     details = [str(raw[key]) if raw.get(key) not in (None, "") else None for key in _DETAILS]
     return Verdict(raw["Correctness"], tuple(redundant), first, *details)
+
+
+def _contradicts(said: str) -> bool:
+    """Whether a line 'wanted? found yes' before the verdict says that something was found, and else what.
+
+    A tiny judge compares in that form, and now and then does not heed what it has read.
+
+    >>> [_contradicts(said) for said in ("160? 180 yes", "160? 160 yes", "160? - yes", "no Heat? Heat yes")]
+    [True, False, False, True]
+    """
+    for compared in filter(None, map(_COMPARED.fullmatch, said.strip().split("; "))):
+        wanted, found = ({*text.split(", ")} for text in compared.group(2, 3))
+        differs = wanted & found if compared[1] else wanted - found
+        if compared[4] == "no" or differs and NOTHING not in found:
+            return True
+    return False
 
 
 def _is_step(value: Any) -> bool:

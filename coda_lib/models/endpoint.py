@@ -57,12 +57,9 @@ class EndpointModel:
         self._made_of = (url, model, api_key, concurrency, deadline_s, retries)
         self.usage = Usage()
         self._client = openai.AsyncOpenAI(
-            base_url=url,
-            api_key=api_key,
-            timeout=deadline_s,
-            max_retries=retries,
+            base_url=url, api_key=api_key, timeout=deadline_s, max_retries=retries,
             http_client=BoundedClient(url, deadline_s),
-        )
+        )  # fmt: skip
 
     def __reduce__(self) -> tuple[Any, ...]:  # into another process, where it has asked nothing yet
         return EndpointModel, self._made_of

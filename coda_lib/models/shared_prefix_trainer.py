@@ -186,13 +186,8 @@ class SharedPrefixTrainer(GRPOTrainer):
             self._compare(model, batch, logits_to_keep)
         if not self.shared_prefix:
             batch = unsplit_pixel_values_by_grid(batch)
-            return stock(
-                model,
-                logits_to_keep=logits_to_keep,
-                batch_size=batch_size,
-                compute_entropy=compute_entropy,
-                **batch,
-            )
+            how = {"logits_to_keep": logits_to_keep, "batch_size": batch_size}
+            return stock(model, compute_entropy=compute_entropy, **how, **batch)
         count, size = len(input_ids), batch_size or len(input_ids)
         parts = [
             self._score(model, _plans(batch, some), [self._states[i] for i in some], logits_to_keep)
@@ -216,14 +211,8 @@ class SharedPrefixTrainer(GRPOTrainer):
         positions_3SP, _ = network.model.get_rope_index(
             ids_SP, kinds_SP, prompts.get("image_grid_thw"), attention_mask=real_SP
         )
-        rows = GroupRows.of(
-            ids_SP,
-            real_SP,
-            positions_3SP,
-            batch["input_ids"][:, -tokens:],
-            batch["attention_mask"][:, -tokens:],
-            which,
-        )
+        plans = (batch[name][:, -tokens:] for name in ("input_ids", "attention_mask"))
+        rows = GroupRows.of(ids_SP, real_SP, positions_3SP, *plans, which)
         with self.accelerator.autocast():
             scored = model(
                 input_ids=rows.ids_SL, attention_mask={"full_attention": rows.mask_S1LL},

@@ -105,6 +105,26 @@ def test_what_is_no_verdict_is_an_error_that_says_why(reply, named):
     assert len(str(caught.value)) < 250 and read_verdict(reply) is None
 
 
+@pytest.mark.parametrize(
+    ("compared", "heeded"),
+    [
+        ("160? 160 yes", True),
+        ("160? 180 yes", False),
+        ("160? 180 no", False),  # and yet "Correctness": true
+        ("radians? radians yes; no count? - yes", True),
+        ("no Heat? Peaks, Elevation yes", True),
+        ("no Heat? Peaks, Heat yes", False),
+        ("H1, O1? O1 yes", False),
+        ("Grid? - yes", True),  # what is nowhere to be seen is not held against it
+        ("It is on.", True),
+    ],
+)
+def test_a_vote_that_does_not_heed_what_it_found_is_none(compared, heeded):
+    accepts, refuses = (format_verdict(Verdict(correct)) for correct in (True, False))
+    assert (read_verdict(f"{compared}\n{accepts}") is not None) == heeded
+    assert read_verdict(f"{compared}\n{refuses}") == Verdict(False)
+
+
 @given(
     st.text()
     | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists, max_leaves=5).map(
